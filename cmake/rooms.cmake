@@ -1,0 +1,73 @@
+# A room is a folder under src/ (docs/design.md). `berth_room(NAME DEPS ...)` makes
+#   berth_NAME            an object-bearing static library of the folder's *.cc
+#   berth_NAME_test       a program of its *_test.cc            (label unit)
+#   berth_NAME_root_test  a program of its *_root_test.cc       (label root: needs mount, loop devices, ...)
+# fake_*.cc files belong to the tests of this room and of those above: library berth_NAME_fakes.
+# '/' in a room's name is written '_' in its targets.
+
+include(GoogleTest)
+
+# One precompiled header for all of the code that speaks JSON, and one for gRPC; shared by every target.
+add_library(berth_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+target_precompile_headers(berth_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+target_link_libraries(berth_pch PRIVATE absl::status absl::statusor fmt::fmt spdlog::spdlog
+                      nlohmann_json::nlohmann_json)
+target_compile_options(berth_pch PRIVATE -Wno-unused-macros)
+
+function(berth_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
+  string(REPLACE "/" "_" target ${name})
+  set(target berth_${target})
+  set(folder ${CMAKE_SOURCE_DIR}/src/${name})
+
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cc)
+  file(GLOB root_tests CONFIGURE_DEPENDS ${folder}/*_root_test.cc)
+  file(GLOB fakes CONFIGURE_DEPENDS ${folder}/fake_*.cc)
+  list(REMOVE_ITEM sources ${tests} ${fakes})
+  if(root_tests)
+    list(REMOVE_ITEM tests ${root_tests})
+  endif()
+  list(TRANSFORM ROOM_DEPS REPLACE "/" "_")
+  list(TRANSFORM ROOM_DEPS PREPEND berth_ OUTPUT_VARIABLE deps)
+
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    target_precompile_headers(${target} REUSE_FROM berth_pch)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${target} ${scope} ${deps} ${ROOM_LIBS})
+
+  add_library(${target}_fakes INTERFACE)
+  if(fakes)
+    add_library(${target}_fakes_impl STATIC ${fakes})
+    target_precompile_headers(${target}_fakes_impl REUSE_FROM berth_pch)
+    target_link_libraries(${target}_fakes_impl PUBLIC ${target})
+    target_link_libraries(${target}_fakes INTERFACE ${target}_fakes_impl)
+  endif()
+
+  if(tests)
+    berth_test(${target}_test unit ${target} "${deps}" ${tests})
+  endif()
+  if(root_tests)
+    berth_test(${target}_root_test root ${target} "${deps}" ${root_tests})
+  endif()
+endfunction()
+
+function(berth_test test label target deps)
+  add_executable(${test} ${ARGN})
+  target_precompile_headers(${test} REUSE_FROM berth_pch)
+  list(TRANSFORM deps APPEND _fakes OUTPUT_VARIABLE dep_fakes)
+  target_link_libraries(${test} PRIVATE ${target} ${target}_fakes ${dep_fakes}
+                        GTest::gmock GTest::gtest_main)
+  set(discovered PROPERTIES LABELS ${label} TIMEOUT 120)
+  if(label STREQUAL root)
+    # Root tests share the machine's loop devices and mount table.
+    list(APPEND discovered RUN_SERIAL ON)
+  endif()
+  gtest_discover_tests(${test} DISCOVERY_MODE PRE_TEST ${discovered})
+endfunction()

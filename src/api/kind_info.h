@@ -1,0 +1,47 @@
+// The table of the kinds that Berth knows: one row each, from which the API server serves them, clients
+// build their URLs and the command line finds them by name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace berth::api {
+
+struct KindInfo {
+  std::string_view group;  // "" is the core group
+  std::string_view version;
+  std::string_view kind;
+  std::string_view plural;    // the resource name in URLs
+  std::string_view singular;
+  std::vector<std::string_view> short_names;
+  bool namespaced = false;
+  bool has_status = false;  // serves the /status subresource
+
+  // "v1" or "storage.k8s.io/v1".
+  std::string api_version() const;
+  // "/api/v1" or "/apis/storage.k8s.io/v1".
+  std::string url_prefix() const;
+  // "/api/v1/namespaces/NS/pods" with `ns`, "/api/v1/pods" without.
+  std::string url(std::string_view ns) const;
+  // The resource as error messages name it: "pods" or "storageclasses.storage.k8s.io".
+  std::string group_resource() const;
+};
+
+namespace kinds {
+extern const KindInfo kNamespace, kNode, kPod, kPersistentVolume, kPersistentVolumeClaim, kSecret,
+    kConfigMap, kServiceAccount, kEvent, kLease, kStorageClass, kVolumeAttachment, kCsiNode,
+    kCsiDriver, kCsiStorageCapacity, kHostMount;
+}  // namespace kinds
+
+std::span<const KindInfo* const> AllKinds();
+
+// By plural, singular, short name or kind, ignoring case, with an optional ".GROUP" behind it, as a
+// person types it: "pvc", "pods", "storageclass", "csinodes.storage.k8s.io". nullptr if unknown.
+const KindInfo* FindKindByWord(std::string_view word);
+
+// By apiVersion and kind of an object; nullptr if unknown.
+const KindInfo* FindKind(std::string_view api_version, std::string_view kind);
+
+}  // namespace berth::api

@@ -1,0 +1,281 @@
+// Typed views of the kinds in kind_info.h, with accessors for the fields that Berth's code reads.
+//
+// Field names and meanings are those of the Kubernetes API reference. A getter of an absent field gives
+// the type's zero value, or the API's default where one exists. An accessor is added here when code needs
+// it, beside its neighbours; code elsewhere does not spell out paths into these kinds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "api/object.h"
+
+namespace berth::api {
+
+// A part of an object (a container, a volume, a reference), by value.
+class Part {
+ public:
+  Part() : json_(Json::object()) {}
+  explicit Part(Json json) : json_(std::move(json)) {}
+  const Json& json() const { return json_; }
+  std::string String(base::json::Path path, std::string_view fallback = "") const {
+    return base::json::String(json_, path, fallback);
+  }
+  bool Bool(base::json::Path path, bool fallback = false) const {
+    return base::json::Bool(json_, path, fallback);
+  }
+  int64_t Int(base::json::Path path, int64_t fallback = 0) const {
+    return base::json::Int(json_, path, fallback);
+  }
+  bool Has(base::json::Path path) const { return base::json::Find(json_, path) != nullptr; }
+
+ private:
+  Json json_;
+};
+
+// Name and namespace of a Secret; both empty: none.
+struct SecretReference {
+  std::string name;
+  std::string ns;
+  bool empty() const { return name.empty(); }
+};
+
+// PersistentVolume.spec.csi, and (with inline_volume) Pod.spec.volumes[].csi.
+class CsiSource : public Part {
+ public:
+  using Part::Part;
+  std::string driver() const { return String({"driver"}); }
+  std::string volume_handle() const { return String({"volumeHandle"}); }
+  bool read_only() const { return Bool({"readOnly"}); }
+  std::string fs_type() const { return String({"fsType"}); }
+  Labels volume_attributes() const;
+  // `which` is the field: "controllerPublishSecretRef", "nodeStageSecretRef", "nodePublishSecretRef",
+  // "controllerExpandSecretRef", "nodeExpandSecretRef".
+  SecretReference secret_ref(std::string_view which) const;
+};
+
+class Namespace : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kNamespace;
+  using Object::Object;
+};
+
+class Node : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kNode;
+  using Object::Object;
+  bool unschedulable() const { return Bool({"spec", "unschedulable"}); }
+  bool ready() const;  // condition Ready is True
+  std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
+  // Names in status.volumesAttached.
+  std::vector<std::string> volumes_attached() const;
+  bool has_taint(std::string_view key) const;
+};
+
+// Pod.spec.volumes[]
+class PodVolume : public Part {
+ public:
+  using Part::Part;
+  std::string name() const { return String({"name"}); }
+  // "persistentVolumeClaim", "emptyDir", "hostPath", "configMap", "secret", "projected",
+  // "downwardAPI", "csi", ...: the one member beside "name"; empty if there is none.
+  std::string source_type() const;
+  std::string claim_name() const { return String({"persistentVolumeClaim", "claimName"}); }
+  bool claim_read_only() const { return Bool({"persistentVolumeClaim", "readOnly"}); }
+};
+
+// Pod.spec.containers[].volumeMounts[]
+class VolumeMount : public Part {
+ public:
+  using Part::Part;
+  std::string name() const { return String({"name"}); }
+  std::string mount_path() const { return String({"mountPath"}); }
+  std::string sub_path() const { return String({"subPath"}); }
+  std::string sub_path_expr() const { return String({"subPathExpr"}); }
+  bool read_only() const { return Bool({"readOnly"}); }
+  // "None", "HostToContainer" or "Bidirectional".
+  std::string mount_propagation() const { return String({"mountPropagation"}, "None"); }
+};
+
+// Pod.spec.containers[] and initContainers[]
+class Container : public Part {
+ public:
+  using Part::Part;
+  std::string name() const { return String({"name"}); }
+  std::string image() const { return String({"image"}); }
+  std::string image_pull_policy() const { return String({"imagePullPolicy"}); }
+  std::vector<std::string> command() const;
+  std::vector<std::string> args() const;
+  std::vector<VolumeMount> volume_mounts() const;
+  // spec.volumeDevices[]: name and devicePath.
+  std::vector<std::pair<std::string, std::string>> volume_devices() const;
+};
+
+class Pod : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kPod;
+  using Object::Object;
+  std::string node_name() const { return String({"spec", "nodeName"}); }
+  std::string phase() const { return String({"status", "phase"}, "Pending"); }
+  bool terminated() const { return phase() == "Succeeded" || phase() == "Failed"; }
+  std::string restart_policy() const { return String({"spec", "restartPolicy"}, "Always"); }
+  bool host_network() const { return Bool({"spec", "hostNetwork"}); }
+  std::string scheduler_name() const {
+    return String({"spec", "schedulerName"}, "default-scheduler");
+  }
+  std::string service_account_name() const {
+    return String({"spec", "serviceAccountName"}, "default");
+  }
+  int64_t termination_grace_seconds() const {
+    return Int({"spec", "terminationGracePeriodSeconds"}, 30);
+  }
+  std::optional<int64_t> fs_group() const;
+  std::string fs_group_change_policy() const {
+    return String({"spec", "securityContext", "fsGroupChangePolicy"}, "Always");
+  }
+  std::vector<PodVolume> volumes() const;
+  std::vector<Container> containers() const;
+  std::vector<Container> init_containers() const;
+};
+
+class PersistentVolumeClaim : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kPersistentVolumeClaim;
+  using Object::Object;
+  std::vector<std::string> access_modes() const { return Strings({"spec", "accessModes"}); }
+  // Absent and "" differ: "" asks for a volume without class, absent for the default class.
+  std::optional<std::string> storage_class_name() const;
+  std::string volume_name() const { return String({"spec", "volumeName"}); }
+  std::string volume_mode() const { return String({"spec", "volumeMode"}, "Filesystem"); }
+  // A Kubernetes quantity, as api/quantity.h parses it.
+  std::string requested_storage() const {
+    return String({"spec", "resources", "requests", "storage"});
+  }
+  std::string capacity() const { return String({"status", "capacity", "storage"}); }
+  std::string phase() const { return String({"status", "phase"}, "Pending"); }
+};
+
+class PersistentVolume : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kPersistentVolume;
+  using Object::Object;
+  std::string capacity() const { return String({"spec", "capacity", "storage"}); }
+  std::vector<std::string> access_modes() const { return Strings({"spec", "accessModes"}); }
+  std::vector<std::string> mount_options() const { return Strings({"spec", "mountOptions"}); }
+  std::string storage_class_name() const { return String({"spec", "storageClassName"}); }
+  std::string volume_mode() const { return String({"spec", "volumeMode"}, "Filesystem"); }
+  std::string reclaim_policy() const {
+    return String({"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+  }
+  std::string phase() const { return String({"status", "phase"}, "Pending"); }
+  bool has_claim_ref() const { return base::json::Find(json(), {"spec", "claimRef"}) != nullptr; }
+  std::string claim_namespace() const { return String({"spec", "claimRef", "namespace"}); }
+  std::string claim_name() const { return String({"spec", "claimRef", "name"}); }
+  std::string claim_uid() const { return String({"spec", "claimRef", "uid"}); }
+  bool has_csi() const { return base::json::Find(json(), {"spec", "csi"}) != nullptr; }
+  CsiSource csi() const { return CsiSource(base::json::Map(json(), {"spec", "csi"})); }
+};
+
+class Secret : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kSecret;
+  using Object::Object;
+};
+
+class ConfigMap : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kConfigMap;
+  using Object::Object;
+};
+
+class ServiceAccount : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kServiceAccount;
+  using Object::Object;
+};
+
+class Event : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kEvent;
+  using Object::Object;
+};
+
+class StorageClass : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kStorageClass;
+  using Object::Object;
+  std::string provisioner() const { return String({"provisioner"}); }
+  Labels parameters() const { return StringMap({"parameters"}); }
+  std::string reclaim_policy() const { return String({"reclaimPolicy"}, "Delete"); }
+  std::vector<std::string> mount_options() const { return Strings({"mountOptions"}); }
+  bool allow_volume_expansion() const { return Bool({"allowVolumeExpansion"}); }
+  bool wait_for_first_consumer() const {
+    return String({"volumeBindingMode"}, "Immediate") == "WaitForFirstConsumer";
+  }
+};
+
+class VolumeAttachment : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kVolumeAttachment;
+  using Object::Object;
+  std::string attacher() const { return String({"spec", "attacher"}); }
+  std::string node_name() const { return String({"spec", "nodeName"}); }
+  std::string pv_name() const { return String({"spec", "source", "persistentVolumeName"}); }
+  bool attached() const { return Bool({"status", "attached"}); }
+  Labels attachment_metadata() const { return StringMap({"status", "attachmentMetadata"}); }
+  std::string attach_error() const { return String({"status", "attachError", "message"}); }
+  std::string detach_error() const { return String({"status", "detachError", "message"}); }
+};
+
+class CsiNode : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kCsiNode;
+  using Object::Object;
+  struct Driver {
+    std::string name;
+    std::string node_id;
+    std::vector<std::string> topology_keys;
+    std::optional<int64_t> allocatable_count;
+  };
+  std::vector<Driver> drivers() const;
+  std::optional<Driver> driver(std::string_view name) const;
+};
+
+class CsiDriver : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kCsiDriver;
+  using Object::Object;
+  bool attach_required() const { return Bool({"spec", "attachRequired"}, true); }
+  bool pod_info_on_mount() const { return Bool({"spec", "podInfoOnMount"}); }
+  bool storage_capacity() const { return Bool({"spec", "storageCapacity"}); }
+  // "None", "File" or "ReadWriteOnceWithFSType".
+  std::string fs_group_policy() const {
+    return String({"spec", "fsGroupPolicy"}, "ReadWriteOnceWithFSType");
+  }
+  bool requires_republish() const { return Bool({"spec", "requiresRepublish"}); }
+  bool supports_lifecycle(std::string_view mode) const;  // "Persistent" or "Ephemeral"
+};
+
+class CsiStorageCapacity : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kCsiStorageCapacity;
+  using Object::Object;
+};
+
+// storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose. The node
+// agent named in spec.nodeName mounts it, and unmounts it before the object goes (a finalizer).
+class HostMount : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kHostMount;
+  using Object::Object;
+  std::string node_name() const { return String({"spec", "nodeName"}); }
+  std::string claim_name() const { return String({"spec", "claimName"}); }  // in its own namespace
+  std::string path() const { return String({"spec", "path"}); }             // absolute
+  bool read_only() const { return Bool({"spec", "readOnly"}); }
+  std::string phase() const { return String({"status", "phase"}, "Pending"); }  // Pending, Mounted
+  std::string message() const { return String({"status", "message"}); }
+};
+
+}  // namespace berth::api

@@ -1,0 +1,30 @@
+// Where code below src/kube reports what a person should see on an API object.
+//
+// An event is optional: a sink never blocks, never fails the caller, and drops what it cannot deliver.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace berth::base {
+
+// The object that an event is about, as Kubernetes' `involvedObject`.
+struct ObjectReference {
+  std::string api_version;
+  std::string kind;
+  std::string ns;  // empty: cluster-scoped
+  std::string name;
+  std::string uid;
+};
+
+enum class EventType { kNormal, kWarning };
+
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  // `reason` is CamelCase, as in "FailedMount"; `message` says what failed, why, and what to do.
+  virtual void Record(const ObjectReference& object, EventType type, std::string_view reason,
+                      std::string_view message) = 0;
+};
+
+}  // namespace berth::base

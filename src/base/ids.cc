@@ -1,0 +1,56 @@
+#include "base/ids.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <sys/random.h>
+
+namespace berth::base {
+namespace {
+
+template <size_t N>
+std::array<unsigned char, N> RandomBytes() {
+  std::array<unsigned char, N> bytes;
+  // getrandom gives up to 256 bytes whole, without EINTR, once the kernel's pool is ready.
+  while (getrandom(bytes.data(), N, 0) != static_cast<ssize_t>(N)) {
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string NewUuid() {
+  auto b = RandomBytes<16>();
+  b[6] = (b[6] & 0x0f) | 0x40;
+  b[8] = (b[8] & 0x3f) | 0x80;
+  std::string out;
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
+    out += fmt::format("{:02x}", b[i]);
+  }
+  return out;
+}
+
+std::string RandomSuffix(size_t length) {
+  constexpr std::string_view kAlphabet = "bcdfghjklmnpqrstvwxz2456789";
+  std::string out;
+  while (out.size() < length) {
+    for (const unsigned char byte : RandomBytes<16>()) {
+      // Bytes at or above the largest multiple of 27 would favour the first letters.
+      if (byte < 27 * 9 && out.size() < length) out += kAlphabet[byte % kAlphabet.size()];
+    }
+  }
+  return out;
+}
+
+std::string Sha256Hex(std::string_view data) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  EVP_Digest(data.data(), data.size(), digest.data(), &size, EVP_sha256(), nullptr);
+  std::string out;
+  for (unsigned int i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
+  return out;
+}
+
+}  // namespace berth::base

@@ -1,0 +1,101 @@
+#include "base/json.h"
+
+namespace berth::base::json {
+
+StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return Error(StatusCode::kResourceExhausted, "JSON of {} bytes exceeds the limit of {}",
+                 text.size(), limits.max_bytes);
+  }
+  // Depth is checked before parsing, since destroying a deep value recurses.
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > limits.max_depth) {
+        return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels at byte {}",
+                     limits.max_depth, i);
+      }
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& e) {
+    return Error(StatusCode::kInvalidArgument, "malformed JSON: {}", e.what());
+  }
+}
+
+std::string Dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* Find(const Json& value, Path path) {
+  const Json* at = &value;
+  for (const std::string_view key : path) {
+    if (!at->is_object()) return nullptr;
+    const auto it = at->find(key);
+    if (it == at->end()) return nullptr;
+    at = &*it;
+  }
+  return at;
+}
+
+std::string String(const Json& value, Path path, std::string_view fallback) {
+  const Json* at = Find(value, path);
+  if (at == nullptr || !at->is_string()) return std::string(fallback);
+  return at->get_ref<const std::string&>();
+}
+
+bool Bool(const Json& value, Path path, bool fallback) {
+  const Json* at = Find(value, path);
+  return at != nullptr && at->is_boolean() ? at->get<bool>() : fallback;
+}
+
+int64_t Int(const Json& value, Path path, int64_t fallback) {
+  const Json* at = Find(value, path);
+  return at != nullptr && at->is_number_integer() ? at->get<int64_t>() : fallback;
+}
+
+const Json& Array(const Json& value, Path path) {
+  static const Json empty = Json::array();
+  const Json* at = Find(value, path);
+  return at != nullptr && at->is_array() ? *at : empty;
+}
+
+const Json& Map(const Json& value, Path path) {
+  static const Json empty = Json::object();
+  const Json* at = Find(value, path);
+  return at != nullptr && at->is_object() ? *at : empty;
+}
+
+void Set(Json& value, Path path, Json member) {
+  Json* at = &value;
+  for (const std::string_view key : path) {
+    if (!at->is_object()) *at = Json::object();
+    at = &(*at)[std::string(key)];
+  }
+  *at = std::move(member);
+}
+
+void Remove(Json& value, Path path) {
+  if (path.size() == 0) return;
+  Json* at = &value;
+  const std::string_view last = *(path.end() - 1);
+  for (auto key = path.begin(); key != path.end() - 1; ++key) {
+    if (!at->is_object()) return;
+    const auto it = at->find(*key);
+    if (it == at->end()) return;
+    at = &*it;
+  }
+  if (at->is_object()) at->erase(std::string(last));
+}
+
+}  // namespace berth::base::json

@@ -1,0 +1,54 @@
+// JSON values, and short ways to read and write deep members.
+//
+// Read paths never throw: a missing member or one of another type reads as the default. Outside input
+// comes in through Parse, which is bounded.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "base/status.h"
+
+namespace berth::base {
+
+using Json = nlohmann::json;
+
+namespace json {
+
+using Path = std::initializer_list<std::string_view>;
+
+struct ParseLimits {
+  size_t max_bytes = 3 * 1024 * 1024;
+  int max_depth = 64;
+};
+
+// INVALID_ARGUMENT with the byte offset for malformed text; RESOURCE_EXHAUSTED beyond the limits.
+// Duplicate keys: the last one wins, as in Kubernetes.
+StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits = {});
+
+// Compact text. Bytes that are not UTF-8 are replaced by U+FFFD.
+std::string Dump(const Json& value);
+
+// The member at `path`, or nullptr: Find(pod, {"spec", "nodeName"}).
+const Json* Find(const Json& value, Path path);
+
+std::string String(const Json& value, Path path, std::string_view fallback = "");
+bool Bool(const Json& value, Path path, bool fallback = false);
+int64_t Int(const Json& value, Path path, int64_t fallback = 0);
+
+// The array or object at `path`, or an empty one with static life time.
+const Json& Array(const Json& value, Path path);
+const Json& Map(const Json& value, Path path);
+
+// Sets the member at `path`, making objects on the way (also in place of null).
+void Set(Json& value, Path path, Json member);
+
+// Removes the member at `path` if it is there.
+void Remove(Json& value, Path path);
+
+}  // namespace json
+}  // namespace berth::base

@@ -1,0 +1,99 @@
+// A deduplicating, rate-limited queue of keys with its workers: the heart of every controller, and the
+// serial queue per volume and per pod of the node agent.
+//
+//        Add ──▶ [queued] ──▶ [running] ──▶ done: forgotten, backoff reset
+//                   ▲             │  ├────▶ failed: queued again after the backoff
+//                   └── Add while running: runs once more afterwards
+//
+// A key never runs on two workers at once, and however often it is added while queued it runs once. Work
+// gets only the key, so it reads the present state rather than acting on a stale event. Adding a key that
+// waits for its backoff does not cut the backoff short (a controller's own error writes would reset it);
+// AddNow does, for events that change the outcome.
+//
+// Thread-safe. The destructor stops; work that runs is waited for, what is queued is dropped.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace berth::base {
+
+class KeyedWorkers {
+ public:
+  struct Options {
+    std::string name;  // for logs and thread names; at most 15 bytes are kept for the latter
+    int workers = 4;
+    std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
+    std::chrono::milliseconds retry_max{300000};
+  };
+
+  // What became of one run of a key's work.
+  struct Outcome {
+    static Outcome Done() { return {}; }
+    // Run again after the key's backoff; the status is logged.
+    static Outcome Retry(Status why) { return {.status = std::move(why)}; }
+    // Run again after `delay`, which is no failure: the backoff is reset.
+    static Outcome After(std::chrono::milliseconds delay) { return {.delay = delay}; }
+    static Outcome From(const Status& status) { return status.ok() ? Done() : Retry(status); }
+
+    Status status = OkStatus();
+    std::chrono::milliseconds delay{-1};
+  };
+  using Work = std::function<Outcome(const std::string& key)>;
+
+  KeyedWorkers(Options options, Work work);
+  ~KeyedWorkers();
+  KeyedWorkers(const KeyedWorkers&) = delete;
+  KeyedWorkers& operator=(const KeyedWorkers&) = delete;
+
+  void Start();
+  // Waits for running work. Idempotent.
+  void Stop();
+
+  // Queues `key` unless it is queued already or waits for its backoff. Keys may be added before Start.
+  void Add(const std::string& key);
+  // Queues `key` at once, ending its wait but keeping its count of failures.
+  void AddNow(const std::string& key);
+  // Queues `key` after `delay`, unless it would run earlier anyway.
+  void AddAfter(const std::string& key, std::chrono::milliseconds delay);
+
+  // Waits until nothing is queued to run now nor running; for tests. False at the time-out.
+  bool WaitIdle(std::chrono::milliseconds timeout);
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Entry {
+    bool running = false;
+    bool queued = false;  // has a place in queue_
+    bool again = false;   // was added while running
+    bool again_now = false;  // was added by AddNow while running: a failure's backoff does not apply
+    Time due;             // its place in queue_
+    int failures = 0;
+    bool backing_off = false;
+  };
+
+  void WorkerLoop();
+  void Enqueue(const std::string& key, Entry& entry, Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds Backoff(int failures) const;
+
+  const Options options_;
+  const Work work_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace berth::base

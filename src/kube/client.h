@@ -1,0 +1,131 @@
+// A client of the Kubernetes API, of Berth's embedded one and of a real kube-apiserver alike.
+//
+// Errors: the server's Status becomes a base::Status whose message is the server's, with the code
+//   NOT_FOUND           404
+//   ALREADY_EXISTS      409 with reason AlreadyExists
+//   ABORTED             409 Conflict: read again and retry
+//   OUT_OF_RANGE        410: the resourceVersion or continue token is too old, list again
+//   INVALID_ARGUMENT    400, 415, 422
+//   PERMISSION_DENIED   403
+//   UNAUTHENTICATED     401
+//   RESOURCE_EXHAUSTED  413
+//   UNAVAILABLE         429, 5xx, connection refused or lost: for a write the outcome is unknown
+//   DEADLINE_EXCEEDED   no answer in time: for a write the outcome is unknown
+// Thread-safe; calls block the caller.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "api/object.h"
+#include "base/status.h"
+
+namespace berth::kube {
+
+using base::Json;
+using base::Status;
+using base::StatusOr;
+
+enum class PatchType { kJson, kMerge, kStrategicMerge };
+
+struct ListOptions {
+  std::string label_selector;
+  std::string field_selector;
+  std::string resource_version;
+  int64_t limit = 0;
+  std::string continue_token;
+};
+
+struct ListResult {
+  std::vector<Json> items;  // each with apiVersion and kind
+  std::string resource_version;
+  std::string continue_token;
+};
+
+struct WatchEvent {
+  enum class Type { kAdded, kModified, kDeleted, kBookmark };
+  Type type;
+  Json object;
+};
+
+struct DeleteOptions {
+  std::optional<int64_t> grace_period_seconds;
+  std::string uid;               // precondition; empty: none
+  std::string resource_version;  // precondition; empty: none
+};
+
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  // `ns` is empty for cluster-scoped kinds, and in List and Watch for all namespaces.
+  virtual StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
+                             std::string_view name) = 0;
+  virtual StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
+                                    const ListOptions& options) = 0;
+  virtual StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
+                                const Json& object) = 0;
+  // PUT; `subresource` is "" or "status". Name and namespace are the object's.
+  virtual StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
+                                std::string_view subresource) = 0;
+  virtual StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                               PatchType type, const Json& patch, std::string_view subresource) = 0;
+  virtual Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                        const DeleteOptions& options) = 0;
+  // POST to a subresource, such as pods/NAME/binding or serviceaccounts/NAME/token.
+  virtual StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
+                                           std::string_view name, std::string_view subresource,
+                                           const Json& body) = 0;
+
+  // Watches from `options.resource_version`, calling `on_event` on the calling thread for each event,
+  // until the server ends the watch (OK), it breaks, `on_event` returns false (OK), or `stop` is
+  // requested (CANCELLED, promptly). OUT_OF_RANGE asks for a new list.
+  virtual Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
+                       std::stop_token stop,
+                       const std::function<bool(WatchEvent event)>& on_event) = 0;
+};
+
+// The calls above for typed kinds: Get<api::Pod>(client, "default", "web").
+template <typename T>
+StatusOr<T> Get(Client& client, std::string_view ns, std::string_view name) {
+  ASSIGN_OR_RETURN(Json object, client.Get(T::kInfo, ns, name));
+  return T(std::move(object));
+}
+
+template <typename T>
+StatusOr<T> Create(Client& client, const T& object) {
+  ASSIGN_OR_RETURN(Json created, client.Create(T::kInfo, object.ns(), object.json()));
+  return T(std::move(created));
+}
+
+template <typename T>
+StatusOr<T> Update(Client& client, const T& object, std::string_view subresource = "") {
+  ASSIGN_OR_RETURN(Json updated, client.Update(T::kInfo, object.json(), subresource));
+  return T(std::move(updated));
+}
+
+// Merge patch of `object`, by its name and namespace.
+template <typename T>
+StatusOr<T> MergePatch(Client& client, const T& object, const Json& patch,
+                       std::string_view subresource = "") {
+  ASSIGN_OR_RETURN(Json patched, client.Patch(T::kInfo, object.ns(), object.name(),
+                                              PatchType::kMerge, patch, subresource));
+  return T(std::move(patched));
+}
+
+// Deletes this very object (precondition: its uid); one that is gone already is OK.
+template <typename T>
+Status Delete(Client& client, const T& object) {
+  const Status deleted =
+      client.Delete(T::kInfo, object.ns(), object.name(), {.uid = object.uid()});
+  return deleted.code() == base::StatusCode::kNotFound ? base::OkStatus() : deleted;
+}
+
+}  // namespace berth::kube

@@ -1,0 +1,150 @@
+// Informers: a local, always fresh copy of all objects of a kind, kept by list and watch.
+//
+//   kube::Informers informers(client);
+//   auto& claims = informers.Of<api::PersistentVolumeClaim>();
+//   claims.AddHandler([&](const auto& change) { workers.Add(change.key); });
+//   informers.Start();
+//   RETURN_IF_ERROR(informers.WaitForSync(std::chrono::seconds(30)));
+//
+// One informer per kind and process. A broken or absent API delays it (backoff 0.2 s to 10 s, with
+// jitter) and never ends it; meanwhile the copy stays as it was. 410 leads to a new list, whose
+// differences are delivered as changes. Reads are thread-safe and never block on the network.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "api/object.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+
+namespace berth::kube {
+
+struct InformerOptions {
+  std::string ns;              // empty: all
+  std::string label_selector;
+  std::string field_selector;  // such as "spec.nodeName=node-a"
+};
+
+// The part that does not depend on the type of the object.
+class InformerBase {
+ public:
+  using ObjectPtr = std::shared_ptr<const api::Object>;
+  struct Change {
+    std::string key;  // "namespace/name" or "name"
+    ObjectPtr before;  // null: added
+    ObjectPtr after;   // null: deleted
+  };
+  using Handler = std::function<void(const Change&)>;
+  // The values under which an object is found by ByIndex.
+  using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
+
+  using Factory = std::function<ObjectPtr(Json)>;
+
+  InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory);
+  ~InformerBase();
+  InformerBase(const InformerBase&) = delete;
+  InformerBase& operator=(const InformerBase&) = delete;
+
+  // Handlers run one after the other on the informer's thread and must return quickly: add a key to a
+  // queue. Added after Start, a handler first gets all present objects as added.
+  void AddHandler(Handler handler);
+  // Before Start only.
+  void AddIndex(std::string name, IndexFunction function);
+
+  void Start();
+  void Stop();
+  bool synced() const;
+
+  ObjectPtr Find(const std::string& key) const;
+  std::vector<ObjectPtr> All() const;
+  std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
+
+  // Puts an object that this process just wrote into the copy, if it is newer than what is there (by
+  // resourceVersion), so that the next read sees it before the watch does. Handlers are called.
+  void Observe(Json object);
+
+  const api::KindInfo& kind() const { return kind_; }
+
+ private:
+  class Impl;
+  const api::KindInfo& kind_;
+  std::unique_ptr<Impl> impl_;
+};
+
+template <typename T>
+class Informer : public InformerBase {
+ public:
+  struct TypedChange {
+    const std::string& key;
+    std::shared_ptr<const T> before;
+    std::shared_ptr<const T> after;
+    // The newest state that is known: `after`, or `before` of a deleted object.
+    const T& latest() const { return after != nullptr ? *after : *before; }
+  };
+
+  Informer(Client& client, InformerOptions options = {})
+      : InformerBase(client, T::kInfo, std::move(options), [](Json json) -> ObjectPtr {
+          return std::make_shared<const T>(std::move(json));
+        }) {}
+
+  void AddHandler(std::function<void(const TypedChange&)> handler) {
+    InformerBase::AddHandler([handler = std::move(handler)](const Change& change) {
+      handler({change.key, Cast(change.before), Cast(change.after)});
+    });
+  }
+
+  // nullptr: not there.
+  std::shared_ptr<const T> Get(const std::string& key) const { return Cast(Find(key)); }
+  std::shared_ptr<const T> Get(std::string_view ns, std::string_view name) const {
+    return Get(api::ObjectKey(ns, name));
+  }
+  std::vector<std::shared_ptr<const T>> List() const { return Cast(All()); }
+  std::vector<std::shared_ptr<const T>> ByIndex(const std::string& index,
+                                                const std::string& value) const {
+    return Cast(FindByIndex(index, value));
+  }
+
+ private:
+  static std::shared_ptr<const T> Cast(const ObjectPtr& object) {
+    return std::static_pointer_cast<const T>(object);
+  }
+  static std::vector<std::shared_ptr<const T>> Cast(const std::vector<ObjectPtr>& objects) {
+    std::vector<std::shared_ptr<const T>> out;
+    out.reserve(objects.size());
+    for (const ObjectPtr& object : objects) out.push_back(Cast(object));
+    return out;
+  }
+};
+
+// The informers of a process, one a kind, made when first asked for.
+class Informers {
+ public:
+  explicit Informers(Client& client) : client_(client) {}
+  ~Informers() { Stop(); }
+
+  // Before Start only.
+  template <typename T>
+  Informer<T>& Of() {
+    auto& slot = informers_[&T::kInfo];
+    if (slot == nullptr) slot = std::make_unique<Informer<T>>(client_);
+    return static_cast<Informer<T>&>(*slot);
+  }
+
+  void Start();
+  // DEADLINE_EXCEEDED names the kinds that are not there yet.
+  Status WaitForSync(std::chrono::milliseconds timeout);
+  void Stop();
+
+ private:
+  Client& client_;
+  std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_;
+};
+
+}  // namespace berth::kube

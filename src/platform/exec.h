@@ -1,0 +1,45 @@
+// Runs utilities (mkfs, fsck, mount helpers) with a deadline.
+//
+// The seam behind which mount utilities in pods will stand: a caller names a program and gets its exit
+// code and output, wherever it ran. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace berth::platform {
+
+struct Command {
+  std::vector<std::string> argv;  // argv[0] is looked up in PATH
+  std::vector<std::string> env;   // NAME=value, added to a minimal environment (PATH, LC_ALL=C)
+  std::string stdin_data;         // written to standard input, which is then closed
+  std::chrono::milliseconds timeout{std::chrono::seconds(30)};
+  size_t max_output = 64 * 1024;  // bytes kept of each stream; the rest is read and dropped
+};
+
+struct CommandResult {
+  int exit_code = 0;  // 128 + signal for a process that a signal ended
+  std::string out;
+  std::string err;
+};
+
+class Exec {
+ public:
+  virtual ~Exec() = default;
+  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED: the whole
+  // process group was killed after the time-out; the outcome of what it did is unknown.
+  virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
+};
+
+// Runs programs on this host, each in a process group of its own, with no inherited descriptors.
+std::unique_ptr<Exec> NewHostExec();
+
+// As exec.Run, but a non-zero exit is an error that quotes the end of standard error:
+// INTERNAL "mkfs.ext4 exited with 1: ...". Gives standard output.
+base::StatusOr<std::string> RunOk(Exec& exec, const Command& command);
+
+}  // namespace berth::platform

@@ -1,0 +1,27 @@
+// Paths held by descriptor, resolved so that no symlink leads out (openat2).
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace berth::platform {
+
+// Opens `relative` beneath the folder `root` with O_PATH: no symlink and no ".." may lead out of it
+// (RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS). PERMISSION_DENIED where one would.
+base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative);
+
+// As OpenBeneath, making missing folders on the way with `mode` (for a pod's subPath).
+base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view relative, mode_t mode);
+
+// Opens a folder with O_PATH|O_DIRECTORY, not through a symlink in its last part.
+base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path);
+
+// "/proc/self/fd/N": names the very thing that a descriptor holds, for mount calls in this process.
+std::string ProcPath(const base::UniqueFd& fd);
+
+}  // namespace berth::platform

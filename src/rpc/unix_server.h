@@ -1,0 +1,41 @@
+// Serves gRPC services on a UNIX socket.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "base/status.h"
+
+namespace berth::rpc {
+
+class UnixServer {
+ public:
+  // Binds `socket` (at most 107 bytes) with mode 0600, replacing a socket that nobody listens on;
+  // FAILED_PRECONDITION if somebody does. The services are borrowed and must outlive the server.
+  static base::StatusOr<std::unique_ptr<UnixServer>> Start(const std::string& socket,
+                                                           const std::vector<grpc::Service*>& services);
+  // Ends calls that run after two seconds, and removes the socket.
+  ~UnixServer();
+
+ private:
+  UnixServer(std::string socket, std::unique_ptr<grpc::Server> server);
+  const std::string socket_;
+  const std::unique_ptr<grpc::Server> server_;
+};
+
+// The driver's side of plugin registration: serves Registration on a socket in the kubelet's
+// plugins_registry folder and announces a CSI driver (supported_versions ["1.0.0"]).
+class RegistrationServer {
+ public:
+  static base::StatusOr<std::unique_ptr<RegistrationServer>> Start(const std::string& socket,
+                                                                   const std::string& driver,
+                                                                   const std::string& endpoint);
+  virtual ~RegistrationServer() = default;
+  // False until the kubelet said that the driver is registered; with its error, if it refused.
+  virtual bool registered(std::string* error) const = 0;
+};
+
+}  // namespace berth::rpc

@@ -1,0 +1,57 @@
+// What the node agent gives to volume plugins. Borrowed; outlives them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "api/kind_info.h"
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "platform/exec.h"
+#include "platform/mounter.h"
+#include "volume/paths.h"
+
+namespace berth::volume {
+
+// The CSI drivers that are registered on this node: plugin registration writes it, the CSI plugin reads it.
+// Thread-safe.
+class DriverRegistry {
+ public:
+  void Register(const std::string& driver, const std::string& socket);
+  void Unregister(const std::string& driver);
+  // UNAVAILABLE "CSI driver 'x' is not registered on this node (registered: a, b)".
+  base::StatusOr<std::string> Socket(const std::string& driver) const;
+  std::map<std::string, std::string> All() const;
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<std::string, std::string> sockets_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  virtual const std::string& node_name() const = 0;
+  virtual const Paths& paths() const = 0;
+  virtual platform::Mounter& mounter() = 0;
+  // The way in which `plugin` runs its utilities ("kubernetes.io/csi").
+  virtual platform::Exec& exec(std::string_view plugin) = 0;
+  virtual base::EventSink& events() = 0;
+  virtual const base::Clock& clock() const = 0;
+  virtual DriverRegistry& drivers() = 0;
+
+  // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. From a local copy where there is one,
+  // else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
+  virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
+                                               std::string_view name) = 0;
+  // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers need.
+  virtual base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
+                                                 const base::Json& request) = 0;
+};
+
+}  // namespace berth::volume

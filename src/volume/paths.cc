@@ -1,0 +1,85 @@
+#include "volume/paths.h"
+
+#include <fmt/format.h>
+
+#include "base/ids.h"
+
+namespace berth::volume {
+namespace {
+
+std::string Escaped(std::string_view plugin) {
+  std::string out(plugin);
+  for (char& c : out) {
+    if (c == '/') c = '~';
+  }
+  return out;
+}
+
+constexpr std::string_view kCsi = "plugins/kubernetes.io/csi";
+
+}  // namespace
+
+std::string Paths::PluginsRegistry() const { return fmt::format("{}/plugins_registry", root_); }
+
+std::string Paths::PluginSocket(std::string_view driver) const {
+  return fmt::format("{}/plugins/{}/csi.sock", root_, driver);
+}
+
+std::string Paths::Pods() const { return fmt::format("{}/pods", root_); }
+
+std::string Paths::Pod(std::string_view pod_uid) const {
+  return fmt::format("{}/pods/{}", root_, pod_uid);
+}
+
+std::string Paths::PodVolumes(std::string_view pod_uid, std::string_view plugin) const {
+  return fmt::format("{}/volumes/{}", Pod(pod_uid), Escaped(plugin));
+}
+
+std::string Paths::PodVolume(std::string_view pod_uid, std::string_view plugin,
+                             std::string_view volume) const {
+  return fmt::format("{}/{}", PodVolumes(pod_uid, plugin), volume);
+}
+
+std::string Paths::PodDeviceLink(std::string_view pod_uid, std::string_view plugin,
+                                 std::string_view volume) const {
+  return fmt::format("{}/volumeDevices/{}/{}", Pod(pod_uid), Escaped(plugin), volume);
+}
+
+std::string Paths::PodSubPath(std::string_view pod_uid, std::string_view volume,
+                              std::string_view container, int index) const {
+  return fmt::format("{}/volume-subpaths/{}/{}/{}", Pod(pod_uid), volume, container, index);
+}
+
+std::string Paths::PodEtcHosts(std::string_view pod_uid) const {
+  return fmt::format("{}/etc-hosts", Pod(pod_uid));
+}
+
+std::string Paths::ContainerFolder(std::string_view pod_uid, std::string_view container) const {
+  return fmt::format("{}/containers/{}", Pod(pod_uid), container);
+}
+
+std::string Paths::CsiDevice(std::string_view driver, std::string_view handle) const {
+  return fmt::format("{}/{}/{}/{}", root_, kCsi, driver, base::Sha256Hex(handle));
+}
+
+std::string Paths::CsiGlobalMount(std::string_view driver, std::string_view handle) const {
+  return fmt::format("{}/globalmount", CsiDevice(driver, handle));
+}
+
+std::string Paths::CsiBlockStaging(std::string_view pv) const {
+  return fmt::format("{}/{}/volumeDevices/staging/{}", root_, kCsi, pv);
+}
+
+std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const {
+  return fmt::format("{}/{}/volumeDevices/publish/{}/{}", root_, kCsi, pv, pod_uid);
+}
+
+std::string Paths::CsiBlockData(std::string_view pv) const {
+  return fmt::format("{}/{}/volumeDevices/{}/data", root_, kCsi, pv);
+}
+
+std::string Paths::CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const {
+  return fmt::format("{}/{}/volumeDevices/{}/dev/{}", root_, kCsi, pv, pod_uid);
+}
+
+}  // namespace berth::volume

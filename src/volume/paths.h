@@ -1,0 +1,54 @@
+// The kubelet's folders for volumes; the only file that spells them.
+//
+//   <kubelet>/                               /var/lib/kubelet, or <data>/kubelet in standalone
+//     plugins_registry/                      registration sockets of plugins
+//     plugins/<driver>/csi.sock              drivers' sockets
+//     plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/
+//         vol_data.json, globalmount/        staged CSI file systems
+//     plugins/kubernetes.io/csi/volumeDevices/
+//         staging/<pv>  publish/<pv>/<pod uid>  <pv>/data/vol_data.json  <pv>/dev/<pod uid>
+//     pods/<uid>/
+//         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in it
+//         volumeDevices/<plugin~>/<pv>       symlink to the published device
+//         volume-subpaths/<volume>/<container>/<index>
+//         etc-hosts, containers/<name>/      termination messages
+//   <plugin~> is the plugin's name with '/' written '~'. Parts come from API objects whose names were
+//   validated as DNS names, or are digests, so that no part can hold '/' or be "..".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace berth::volume {
+
+class Paths {
+ public:
+  explicit Paths(std::string kubelet_folder) : root_(std::move(kubelet_folder)) {}
+
+  const std::string& root() const { return root_; }
+  std::string PluginsRegistry() const;
+  std::string PluginSocket(std::string_view driver) const;
+  std::string Pods() const;
+  std::string Pod(std::string_view pod_uid) const;
+  std::string PodVolumes(std::string_view pod_uid, std::string_view plugin) const;
+  std::string PodVolume(std::string_view pod_uid, std::string_view plugin,
+                        std::string_view volume) const;
+  std::string PodDeviceLink(std::string_view pod_uid, std::string_view plugin,
+                            std::string_view volume) const;
+  std::string PodSubPath(std::string_view pod_uid, std::string_view volume,
+                         std::string_view container, int index) const;
+  std::string PodEtcHosts(std::string_view pod_uid) const;
+  std::string ContainerFolder(std::string_view pod_uid, std::string_view container) const;
+  // The folder that holds vol_data.json and globalmount.
+  std::string CsiDevice(std::string_view driver, std::string_view handle) const;
+  std::string CsiGlobalMount(std::string_view driver, std::string_view handle) const;
+  std::string CsiBlockStaging(std::string_view pv) const;
+  std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
+  std::string CsiBlockData(std::string_view pv) const;
+  std::string CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const;
+
+ private:
+  std::string root_;
+};
+
+}  // namespace berth::volume

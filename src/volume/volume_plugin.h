@@ -1,0 +1,111 @@
+// What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/ and
+// remote/); the node agent's volume manager drives them and knows no kind.
+//
+//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown → UnmountDevice
+//   volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp … TearDown
+//
+// The volume manager calls a plugin from one serial queue per volume, writes its own durable record before
+// each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut off: every call is
+// idempotent. Tear-down calls get only what the record holds, since the pod, the claim and the PV may be
+// gone from the API.
+//
+// Thread-safe: calls for different volumes run in parallel.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace berth::volume {
+
+using base::Json;
+using base::Status;
+using base::StatusOr;
+
+// A volume as a pod names it, with what it leads to.
+struct VolumeSpec {
+  std::string name;                                            // pod.spec.volumes[].name
+  api::PodVolume pod_volume;                                   // the inline source
+  std::shared_ptr<const api::PersistentVolumeClaim> claim;     // null for inline volumes
+  std::shared_ptr<const api::PersistentVolume> pv;             // null for inline volumes
+  bool read_only = false;                                      // of the claim's use, or the PV
+  bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
+  // The name of the folder under pods/UID/volumes/PLUGIN/: the PV's, or the pod volume's.
+  std::string folder_name() const { return pv != nullptr ? pv->name() : name; }
+};
+
+// What survives a crash, as the volume manager's record keeps it. `state` is the plugin's own.
+struct DeviceRecord {
+  std::string plugin;
+  std::string device_name;  // VolumePlugin::DeviceName
+  std::string pv_name;
+  Json state;
+};
+struct PodVolumeRecord {
+  std::string plugin;
+  std::string device_name;  // empty for volumes of one pod
+  std::string pod_uid;
+  std::string folder_name;
+  bool block = false;
+  Json state;
+};
+
+// Where a pod's containers find a volume that is set up.
+struct Published {
+  std::string path;    // a folder or file to bind-mount, or for block a device node
+  bool block = false;
+};
+
+class VolumePlugin {
+ public:
+  virtual ~VolumePlugin() = default;
+
+  // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
+  virtual std::string_view name() const = 0;
+  virtual bool Supports(const VolumeSpec& spec) const = 0;
+
+  // The node-wide name of a volume that pods share, as in node.status.volumesInUse
+  // ("kubernetes.io/csi/DRIVER^HANDLE"); nullopt for volumes of one pod.
+  virtual StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const = 0;
+
+  // True if SetUp must wait until the volume is attached to the node. UNAVAILABLE: not known yet.
+  virtual StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const = 0;
+
+  // What tear-down will need; recorded durably before MountDevice and before SetUp.
+  virtual StatusOr<Json> DeviceState(const VolumeSpec& spec) const = 0;
+  virtual StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const = 0;
+
+  // Makes the volume usable on the node (CSI: NodeStageVolume). `publish_context` is the VolumeAttachment's
+  // attachmentMetadata. A no-op where there is nothing to do.
+  virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                             const api::Labels& publish_context) = 0;
+  virtual Status UnmountDevice(const DeviceRecord& record) = 0;
+
+  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup).
+  virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                                    const api::Labels& publish_context) = 0;
+  // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI): SetUp is
+  // repeated on changes, and writes only what differs.
+  virtual bool RefreshesContent() const { return false; }
+  virtual Status TearDown(const PodVolumeRecord& record) = 0;
+
+  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`.
+  // UNIMPLEMENTED: nothing to do on the node.
+  virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
+
+  struct Stats {
+    int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;
+    int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
+  };
+  virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
+};
+
+}  // namespace berth::volume
