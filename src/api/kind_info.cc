@@ -1,9 +1,9 @@
 #include "api/kind_info.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cctype>
-
-#include <fmt/format.h>
 
 namespace berth::api {
 
@@ -12,7 +12,8 @@ std::string KindInfo::api_version() const {
 }
 
 std::string KindInfo::url_prefix() const {
-  return group.empty() ? fmt::format("/api/{}", version) : fmt::format("/apis/{}/{}", group, version);
+  return group.empty() ? fmt::format("/api/{}", version)
+                       : fmt::format("/apis/{}/{}", group, version);
 }
 
 std::string KindInfo::url(std::string_view ns) const {
@@ -34,33 +35,46 @@ const KindInfo kNode{"", "v1", "Node", "nodes", "node", {"no"}, false, true};
 const KindInfo kPod{"", "v1", "Pod", "pods", "pod", {"po"}, true, true};
 const KindInfo kPersistentVolume{
     "", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", {"pv"}, false, true};
-const KindInfo kPersistentVolumeClaim{"", "v1", "PersistentVolumeClaim", "persistentvolumeclaims",
-                                      "persistentvolumeclaim", {"pvc"}, true, true};
+const KindInfo kPersistentVolumeClaim{
+    "",   "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", {"pvc"},
+    true, true};
 const KindInfo kSecret{"", "v1", "Secret", "secrets", "secret", {}, true, false};
 const KindInfo kConfigMap{"", "v1", "ConfigMap", "configmaps", "configmap", {"cm"}, true, false};
 const KindInfo kServiceAccount{
     "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", {"sa"}, true, false};
 const KindInfo kEvent{"", "v1", "Event", "events", "event", {"ev"}, true, false};
 const KindInfo kLease{"coordination.k8s.io", "v1", "Lease", "leases", "lease", {}, true, false};
-const KindInfo kStorageClass{
-    kStorage, "v1", "StorageClass", "storageclasses", "storageclass", {"sc"}, false, false};
+const KindInfo kStorageClass{kStorage,       "v1",   "StorageClass", "storageclasses",
+                             "storageclass", {"sc"}, false,          false};
 const KindInfo kVolumeAttachment{
     kStorage, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", {}, false, true};
 const KindInfo kCsiNode{kStorage, "v1", "CSINode", "csinodes", "csinode", {}, false, false};
 const KindInfo kCsiDriver{kStorage, "v1", "CSIDriver", "csidrivers", "csidriver", {}, false, false};
-const KindInfo kCsiStorageCapacity{kStorage, "v1", "CSIStorageCapacity", "csistoragecapacities",
-                                   "csistoragecapacity", {}, true, false};
-const KindInfo kHostMount{"storage.berth.dev", "v1alpha1", "HostMount", "hostmounts", "hostmount",
-                          {"hm"}, true, true};
+const KindInfo kCsiStorageCapacity{
+    kStorage, "v1", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", {},
+    true,     false};
+const KindInfo kHostMount{"storage.berth.dev", "v1alpha1", "HostMount", "hostmounts",
+                          "hostmount",         {"hm"},     true,        true};
 }  // namespace kinds
 
 std::span<const KindInfo* const> AllKinds() {
   using namespace kinds;
-  static constexpr std::array<const KindInfo*, 16> kAll = {
-      &kNamespace,    &kNode,         &kPod,          &kPersistentVolume, &kPersistentVolumeClaim,
-      &kSecret,       &kConfigMap,    &kServiceAccount, &kEvent,          &kLease,
-      &kStorageClass, &kVolumeAttachment, &kCsiNode,  &kCsiDriver,        &kCsiStorageCapacity,
-      &kHostMount};
+  static constexpr std::array<const KindInfo*, 16> kAll = {&kNamespace,
+                                                           &kNode,
+                                                           &kPod,
+                                                           &kPersistentVolume,
+                                                           &kPersistentVolumeClaim,
+                                                           &kSecret,
+                                                           &kConfigMap,
+                                                           &kServiceAccount,
+                                                           &kEvent,
+                                                           &kLease,
+                                                           &kStorageClass,
+                                                           &kVolumeAttachment,
+                                                           &kCsiNode,
+                                                           &kCsiDriver,
+                                                           &kCsiStorageCapacity,
+                                                           &kHostMount};
   return kAll;
 }
 

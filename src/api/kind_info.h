@@ -1,5 +1,5 @@
-// The table of the kinds that Berth knows: one row each, from which the API server serves them, clients
-// build their URLs and the command line finds them by name.
+// The table of the kinds that Berth knows: one row each, from which the API server serves them,
+// clients build their URLs and the command line finds them by name.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ struct KindInfo {
   std::string_view group;  // "" is the core group
   std::string_view version;
   std::string_view kind;
-  std::string_view plural;    // the resource name in URLs
+  std::string_view plural;  // the resource name in URLs
   std::string_view singular;
   std::vector<std::string_view> short_names;
   bool namespaced = false;

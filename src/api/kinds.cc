@@ -68,7 +68,9 @@ std::string PodVolume::source_type() const {
   return "";
 }
 
-std::vector<std::string> Container::command() const { return StringsOf(Array(json(), {"command"})); }
+std::vector<std::string> Container::command() const {
+  return StringsOf(Array(json(), {"command"}));
+}
 
 std::vector<std::string> Container::args() const { return StringsOf(Array(json(), {"args"})); }
 
@@ -79,7 +81,8 @@ std::vector<VolumeMount> Container::volume_mounts() const {
 std::vector<std::pair<std::string, std::string>> Container::volume_devices() const {
   std::vector<std::pair<std::string, std::string>> out;
   for (const Json& device : Array(json(), {"volumeDevices"})) {
-    out.emplace_back(base::json::String(device, {"name"}), base::json::String(device, {"devicePath"}));
+    out.emplace_back(base::json::String(device, {"name"}),
+                     base::json::String(device, {"devicePath"}));
   }
   return out;
 }

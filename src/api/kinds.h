@@ -1,8 +1,9 @@
 // Typed views of the kinds in kind_info.h, with accessors for the fields that Berth's code reads.
 //
-// Field names and meanings are those of the Kubernetes API reference. A getter of an absent field gives
-// the type's zero value, or the API's default where one exists. An accessor is added here when code needs
-// it, beside its neighbours; code elsewhere does not spell out paths into these kinds.
+// Field names and meanings are those of the Kubernetes API reference. A getter of an absent field
+// gives the type's zero value, or the API's default where one exists. An accessor is added here
+// when code needs it, beside its neighbours; code elsewhere does not spell out paths into these
+// kinds.
 #pragma once
 
 #include <optional>
@@ -51,8 +52,8 @@ class CsiSource : public Part {
   bool read_only() const { return Bool({"readOnly"}); }
   std::string fs_type() const { return String({"fsType"}); }
   Labels volume_attributes() const;
-  // `which` is the field: "controllerPublishSecretRef", "nodeStageSecretRef", "nodePublishSecretRef",
-  // "controllerExpandSecretRef", "nodeExpandSecretRef".
+  // `which` is the field: "controllerPublishSecretRef", "nodeStageSecretRef",
+  // "nodePublishSecretRef", "controllerExpandSecretRef", "nodeExpandSecretRef".
   SecretReference secret_ref(std::string_view which) const;
 };
 
@@ -264,8 +265,9 @@ class CsiStorageCapacity : public Object {
   using Object::Object;
 };
 
-// storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose. The node
-// agent named in spec.nodeName mounts it, and unmounts it before the object goes (a finalizer).
+// storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose.
+// The node agent named in spec.nodeName mounts it, and unmounts it before the object goes (a
+// finalizer).
 class HostMount : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kHostMount;

@@ -1,7 +1,7 @@
 // A Kubernetes object: JSON with typed access to its metadata.
 //
-// The JSON is the object. Typed kinds (kinds.h) are views that read and write members of it and leave
-// all others alone, so that no unknown field is ever lost. Not thread-safe; share it as
+// The JSON is the object. Typed kinds (kinds.h) are views that read and write members of it and
+// leave all others alone, so that no unknown field is ever lost. Not thread-safe; share it as
 // std::shared_ptr<const T>.
 #pragma once
 

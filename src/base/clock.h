@@ -1,5 +1,5 @@
-// The time, as something that a test can hold. Wall time goes into API objects; deadlines and backoff
-// use std::chrono::steady_clock directly and are not faked.
+// The time, as something that a test can hold. Wall time goes into API objects; deadlines and
+// backoff use std::chrono::steady_clock directly and are not faked.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,9 @@ class SystemClock : public Clock {
 // Starts at 2026-01-01T00:00:00Z and moves only when told.
 class FakeClock : public Clock {
  public:
-  WallTime Now() const override { return WallTime(std::chrono::seconds(1767225600) + offset_.load()); }
+  WallTime Now() const override {
+    return WallTime(std::chrono::seconds(1767225600) + offset_.load());
+  }
   void Advance(std::chrono::nanoseconds by) {
     offset_ = offset_.load() + std::chrono::duration_cast<WallTime::duration>(by);
   }

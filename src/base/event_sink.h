@@ -1,6 +1,7 @@
 // Where code below src/kube reports what a person should see on an API object.
 //
-// An event is optional: a sink never blocks, never fails the caller, and drops what it cannot deliver.
+// An event is optional: a sink never blocks, never fails the caller, and drops what it cannot
+// deliver.
 #pragma once
 
 #include <string>

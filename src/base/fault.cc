@@ -78,8 +78,8 @@ Status InitFaultPoints() {
     }
     fault.crash = action == "crash";
     if ((action != "crash" && action != "error") || fault.at_passage < 1) {
-      return Error(StatusCode::kInvalidArgument, "BERTH_FAULTS: '{}' is not NAME=crash[@N] or NAME=error",
-                   item);
+      return Error(StatusCode::kInvalidArgument,
+                   "BERTH_FAULTS: '{}' is not NAME=crash[@N] or NAME=error", item);
     }
     faults.on.emplace(item.substr(0, equals), fault);
   }

@@ -2,8 +2,8 @@
 //
 //   RETURN_IF_ERROR(base::FaultPoint("store.commit.before"));
 //
-// Off (the usual state), a point costs one relaxed load. BERTH_FAULTS in the environment switches points
-// on, as a comma-separated list of NAME=ACTION with ACTION one of
+// Off (the usual state), a point costs one relaxed load. BERTH_FAULTS in the environment switches
+// points on, as a comma-separated list of NAME=ACTION with ACTION one of
 //   crash       the process ends at once, as by SIGKILL
 //   error       the point returns INTERNAL
 //   crash@N     as crash, at the N-th passage (from 1)
@@ -19,7 +19,8 @@ namespace berth::base {
 // `name` is ROOM.OPERATION.PLACE in lower case, and a literal: it must outlive the process.
 Status FaultPoint(std::string_view name);
 
-// Reads the environment. Called once by each program before threads start; without it no point is on.
+// Reads the environment. Called once by each program before threads start; without it no point is
+// on.
 Status InitFaultPoints();
 
 }  // namespace berth::base

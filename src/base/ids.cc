@@ -1,10 +1,10 @@
 #include "base/ids.h"
 
-#include <array>
-
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
+
+#include <array>
 
 namespace berth::base {
 namespace {

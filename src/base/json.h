@@ -1,15 +1,14 @@
 // JSON values, and short ways to read and write deep members.
 //
-// Read paths never throw: a missing member or one of another type reads as the default. Outside input
-// comes in through Parse, which is bounded.
+// Read paths never throw: a missing member or one of another type reads as the default. Outside
+// input comes in through Parse, which is bounded.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 #include "base/status.h"
 

@@ -1,14 +1,14 @@
-// A deduplicating, rate-limited queue of keys with its workers: the heart of every controller, and the
-// serial queue per volume and per pod of the node agent.
+// A deduplicating, rate-limited queue of keys with its workers: the heart of every controller, and
+// the serial queue per volume and per pod of the node agent.
 //
 //        Add ──▶ [queued] ──▶ [running] ──▶ done: forgotten, backoff reset
 //                   ▲             │  ├────▶ failed: queued again after the backoff
 //                   └── Add while running: runs once more afterwards
 //
-// A key never runs on two workers at once, and however often it is added while queued it runs once. Work
-// gets only the key, so it reads the present state rather than acting on a stale event. Adding a key that
-// waits for its backoff does not cut the backoff short (a controller's own error writes would reset it);
-// AddNow does, for events that change the outcome.
+// A key never runs on two workers at once, and however often it is added while queued it runs once.
+// Work gets only the key, so it reads the present state rather than acting on a stale event. Adding
+// a key that waits for its backoff does not cut the backoff short (a controller's own error writes
+// would reset it); AddNow does, for events that change the outcome.
 //
 // Thread-safe. The destructor stops; work that runs is waited for, what is queued is dropped.
 #pragma once
@@ -58,7 +58,8 @@ class KeyedWorkers {
   // Waits for running work. Idempotent.
   void Stop();
 
-  // Queues `key` unless it is queued already or waits for its backoff. Keys may be added before Start.
+  // Queues `key` unless it is queued already or waits for its backoff. Keys may be added before
+  // Start.
   void Add(const std::string& key);
   // Queues `key` at once, ending its wait but keeping its count of failures.
   void AddNow(const std::string& key);
@@ -74,14 +75,16 @@ class KeyedWorkers {
     bool running = false;
     bool queued = false;  // has a place in queue_
     bool again = false;   // was added while running
-    bool again_now = false;  // was added by AddNow while running: a failure's backoff does not apply
-    Time due;             // its place in queue_
+    bool again_now =
+        false;  // was added by AddNow while running: a failure's backoff does not apply
+    Time due;   // its place in queue_
     int failures = 0;
     bool backing_off = false;
   };
 
   void WorkerLoop();
-  void Enqueue(const std::string& key, Entry& entry, Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Enqueue(const std::string& key, Entry& entry, Time due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   std::chrono::milliseconds Backoff(int failures) const;
 

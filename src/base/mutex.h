@@ -1,12 +1,13 @@
-// A mutex and condition variable that carry thread-safety annotations (absl's ABSL_GUARDED_BY and the
-// like), so that the compiler checks which lock guards what. `Mutex` is std::mutex: TSan knows it.
+// A mutex and condition variable that carry thread-safety annotations (absl's ABSL_GUARDED_BY and
+// the like), so that the compiler checks which lock guards what. `Mutex` is std::mutex: TSan knows
+// it.
 #pragma once
+
+#include <absl/base/thread_annotations.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-
-#include <absl/base/thread_annotations.h>
 
 namespace berth::base {
 
@@ -22,7 +23,9 @@ class ABSL_LOCKABLE Mutex {
 
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
+    mutex_.Lock();
+  }
   ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -40,14 +43,16 @@ class CondVar {
   }
 
   // False when `deadline` passed. Spurious wake-ups happen: wait in a loop on the condition.
-  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     const bool in_time = cv_.wait_until(lock, deadline) == std::cv_status::no_timeout;
     lock.release();
     return in_time;
   }
 
-  bool WaitFor(Mutex& mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  bool WaitFor(Mutex& mutex, std::chrono::nanoseconds timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return WaitUntil(mutex, std::chrono::steady_clock::now() + timeout);
   }
 

@@ -1,17 +1,17 @@
 // Status and StatusOr: how every function here that can fail says so.
 //
-// The codes are gRPC's, which the CSI specification mandates; an RPC's answer, an errno and a Kubernetes
-// `Status` are each turned into one of these once, at the edge (rpc/outcome.h, platform/errno.h,
-// kube/client.h). Messages: operation, quoted object, cause; no full stop.
+// The codes are gRPC's, which the CSI specification mandates; an RPC's answer, an errno and a
+// Kubernetes `Status` are each turned into one of these once, at the edge (rpc/outcome.h,
+// platform/errno.h, kube/client.h). Messages: operation, quoted object, cause; no full stop.
 #pragma once
-
-#include <string>
-#include <string_view>
-#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace berth::base {
 
@@ -29,7 +29,8 @@ inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
-// A failure with a formatted message: Error(StatusCode::kNotFound, "pool '{}' does not exist", name).
+// A failure with a formatted message: Error(StatusCode::kNotFound, "pool '{}' does not exist",
+// name).
 template <typename... Args>
 Status Error(StatusCode code, fmt::format_string<Args...> format, Args&&... args) {
   return Status(code, ToAbsl(fmt::format(format, std::forward<Args>(args)...)));
@@ -56,20 +57,22 @@ const Status& AsStatus(const StatusOr<T>& result) {
 #define BERTH_CONCAT(a, b) BERTH_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expr` (a Status or StatusOr) failed.
-#define RETURN_IF_ERROR(expr)                                                            \
-  do {                                                                                   \
-    if (const auto& berth_result = (expr); !berth_result.ok())                           \
-      return ::berth::base::AsStatus(berth_result);                                      \
+#define RETURN_IF_ERROR(expr)                                  \
+  do {                                                         \
+    if (const auto& berth_result = (expr); !berth_result.ok()) \
+      return ::berth::base::AsStatus(berth_result);            \
   } while (false)
 
-// As RETURN_IF_ERROR, with a context: RETURN_IF_ERROR_WITH(Mount(t), fmt::format("stage '{}'", id)).
-#define RETURN_IF_ERROR_WITH(expr, context)                                              \
-  do {                                                                                   \
-    if (const auto& berth_result = (expr); !berth_result.ok())                           \
-      return ::berth::base::Annotate(::berth::base::AsStatus(berth_result), (context));  \
+// As RETURN_IF_ERROR, with a context: RETURN_IF_ERROR_WITH(Mount(t), fmt::format("stage '{}'",
+// id)).
+#define RETURN_IF_ERROR_WITH(expr, context)                                             \
+  do {                                                                                  \
+    if (const auto& berth_result = (expr); !berth_result.ok())                          \
+      return ::berth::base::Annotate(::berth::base::AsStatus(berth_result), (context)); \
   } while (false)
 
-// ASSIGN_OR_RETURN(auto fd, Open(path)): declares or assigns `lhs` from a StatusOr, or returns its status.
+// ASSIGN_OR_RETURN(auto fd, Open(path)): declares or assigns `lhs` from a StatusOr, or returns its
+// status.
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_INNER(BERTH_CONCAT(berth_value_, __LINE__), lhs, expr)
 #define ASSIGN_OR_RETURN_INNER(value, lhs, expr) \

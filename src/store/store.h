@@ -1,15 +1,16 @@
 // The object store of the embedded API: versioned keys on SQLite.
 //
-// Every write appends a row whose id is the revision, so that one decimal counter orders all changes of
-// all kinds. Writes from many threads are grouped into one transaction and one fsync (synchronous=FULL,
-// WAL); a write is answered after its group is durable, and only then do watchers see it.
+// Every write appends a row whose id is the revision, so that one decimal counter orders all
+// changes of all kinds. Writes from many threads are grouped into one transaction and one fsync
+// (synchronous=FULL, WAL); a write is answered after its group is durable, and only then do
+// watchers see it.
 //
-// Keys are "/<resource>/<namespace>/<name>" ("/<resource>/<name>" without namespace), where <resource> is
-// "pods" or "storageclasses.storage.k8s.io". Values are the objects' JSON without resourceVersion; readers
-// get value and revision.
+// Keys are "/<resource>/<namespace>/<name>" ("/<resource>/<name>" without namespace), where
+// <resource> is "pods" or "storageclasses.storage.k8s.io". Values are the objects' JSON without
+// resourceVersion; readers get value and revision.
 //
-// Thread-safe. A full disk gives RESOURCE_EXHAUSTED and a failing one INTERNAL; both leave everything that
-// was acknowledged as it was.
+// Thread-safe. A full disk gives RESOURCE_EXHAUSTED and a failing one INTERNAL; both leave
+// everything that was acknowledged as it was.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct Record {
 struct Change {
   enum class Type { kCreated, kUpdated, kDeleted };
   Type type;
-  Record record;                                // for kDeleted: the last value, with the delete's revision
+  Record record;  // for kDeleted: the last value, with the delete's revision
   std::shared_ptr<const std::string> previous;  // value before; null for kCreated
 };
 
@@ -54,7 +55,8 @@ struct Page {
   bool more = false;
 };
 
-// Delivered in revision order, on the store's fan-out thread; must not block.
+// Gets changes in revision order, one call at a time: those that precede Watch during that call,
+// all later ones on the store's fan-out thread. Must not block.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -66,13 +68,13 @@ class Watcher {
 class Store {
  public:
   struct Options {
-    std::string path;  // of the database file; its folder must exist
-    size_t max_group = 512;         // writes in one transaction at most
-    int64_t keep_revisions = 100000;  // history behind the newest revision that compaction keeps
+    std::string path;                // of the database file; its folder must exist
+    size_t max_group = 512;          // writes in one transaction at most
+    int64_t keep_revisions = 20000;  // history behind the newest revision that compaction keeps
   };
 
-  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: not a
-  // database of Berth's, or damaged; the message says what to do.
+  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: not
+  // a database of Berth's, or damaged; the message says what to do.
   static StatusOr<std::unique_ptr<Store>> Open(const Options& options);
   virtual ~Store() = default;
 
@@ -82,20 +84,21 @@ class Store {
 
   virtual StatusOr<Record> Get(std::string_view key) = 0;  // NOT_FOUND
 
-  // Records with `prefix` whose key is greater than `after`, at most `limit` (0: all), as of revision `at`
-  // (0: now).
+  // Records with `prefix` whose key is greater than `after`, at most `limit` (0: all), as of
+  // revision `at` (0: now). OUT_OF_RANGE if `at` was compacted or lies in the future.
   virtual StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
                               Revision at) = 0;
 
-  // Blocks until durable; the revision of the write. ALREADY_EXISTS (expected 0), NOT_FOUND or ABORTED
-  // (the key is at another revision) change nothing.
+  // Blocks until durable; the revision of the write. ALREADY_EXISTS (expected 0), NOT_FOUND or
+  // ABORTED (the key is at another revision) change nothing.
   virtual StatusOr<Revision> Apply(Write write) = 0;
 
   // As Apply, but returns at once; `done` runs on the store's writer thread and must not block.
   virtual void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) = 0;
 
-  // Delivers changes of keys with `prefix` after revision `from` (0: only new ones) until the returned
-  // handle is destroyed, which waits for a running delivery. OUT_OF_RANGE if `from` was compacted.
+  // Delivers changes of keys with `prefix` after revision `from` (0: only new ones) until the
+  // returned handle is destroyed, which waits for a running delivery. OUT_OF_RANGE if `from` was
+  // compacted or lies in the future (a client of a database that was since restored).
   virtual StatusOr<std::shared_ptr<void>> Watch(std::string prefix, Revision from,
                                                 std::shared_ptr<Watcher> watcher) = 0;
 

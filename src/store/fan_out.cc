@@ -1,0 +1,102 @@
+#include "store/fan_out.h"
+
+#include <pthread.h>
+
+#include "base/log.h"
+
+namespace berth::store {
+
+FanOut::FanOut(Revision delivered, ReadChanges read_changes)
+    : read_changes_(std::move(read_changes)), delivered_(delivered) {
+  thread_ = std::jthread([this] {
+    pthread_setname_np(pthread_self(), "store-fanout");
+    Loop();
+  });
+  thread_id_ = thread_.get_id();
+}
+
+FanOut::~FanOut() {
+  {
+    base::MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void FanOut::Publish(std::vector<Change> changes, Revision revision) {
+  base::MutexLock lock(mutex_);
+  groups_.push_back({std::move(changes), revision});
+  changed_.NotifyAll();
+}
+
+std::shared_ptr<void> FanOut::Join(std::string prefix, Revision from,
+                                   std::shared_ptr<Watcher> watcher) {
+  auto member = std::make_shared<Member>();
+  member->prefix = std::move(prefix);
+  member->seen = from;
+  member->watcher = std::move(watcher);
+  {
+    base::MutexLock lock(mutex_);
+    members_.push_back(member);
+    joined_ = true;
+    changed_.NotifyAll();
+  }
+  return std::shared_ptr<void>(nullptr, [this, member](void*) { Leave(member); });
+}
+
+void FanOut::Leave(const std::shared_ptr<Member>& member) {
+  base::MutexLock lock(mutex_);
+  member->gone = true;
+  std::erase(members_, member);
+  if (std::this_thread::get_id() == thread_id_) return;  // left from within its own delivery
+  while (delivering_) changed_.Wait(mutex_);
+}
+
+void FanOut::CatchUp(Member& member, Revision to) {
+  member.caught_up = true;
+  if (member.seen >= to) return;
+  const Status read = read_changes_(member.prefix, member.seen, to, [&](const Change& change) {
+    if (!member.gone) member.watcher->OnChange(change);
+  });
+  if (!read.ok()) LOG_ERROR("watch of {}: {}", base::Quote(member.prefix), base::ToString(read));
+  member.seen = to;
+}
+
+void FanOut::Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members) {
+  for (const auto& member : members) {
+    for (const Change& change : group.changes) {
+      if (change.record.revision <= member->seen || member->gone) continue;
+      if (change.record.key.starts_with(member->prefix)) member->watcher->OnChange(change);
+    }
+    member->seen = std::max(member->seen, group.revision);
+    if (!member->gone) member->watcher->OnProgress(group.revision);
+  }
+}
+
+void FanOut::Loop() {
+  while (true) {
+    std::deque<Group> groups;
+    std::vector<std::shared_ptr<Member>> members;
+    Revision delivered;
+    {
+      base::MutexLock lock(mutex_);
+      delivering_ = false;
+      changed_.NotifyAll();
+      while (groups_.empty() && !joined_ && !stopping_) changed_.Wait(mutex_);
+      if (stopping_) return;
+      groups.swap(groups_);
+      members = members_;
+      joined_ = false;
+      delivered = delivered_;
+      if (!groups.empty()) delivered_ = groups.back().revision;
+      delivering_ = true;
+    }
+    for (const auto& member : members) {
+      if (!member->caught_up) CatchUp(*member, delivered);
+    }
+    for (const Group& group : groups) Deliver(group, members);
+  }
+}
+
+}  // namespace berth::store

@@ -1,0 +1,180 @@
+#include "store/revision_table.h"
+
+namespace berth::store {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+constexpr int64_t kApplicationId = 0x42727468;  // "Brth"
+constexpr int64_t kSchemaVersion = 1;
+
+constexpr const char* kSchema = R"sql(
+BEGIN;
+CREATE TABLE revisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  key TEXT NOT NULL,
+  previous INTEGER NOT NULL,
+  deleted INTEGER NOT NULL,
+  value TEXT NOT NULL
+);
+CREATE INDEX revisions_by_key ON revisions (key, id);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('compacted', 0);
+PRAGMA application_id = 1114797160;
+PRAGMA user_version = 1;
+COMMIT;
+)sql";
+
+constexpr std::string_view kAdvice =
+    "move it aside to start empty, or put a backup of it in its place";
+
+// The smallest text above all that begin with `prefix`; keys are ASCII, so no byte is 0xff.
+std::string PrefixEnd(std::string_view prefix) { return std::string(prefix) + "\xff"; }
+
+std::shared_ptr<const std::string> Shared(std::string_view text) {
+  return std::make_shared<const std::string>(text);
+}
+
+Status CheckIsOurs(Database& db, const std::string& path) {
+  ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
+  ASSIGN_OR_RETURN(const int64_t version, db.QueryInt("PRAGMA user_version"));
+  if (application != kApplicationId) {
+    return Error(StatusCode::kDataLoss, "'{}' is a database of another program; {}", path, kAdvice);
+  }
+  if (version != kSchemaVersion) {
+    return Error(StatusCode::kDataLoss, "'{}' has format {}, this program knows {}; {}", path,
+                 version, kSchemaVersion, kAdvice);
+  }
+  ASSIGN_OR_RETURN(const std::string check, db.QueryText("PRAGMA quick_check(1)"));
+  if (check != "ok") {
+    return Error(StatusCode::kDataLoss, "'{}' is damaged ({}); {}", path, check, kAdvice);
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::string& path) {
+  ASSIGN_OR_RETURN(Database db, Database::Open(path, /*read_only=*/false));
+  const auto tables = db.QueryInt("SELECT count(*) FROM sqlite_master");
+  if (tables.status().code() == StatusCode::kDataLoss) {
+    return Error(StatusCode::kDataLoss, "'{}' is not a database: {}; {}", path,
+                 base::Message(tables.status()), kAdvice);
+  }
+  RETURN_IF_ERROR(tables);
+  RETURN_IF_ERROR(db.QueryText("PRAGMA journal_mode = WAL"));
+  RETURN_IF_ERROR(db.Execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -1024;"));
+  if (*tables == 0) {
+    RETURN_IF_ERROR(db.Execute(kSchema));
+  } else {
+    RETURN_IF_ERROR(CheckIsOurs(db, path));
+  }
+  std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
+  RETURN_IF_ERROR(table->Prepare());
+  return table;
+}
+
+StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenReader(const std::string& path) {
+  ASSIGN_OR_RETURN(Database db, Database::Open(path, /*read_only=*/true));
+  RETURN_IF_ERROR(db.Execute("PRAGMA cache_size = -512;"));
+  std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
+  RETURN_IF_ERROR(table->Prepare());
+  return table;
+}
+
+Status RevisionTable::Prepare() {
+  const std::pair<std::optional<Statement>*, std::string_view> statements[] = {
+      {&find_, "SELECT id, deleted, value FROM revisions WHERE key = ?1 ORDER BY id DESC LIMIT 1"},
+      // The inner query walks the index alone, in key order, so that a page costs what it shows.
+      {&list_,
+       "SELECT r.id, r.key, r.value FROM (SELECT key, max(id) AS id FROM revisions "
+       "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key) AS newest "
+       "CROSS JOIN revisions AS r ON r.id = newest.id WHERE r.deleted = 0 ORDER BY newest.key "
+       "LIMIT ?4"},
+      {&changes_,
+       "SELECT r.id, r.key, r.previous, r.deleted, r.value, p.value FROM revisions AS r "
+       "LEFT JOIN revisions AS p ON p.id = r.previous "
+       "WHERE r.id > ?1 AND r.id <= ?2 AND r.key >= ?3 AND r.key < ?4 ORDER BY r.id"},
+      {&append_, "INSERT INTO revisions (key, previous, deleted, value) VALUES (?1, ?2, ?3, ?4)"},
+      {&drop_superseded_,
+       "DELETE FROM revisions WHERE id IN (SELECT previous FROM revisions "
+       "WHERE id > ?1 AND id <= ?2 AND previous > 0)"},
+      {&drop_markers_, "DELETE FROM revisions WHERE id > ?1 AND id <= ?2 AND deleted = 1"},
+      {&set_compacted_, "UPDATE meta SET value = ?1 WHERE name = 'compacted'"},
+  };
+  for (const auto& [slot, sql] : statements) {
+    ASSIGN_OR_RETURN(*slot, db_.Prepare(sql));
+  }
+  return base::OkStatus();
+}
+
+StatusOr<Revision> RevisionTable::NewestRevision() {
+  // The sequence survives the deletion of the newest row by a compaction.
+  return db_.QueryInt("SELECT seq FROM sqlite_sequence WHERE name = 'revisions'");
+}
+
+StatusOr<Revision> RevisionTable::CompactedRevision() {
+  return db_.QueryInt("SELECT value FROM meta WHERE name = 'compacted'");
+}
+
+StatusOr<std::optional<Record>> RevisionTable::Find(std::string_view key) {
+  ASSIGN_OR_RETURN(const bool row, find_->Reset().Bind(1, key).Step());
+  std::optional<Record> record;
+  if (row && find_->Int(1) == 0) {
+    record =
+        Record{.key = std::string(key), .value = Shared(find_->Text(2)), .revision = find_->Int(0)};
+  }
+  find_->Reset();
+  return record;
+}
+
+StatusOr<std::vector<Record>> RevisionTable::List(std::string_view prefix, std::string_view after,
+                                                  size_t limit, Revision at) {
+  list_->Reset().Bind(1, std::max(prefix, after)).Bind(2, PrefixEnd(prefix)).Bind(3, at);
+  list_->Bind(4, limit == 0 ? int64_t{-1} : static_cast<int64_t>(limit));
+  std::vector<Record> records;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, list_->Step());
+    if (!row) return records;
+    records.push_back({.key = std::string(list_->Text(1)),
+                       .value = Shared(list_->Text(2)),
+                       .revision = list_->Int(0)});
+  }
+}
+
+Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision to,
+                              const std::function<void(const Change&)>& visit) {
+  changes_->Reset().Bind(1, from).Bind(2, to).Bind(3, prefix).Bind(4, PrefixEnd(prefix));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, changes_->Step());
+    if (!row) return base::OkStatus();
+    const bool created = changes_->Int(2) == 0;
+    const bool deleted = changes_->Int(3) != 0;
+    Change change{.type = deleted   ? Change::Type::kDeleted
+                          : created ? Change::Type::kCreated
+                                    : Change::Type::kUpdated,
+                  .record = {.key = std::string(changes_->Text(1)),
+                             .value = Shared(changes_->Text(4)),
+                             .revision = changes_->Int(0)},
+                  .previous = nullptr};
+    // A delete marker carries the last value, also where compaction has dropped the row before it.
+    if (!created) change.previous = deleted ? change.record.value : Shared(changes_->Text(5));
+    visit(change);
+  }
+}
+
+StatusOr<Revision> RevisionTable::Append(std::string_view key, Revision previous, bool deleted,
+                                         std::string_view value) {
+  append_->Reset().Bind(1, key).Bind(2, previous).Bind(3, int64_t{deleted}).Bind(4, value);
+  RETURN_IF_ERROR(append_->Run());
+  return db_.last_row_id();
+}
+
+Status RevisionTable::Compact(Revision from, Revision to) {
+  RETURN_IF_ERROR(drop_superseded_->Reset().Bind(1, from).Bind(2, to).Run());
+  RETURN_IF_ERROR(drop_markers_->Reset().Bind(1, from).Bind(2, to).Run());
+  return set_compacted_->Reset().Bind(1, to).Run();
+}
+
+}  // namespace berth::store

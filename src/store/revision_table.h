@@ -1,0 +1,63 @@
+// The append-only table of revisions and the queries on it: one object per connection, not
+// thread-safe.
+//
+//   id        the revision
+//   key       see store.h
+//   previous  the revision of this key that this row supersedes; 0: the key was created
+//   deleted   1: the key was deleted; `value` is its last one
+//   value     the object's JSON
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/sqlite.h"
+#include "store/store.h"
+
+namespace berth::store {
+
+class RevisionTable {
+ public:
+  // Opens the database for writing, making the table in an empty one, and checks that it is Berth's
+  // and whole.
+  static StatusOr<std::unique_ptr<RevisionTable>> OpenWriter(const std::string& path);
+  static StatusOr<std::unique_ptr<RevisionTable>> OpenReader(const std::string& path);
+
+  StatusOr<Revision> NewestRevision();
+  StatusOr<Revision> CompactedRevision();
+
+  // The newest row of `key`; nullopt if it does not exist or is deleted.
+  StatusOr<std::optional<Record>> Find(std::string_view key);
+
+  // As Store::List, without its checks of `at`.
+  StatusOr<std::vector<Record>> List(std::string_view prefix, std::string_view after, size_t limit,
+                                     Revision at);
+
+  // Calls `visit` with the changes of keys with `prefix` in revisions (from, to], in order.
+  Status Changes(std::string_view prefix, Revision from, Revision to,
+                 const std::function<void(const Change&)>& visit);
+
+  // Writes, within the caller's transaction.
+  Status Begin() { return db_.Execute("BEGIN IMMEDIATE"); }
+  Status Commit() { return db_.Execute("COMMIT"); }
+  // A failure to roll back leaves no transaction either: SQLite has rolled back by itself.
+  void Rollback() { db_.Execute("ROLLBACK").IgnoreError(); }
+  StatusOr<Revision> Append(std::string_view key, Revision previous, bool deleted,
+                            std::string_view value);
+  // Drops what rows in (from, to] supersede, and their delete markers, and records `to` as
+  // compacted.
+  Status Compact(Revision from, Revision to);
+
+ private:
+  explicit RevisionTable(Database db) : db_(std::move(db)) {}
+  Status Prepare();
+
+  Database db_;
+  std::optional<Statement> find_, list_, changes_, append_, drop_superseded_, drop_markers_,
+      set_compacted_;
+};
+
+}  // namespace berth::store

@@ -1,0 +1,331 @@
+// The Store on SQLite: one writer thread that groups writes, a few reader connections, a fan-out
+// thread.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <future>
+#include <thread>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "store/fan_out.h"
+#include "store/revision_table.h"
+#include "store/store.h"
+
+namespace berth::store {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::StatusCode;
+
+// Revisions that one compaction step covers: the writer's other work waits for about a millisecond.
+constexpr Revision kCompactionStep = 500;
+
+class SqliteStore : public Store {
+ public:
+  SqliteStore(Options options, base::UniqueFd lock, std::unique_ptr<RevisionTable> writer,
+              Revision newest, Revision compacted)
+      : options_(std::move(options)),
+        lock_(std::move(lock)),
+        writer_(std::move(writer)),
+        current_(newest),
+        compacted_(compacted),
+        fan_out_(
+            newest, [this](std::string_view prefix, Revision from, Revision to, const auto& visit) {
+              return WithReader(
+                  [&](RevisionTable& table) { return table.Changes(prefix, from, to, visit); });
+            }) {
+    thread_ = std::jthread([this] {
+      pthread_setname_np(pthread_self(), "store-writer");
+      WriterLoop();
+    });
+  }
+
+  ~SqliteStore() override {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      wake_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+  Revision current() const override { return current_.load(); }
+  Revision compacted() const override { return compacted_.load(); }
+
+  StatusOr<Record> Get(std::string_view key) override {
+    std::optional<Record> record;
+    RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
+      ASSIGN_OR_RETURN(record, table.Find(key));
+      return base::OkStatus();
+    }));
+    if (!record.has_value()) return Error(StatusCode::kNotFound, "key '{}' does not exist", key);
+    return *std::move(record);
+  }
+
+  StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
+                      Revision at) override {
+    Page page;
+    page.revision = at == 0 ? current() : at;
+    if (page.revision > current()) {
+      return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", at, current());
+    }
+    RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
+      ASSIGN_OR_RETURN(page.records,
+                       table.List(prefix, after, limit == 0 ? 0 : limit + 1, page.revision));
+      return base::OkStatus();
+    }));
+    // After the read, since a compaction may have run meanwhile.
+    RETURN_IF_ERROR(CheckNotCompacted(page.revision));
+    if (limit != 0 && page.records.size() > limit) {
+      page.records.resize(limit);
+      page.more = true;
+    }
+    return page;
+  }
+
+  StatusOr<Revision> Apply(Write write) override {
+    std::promise<StatusOr<Revision>> promise;
+    auto result = promise.get_future();
+    ApplyAsync(std::move(write), [&](StatusOr<Revision> r) { promise.set_value(std::move(r)); });
+    return result.get();
+  }
+
+  void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) override {
+    MutexLock lock(mutex_);
+    pending_.push_back({std::move(write), std::move(done)});
+    wake_.NotifyAll();
+  }
+
+  StatusOr<std::shared_ptr<void>> Watch(std::string prefix, Revision from,
+                                        std::shared_ptr<Watcher> watcher) override {
+    const Revision now = current();
+    if (from > now) {
+      return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", from, now);
+    }
+    if (from == 0) from = now;
+    RETURN_IF_ERROR(CheckNotCompacted(from));
+    if (from < now) {
+      RETURN_IF_ERROR(WithReader([&](RevisionTable& table) {
+        return table.Changes(prefix, from, now,
+                             [&](const Change& change) { watcher->OnChange(change); });
+      }));
+      RETURN_IF_ERROR(CheckNotCompacted(from));
+    }
+    return fan_out_.Join(std::move(prefix), now, std::move(watcher));
+  }
+
+  Status Compact(Revision revision) override {
+    std::promise<Status> promise;
+    auto result = promise.get_future();
+    {
+      MutexLock lock(mutex_);
+      compactions_.push_back({std::min(revision, current()), &promise});
+      wake_.NotifyAll();
+    }
+    return result.get();
+  }
+
+ private:
+  struct Pending {
+    Write write;
+    std::function<void(StatusOr<Revision>)> done;
+  };
+  struct Compaction {
+    Revision to;
+    std::promise<Status>* done;
+  };
+
+  Status CheckNotCompacted(Revision revision) const {
+    const Revision compacted = compacted_.load();
+    if (revision >= compacted) return base::OkStatus();
+    return Error(StatusCode::kOutOfRange, "revision {} was compacted (up to {})", revision,
+                 compacted);
+  }
+
+  // Runs `use` with a reader connection of the pool, opening one more if all are in use.
+  Status WithReader(const std::function<Status(RevisionTable&)>& use) {
+    std::unique_ptr<RevisionTable> reader;
+    {
+      MutexLock lock(readers_mutex_);
+      if (!readers_.empty()) {
+        reader = std::move(readers_.back());
+        readers_.pop_back();
+      }
+    }
+    if (reader == nullptr) {
+      ASSIGN_OR_RETURN(reader, RevisionTable::OpenReader(options_.path));
+    }
+    const Status status = use(*reader);
+    constexpr size_t kKeptReaders = 4;
+    MutexLock lock(readers_mutex_);
+    if (readers_.size() < kKeptReaders) readers_.push_back(std::move(reader));
+    return status;
+  }
+
+  void WriterLoop() {
+    while (true) {
+      std::vector<Pending> group;
+      std::vector<Compaction> compactions;
+      {
+        MutexLock lock(mutex_);
+        while (pending_.empty() && compactions_.empty() && !stopping_) wake_.Wait(mutex_);
+        if (pending_.empty() && compactions_.empty()) return;
+        while (!pending_.empty() && group.size() < options_.max_group) {
+          group.push_back(std::move(pending_.front()));
+          pending_.pop_front();
+        }
+        compactions.swap(compactions_);
+      }
+      if (!group.empty()) CommitGroup(group);
+      for (const Compaction& compaction : compactions) {
+        compaction.done->set_value(CompactUpTo(compaction.to));
+      }
+      CompactOldHistory();
+    }
+  }
+
+  // One transaction for the whole group. A write whose condition fails is answered alone; an I/O
+  // error fails all of them, since nothing of the transaction is kept.
+  void CommitGroup(std::vector<Pending>& group) {
+    std::vector<StatusOr<Revision>> results;
+    std::vector<Change> changes;
+    const Status committed = [&]() -> Status {
+      RETURN_IF_ERROR(writer_->Begin());
+      for (Pending& pending : group) {
+        results.push_back(ApplyOne(pending.write, changes));
+        if (!results.back().ok() && !IsConditionFailure(results.back().status())) {
+          return results.back().status();
+        }
+      }
+      RETURN_IF_ERROR(base::FaultPoint("store.commit.before"));
+      return writer_->Commit();
+    }();
+    if (!committed.ok()) {
+      writer_->Rollback();
+      LOG_ERROR("store: {} writes failed: {}", group.size(), base::ToString(committed));
+      for (Pending& pending : group) pending.done(base::Annotate(committed, "store"));
+      return;
+    }
+    if (!changes.empty()) {
+      const Revision newest = changes.back().record.revision;
+      current_ = newest;
+      fan_out_.Publish(std::move(changes), newest);
+    }
+    // Only a crash makes sense here: what is durable cannot be answered as failed.
+    base::FaultPoint("store.commit.after").IgnoreError();
+    for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
+  }
+
+  static bool IsConditionFailure(const Status& status) {
+    return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kNotFound ||
+           status.code() == StatusCode::kAborted;
+  }
+
+  StatusOr<Revision> ApplyOne(Write& write, std::vector<Change>& changes) {
+    ASSIGN_OR_RETURN(std::optional<Record> present, writer_->Find(write.key));
+    const Revision at = present.has_value() ? present->revision : 0;
+    if (at != write.expected) {
+      if (write.expected == 0) {
+        return Error(StatusCode::kAlreadyExists, "key '{}' already exists", write.key);
+      }
+      if (at == 0) return Error(StatusCode::kNotFound, "key '{}' does not exist", write.key);
+      return Error(StatusCode::kAborted, "key '{}' is at revision {}, not {}", write.key, at,
+                   write.expected);
+    }
+    const bool deleted = !write.value.has_value();
+    if (deleted && at == 0)
+      return Error(StatusCode::kNotFound, "key '{}' does not exist", write.key);
+    auto value =
+        deleted ? present->value : std::make_shared<const std::string>(*std::move(write.value));
+    ASSIGN_OR_RETURN(const Revision revision, writer_->Append(write.key, at, deleted, *value));
+    changes.push_back({.type = deleted   ? Change::Type::kDeleted
+                               : at == 0 ? Change::Type::kCreated
+                                         : Change::Type::kUpdated,
+                       .record = {std::move(write.key), std::move(value), revision},
+                       .previous = present.has_value() ? present->value : nullptr});
+    return revision;
+  }
+
+  Status CompactUpTo(Revision to) {
+    while (compacted() < to) RETURN_IF_ERROR(CompactionStep(to));
+    return base::OkStatus();
+  }
+
+  Status CompactionStep(Revision to) {
+    const Revision from = compacted();
+    to = std::min(to, from + kCompactionStep);
+    // Readers must see the bound before rows go.
+    compacted_ = to;
+    Status done = writer_->Begin();
+    if (done.ok()) done = writer_->Compact(from, to);
+    if (done.ok()) done = writer_->Commit();
+    if (!done.ok()) {
+      writer_->Rollback();
+      return base::Annotate(done, "compact the store");
+    }
+    return base::OkStatus();
+  }
+
+  // Keeps the history near options_.keep_revisions, a step at a time behind the writes that make it
+  // grow.
+  void CompactOldHistory() {
+    const Revision target = current() - options_.keep_revisions;
+    if (target - compacted() < kCompactionStep) return;
+    if (const Status done = CompactionStep(target); !done.ok()) {
+      LOG_WARNING("{}", base::ToString(done));
+    }
+  }
+
+  const Options options_;
+  const base::UniqueFd lock_;
+  const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
+  std::atomic<Revision> current_;
+  std::atomic<Revision> compacted_;
+
+  base::Mutex readers_mutex_;
+  std::vector<std::unique_ptr<RevisionTable>> readers_ ABSL_GUARDED_BY(readers_mutex_);
+
+  base::Mutex mutex_;
+  base::CondVar wake_;
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Compaction> compactions_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  FanOut fan_out_;
+  std::jthread thread_;
+};
+
+StatusOr<base::UniqueFd> LockDatabase(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  base::UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) {
+    return Error(StatusCode::kInternal, "open '{}': errno {}", lock_path, errno);
+  }
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error(StatusCode::kFailedPrecondition, "database '{}' is in use by another process",
+                 path);
+  }
+  return fd;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
+  ASSIGN_OR_RETURN(base::UniqueFd lock, LockDatabase(options.path));
+  ASSIGN_OR_RETURN(auto writer, RevisionTable::OpenWriter(options.path));
+  ASSIGN_OR_RETURN(const Revision newest, writer->NewestRevision());
+  ASSIGN_OR_RETURN(const Revision compacted, writer->CompactedRevision());
+  return std::make_unique<SqliteStore>(options, std::move(lock), std::move(writer), newest,
+                                       compacted);
+}
+
+}  // namespace berth::store

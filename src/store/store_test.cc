@@ -1,0 +1,264 @@
+#include "store/store.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/mutex.h"
+#include "store/sqlite.h"
+
+namespace berth::store {
+namespace {
+
+using base::StatusCode;
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = "/tmp/berth-store-XXXXXX";
+    path_ = mkdtemp(name.data());
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+
+ private:
+  std::string path_;
+};
+
+// Keeps what it was given, and waits for it.
+class Recorder : public Watcher {
+ public:
+  void OnChange(const Change& change) override {
+    base::MutexLock lock(mutex_);
+    changes_.push_back(change);
+    changed_.NotifyAll();
+  }
+  void OnProgress(Revision revision) override {
+    base::MutexLock lock(mutex_);
+    progress_ = revision;
+    changed_.NotifyAll();
+  }
+  std::vector<Change> WaitFor(size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::MutexLock lock(mutex_);
+    while (changes_.size() < count && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return changes_;
+  }
+  bool WaitForProgress(Revision revision) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::MutexLock lock(mutex_);
+    while (progress_ < revision && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return progress_ >= revision;
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);
+  Revision progress_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Open(); }
+  void Open() {
+    store_.reset();
+    auto opened = Store::Open({.path = folder_.file("db")});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    store_ = *std::move(opened);
+  }
+  Revision Put(std::string key, Revision expected, std::string value) {
+    auto revision = store_->Apply({std::move(key), expected, std::move(value)});
+    EXPECT_TRUE(revision.ok()) << revision.status();
+    return revision.ok() ? *revision : 0;
+  }
+  Revision Remove(std::string key, Revision expected) {
+    auto revision = store_->Apply({std::move(key), expected, std::nullopt});
+    EXPECT_TRUE(revision.ok()) << revision.status();
+    return revision.ok() ? *revision : 0;
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, WritesAreConditionalOnTheRevision) {
+  const Revision created = Put("/pods/a/x", 0, "one");
+  EXPECT_EQ(store_->Apply({"/pods/a/x", 0, "again"}).status().code(), StatusCode::kAlreadyExists);
+  const Revision updated = Put("/pods/a/x", created, "two");
+  EXPECT_GT(updated, created);
+  EXPECT_EQ(store_->Apply({"/pods/a/x", created, "stale"}).status().code(), StatusCode::kAborted);
+  EXPECT_EQ(store_->Apply({"/pods/a/y", 7, "none"}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Apply({"/pods/a/y", 0, std::nullopt}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(*store_->Get("/pods/a/x")->value, "two");
+  Remove("/pods/a/x", updated);
+  EXPECT_EQ(store_->Get("/pods/a/x").status().code(), StatusCode::kNotFound);
+  EXPECT_GT(Put("/pods/a/x", 0, "reborn"), updated);
+}
+
+TEST_F(StoreTest, ObjectsAndRevisionsSurviveReopening) {
+  Put("/pods/a/x", 0, "one");
+  const Revision last = Put("/pods/a/y", 0, "two");
+  Open();
+  EXPECT_EQ(store_->current(), last);
+  EXPECT_EQ(*store_->Get("/pods/a/x")->value, "one");
+  EXPECT_EQ(Put("/pods/a/z", 0, "three"), last + 1);
+}
+
+TEST_F(StoreTest, ListsPagesOfOneSnapshot) {
+  for (const char* name : {"d", "b", "a", "c"}) Put(fmt::format("/pods/ns/{}", name), 0, name);
+  Put("/podsets/ns/a", 0, "other kind");
+  auto first = store_->List("/pods/", "", 3, 0);
+  ASSERT_TRUE(first.ok());
+  ASSERT_EQ(first->records.size(), 3u);
+  EXPECT_TRUE(first->more);
+  EXPECT_EQ(first->records[0].key, "/pods/ns/a");
+  Put("/pods/ns/e", 0, "later");
+  Remove("/pods/ns/d", store_->Get("/pods/ns/d")->revision);
+  auto second = store_->List("/pods/", first->records[2].key, 3, first->revision);
+  ASSERT_TRUE(second.ok());
+  ASSERT_EQ(second->records.size(), 1u);
+  EXPECT_EQ(second->records[0].key, "/pods/ns/d");
+  EXPECT_FALSE(second->more);
+  EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 4u);
+  EXPECT_EQ(store_->List("/pods/", "", 0, store_->current() + 1).status().code(),
+            StatusCode::kOutOfRange);
+}
+
+TEST_F(StoreTest, AWatchGivesHistoryThenLiveChangesInOrder) {
+  const Revision start = Put("/pods/a/x", 0, "one");
+  const Revision second = Put("/pods/a/x", start, "two");
+  Put("/secrets/a/s", 0, "hidden");
+  auto recorder = std::make_shared<Recorder>();
+  auto handle = store_->Watch("/pods/", start, recorder);
+  ASSERT_TRUE(handle.ok());
+  Remove("/pods/a/x", second);
+  const auto changes = recorder->WaitFor(2);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].type, Change::Type::kUpdated);
+  EXPECT_EQ(*changes[0].record.value, "two");
+  EXPECT_EQ(*changes[0].previous, "one");
+  EXPECT_EQ(changes[1].type, Change::Type::kDeleted);
+  EXPECT_EQ(*changes[1].record.value, "two");
+  EXPECT_GT(changes[1].record.revision, second);
+  EXPECT_TRUE(recorder->WaitForProgress(store_->current()));
+}
+
+TEST_F(StoreTest, WatchersThatJoinDuringWritesMissAndRepeatNothing) {
+  constexpr int kWrites = 300;
+  std::atomic<bool> started{false};
+  std::jthread writer([&] {
+    Revision at = 0;
+    for (int i = 0; i < kWrites; ++i) {
+      at = Put("/pods/a/x", at, std::to_string(i));
+      started = true;
+    }
+  });
+  while (!started) std::this_thread::yield();
+  std::vector<std::pair<std::shared_ptr<Recorder>, std::shared_ptr<void>>> watches;
+  for (int i = 0; i < 50; ++i) {
+    auto recorder = std::make_shared<Recorder>();
+    auto handle = store_->Watch("/pods/", 1, recorder);
+    ASSERT_TRUE(handle.ok());
+    watches.emplace_back(recorder, *std::move(handle));
+  }
+  writer.join();
+  for (const auto& [recorder, handle] : watches) {
+    const auto changes = recorder->WaitFor(kWrites - 1);
+    ASSERT_EQ(changes.size(), size_t{kWrites - 1});
+    for (int i = 0; i < kWrites - 1; ++i) EXPECT_EQ(changes[i].record.revision, i + 2);
+  }
+}
+
+TEST_F(StoreTest, CompactionKeepsThePresentAndRefusesThePast) {
+  Revision at = Put("/pods/a/x", 0, "0");
+  const Revision early = at;
+  for (int i = 1; i < 20; ++i) at = Put("/pods/a/x", at, std::to_string(i));
+  const Revision gone = Put("/pods/a/y", 0, "y");
+  Remove("/pods/a/y", gone);
+  const Revision compacted = store_->current();
+  const Revision after = Put("/pods/a/z", 0, "z");
+  ASSERT_TRUE(store_->Compact(compacted).ok());
+  EXPECT_EQ(store_->compacted(), compacted);
+  EXPECT_EQ(*store_->Get("/pods/a/x")->value, "19");
+  EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 2u);
+  EXPECT_EQ(store_->List("/pods/", "", 0, early).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(store_->Watch("/pods/", early, std::make_shared<Recorder>()).status().code(),
+            StatusCode::kOutOfRange);
+  auto recorder = std::make_shared<Recorder>();
+  auto handle = store_->Watch("/pods/", compacted, recorder);
+  ASSERT_TRUE(handle.ok());
+  EXPECT_EQ(recorder->WaitFor(1)[0].record.revision, after);
+  Open();
+  EXPECT_EQ(store_->compacted(), compacted);
+  EXPECT_EQ(store_->current(), after);
+  auto db = Database::Open(folder_.file("db"), true);
+  EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM revisions"), 2);
+}
+
+TEST_F(StoreTest, ManyThreadsShareTransactions) {
+  std::vector<std::jthread> threads;
+  std::atomic<int> failed{0};
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        if (!store_->Apply({fmt::format("/pods/{}/{}", t, i), 0, "v"}).ok()) ++failed;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(store_->current(), 800);
+  EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 800u);
+}
+
+TEST_F(StoreTest, ASecondProcessIsRefused) {
+  const auto second = Store::Open({.path = folder_.file("db")});
+  EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreTest, ForeignAndDamagedFilesAreRefusedAndKept) {
+  const std::string text = folder_.file("text");
+  std::ofstream(text) << std::string(4096, 'x');
+  EXPECT_EQ(Store::Open({.path = text}).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(std::filesystem::file_size(text), 4096u);
+
+  const std::string foreign = folder_.file("foreign");
+  ASSERT_TRUE(Database::Open(foreign, false)->Execute("CREATE TABLE t (a)").ok());
+  EXPECT_EQ(Store::Open({.path = foreign}).status().code(), StatusCode::kDataLoss);
+
+  for (int i = 0; i < 200; ++i) Put(fmt::format("/pods/a/{}", i), 0, std::string(500, 'v'));
+  store_.reset();
+  {
+    std::fstream file(folder_.file("db"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8192);
+    file << std::string(4096 * 5, 'x');
+  }
+  const auto damaged = Store::Open({.path = folder_.file("db")});
+  EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss);
+  EXPECT_NE(base::Message(damaged.status()).find("backup"), std::string_view::npos);
+}
+
+TEST_F(StoreTest, DestroyingAWatchWaitsAndStopsIt) {
+  auto recorder = std::make_shared<Recorder>();
+  auto handle = store_->Watch("/pods/", 0, recorder);
+  ASSERT_TRUE(handle.ok());
+  Put("/pods/a/x", 0, "one");
+  recorder->WaitFor(1);
+  handle->reset();
+  Put("/pods/a/y", 0, "two");
+  auto other = std::make_shared<Recorder>();
+  auto second = store_->Watch("/pods/", store_->current() - 1, other);
+  other->WaitFor(1);
+  EXPECT_EQ(recorder->WaitFor(0).size(), 1u);
+}
+
+}  // namespace
+}  // namespace berth::store
