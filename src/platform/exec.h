@@ -1,7 +1,7 @@
 // Runs utilities (mkfs, fsck, mount helpers) with a deadline.
 //
-// The seam behind which mount utilities in pods will stand: a caller names a program and gets its exit
-// code and output, wherever it ran. Thread-safe.
+// The seam behind which mount utilities in pods will stand: a caller names a program and gets its
+// exit code and output, wherever it ran. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,8 @@ struct CommandResult {
 class Exec {
  public:
   virtual ~Exec() = default;
-  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED: the whole
-  // process group was killed after the time-out; the outcome of what it did is unknown.
+  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED: the
+  // whole process group was killed after the time-out; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
 };
 

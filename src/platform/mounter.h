@@ -1,7 +1,7 @@
 // The mount table and the calls that change it.
 //
-// Mount state is read from /proc/self/mountinfo only, never by stat of a mount point (which may hang).
-// Calls that can block in the kernel run in a child process with a deadline (child.h).
+// Mount state is read from /proc/self/mountinfo only, never by stat of a mount point (which may
+// hang). Calls that can block in the kernel run in a child process with a deadline (child.h).
 #pragma once
 
 #include <chrono>
@@ -21,10 +21,10 @@ struct MountEntry {
   uint64_t parent_id = 0;
   uint32_t major = 0;
   uint32_t minor = 0;
-  std::string root;         // of the mount within its file system: "/" or, for a bind, "/sub/folder"
-  std::string mount_point;  // absolute
-  std::vector<std::string> options;        // of the mount: "ro", "relatime", ...
-  std::vector<std::string> propagation;    // "shared:1", "master:2", ...; empty: private
+  std::string root;  // of the mount within its file system: "/" or, for a bind, "/sub/folder"
+  std::string mount_point;               // absolute
+  std::vector<std::string> options;      // of the mount: "ro", "relatime", ...
+  std::vector<std::string> propagation;  // "shared:1", "master:2", ...; empty: private
   std::string fs_type;
   std::string source;                      // "/dev/loop3", "tmpfs", ...
   std::vector<std::string> super_options;  // of the file system
@@ -37,8 +37,8 @@ struct MountRequest {
   std::string source;
   std::string target;   // must exist; resolved without following a symlink in its last part
   std::string fs_type;  // empty for a bind
-  std::vector<std::string> options;  // as for mount(8) -o: flags are recognised, the rest goes to the
-                                     // file system; "bind", "rbind", "ro", "rshared", ... too
+  std::vector<std::string> options;  // as for mount(8) -o: flags are recognised, the rest goes to
+                                     // the file system; "bind", "rbind", "ro", "rshared", ... too
 };
 
 class Mounter {
@@ -47,7 +47,8 @@ class Mounter {
 
   virtual base::StatusOr<std::vector<MountEntry>> List() = 0;
 
-  // Mounts. A read-only bind is read-only when the call returns, never in two steps that can be seen.
+  // Mounts. A read-only bind is read-only when the call returns, never in two steps that can be
+  // seen.
   virtual base::Status Mount(const MountRequest& request) = 0;
 
   // Unmounts the top mount at `target`; one that is not mounted is OK. FAILED_PRECONDITION: busy.
@@ -55,8 +56,8 @@ class Mounter {
   // Detaches it from the tree at once (MNT_DETACH), whatever uses it.
   virtual base::Status UnmountLazy(std::string_view target) = 0;
 
-  // Makes `folder` a shared mount, binding it onto itself if it is none: what mount propagation to and
-  // from containers needs. Idempotent.
+  // Makes `folder` a shared mount, binding it onto itself if it is none: what mount propagation to
+  // and from containers needs. Idempotent.
   virtual base::Status MakeShared(std::string_view folder) = 0;
 };
 

@@ -1,0 +1,224 @@
+#include "platform/exec.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/child.h"
+#include "platform/errno.h"
+
+namespace berth::platform {
+namespace {
+
+constexpr std::string_view kPath =
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr std::chrono::seconds kKillGrace(2);
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+std::vector<std::string> Environment(const Command& command) {
+  std::vector<std::string> env = {std::string(kPath), "LC_ALL=C"};
+  for (const std::string& variable : command.env) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(env, [&](const std::string& old) { return old.starts_with(name); });
+    env.push_back(variable);
+  }
+  return env;
+}
+
+// The program's path: argv[0] itself if it holds a '/', else the first match in `env`'s PATH.
+base::StatusOr<std::string> FindProgram(const std::string& name,
+                                        const std::vector<std::string>& env) {
+  if (name.find('/') != std::string::npos) return name;
+  for (const std::string& variable : env) {
+    if (!variable.starts_with("PATH=")) continue;
+    for (size_t at = 5; at <= variable.size();) {
+      const size_t end = std::min(variable.find(':', at), variable.size());
+      std::string path = fmt::format("{}/{}", variable.substr(at, end - at), name);
+      if (!name.empty() && access(path.c_str(), X_OK) == 0) return path;
+      at = end + 1;
+    }
+  }
+  return base::Error(base::StatusCode::kNotFound, "program '{}' is not in the PATH", name);
+}
+
+// Standard input as a file in memory: no one has to write while the program runs.
+base::StatusOr<base::UniqueFd> InputFile(const std::string& data) {
+  base::UniqueFd fd(memfd_create("stdin", MFD_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, "memfd_create");
+  for (size_t done = 0; done < data.size();) {
+    const ssize_t n = write(fd.get(), data.data() + done, data.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(errno, "write standard input");
+    done += static_cast<size_t>(n);
+  }
+  if (lseek(fd.get(), 0, SEEK_SET) != 0) return ErrnoError(errno, "seek standard input");
+  return fd;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+base::StatusOr<pid_t> Spawn(const std::string& program, const Command& command,
+                            const std::vector<std::string>& env, int in, int out, int err) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in, 0);
+  posix_spawn_file_actions_adddup2(&actions, out, 1);
+  posix_spawn_file_actions_adddup2(&actions, err, 2);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes,
+                                Pointers(command.argv).data(), Pointers(env).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return ErrnoError(error, fmt::format("run {}", base::Quote(program)));
+  return pid;
+}
+
+// One output stream: kept up to the limit, read on and dropped beyond it so that the program never
+// blocks.
+struct Stream {
+  base::UniqueFd fd;
+  std::string* kept;
+  size_t limit;
+
+  // Reads what is there; closes at end of file.
+  void Drain() {
+    std::array<char, 16384> buffer;
+    while (fd.valid()) {
+      const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) return;
+      if (n <= 0) return fd.Reset();
+      kept->append(buffer.data(), std::min(static_cast<size_t>(n), limit - kept->size()));
+    }
+  }
+};
+
+// True once the process ended. Output that its own children still hold open is not waited for: a
+// mount helper may leave a FUSE daemon behind.
+bool Collect(int pidfd, Stream& out, Stream& err, Deadline deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    std::array<pollfd, 3> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
+                                  {.fd = out.fd.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = err.fd.get(), .events = POLLIN, .revents = 0}}};
+    const int n =
+        poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+    if (n < 0 && errno != EINTR) return false;
+    if (n <= 0) continue;
+    if (fds[1].revents != 0) out.Drain();
+    if (fds[2].revents != 0) err.Drain();
+    if (fds[0].revents != 0) {
+      out.Drain();
+      err.Drain();
+      return true;
+    }
+  }
+}
+
+int ExitCode(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+class HostExec : public Exec {
+ public:
+  base::StatusOr<CommandResult> Run(const Command& command) override {
+    if (command.argv.empty()) {
+      return base::Error(base::StatusCode::kInvalidArgument, "run: no program given");
+    }
+    const std::vector<std::string> env = Environment(command);
+    ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
+    ASSIGN_OR_RETURN(base::UniqueFd in, InputFile(command.stdin_data));
+    int out_ends[2], err_ends[2];
+    if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+    base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
+    if (pipe2(err_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+    base::UniqueFd err_read(err_ends[0]), err_write(err_ends[1]);
+    fcntl(out_read.get(), F_SETFL, O_NONBLOCK);
+    fcntl(err_read.get(), F_SETFL, O_NONBLOCK);
+
+    const Deadline deadline = std::chrono::steady_clock::now() + command.timeout;
+    ASSIGN_OR_RETURN(const pid_t pid,
+                     Spawn(program, command, env, in.get(), out_write.get(), err_write.get()));
+    out_write.Reset();
+    err_write.Reset();
+    const base::UniqueFd pidfd(pidfd_open(pid, 0));
+    CommandResult result;
+    Stream out{std::move(out_read), &result.out, command.max_output};
+    Stream err{std::move(err_read), &result.err, command.max_output};
+    if (!pidfd.valid() || !Collect(pidfd.get(), out, err, deadline)) {
+      Kill(pid, pidfd.get());
+      return base::Error(base::StatusCode::kDeadlineExceeded,
+                         "{} did not end within {} ms and was killed", command.argv[0],
+                         command.timeout.count());
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    result.exit_code = ExitCode(status);
+    return result;
+  }
+
+ private:
+  // The leader is not reaped before its group is killed, so the group's id cannot have been reused.
+  static void Kill(pid_t pid, int pidfd) {
+    kill(-pid, SIGKILL);
+    std::string ignored;
+    Stream none{base::UniqueFd(), &ignored, 0};
+    if (pidfd >= 0 && Collect(pidfd, none, none, std::chrono::steady_clock::now() + kKillGrace)) {
+      waitpid(pid, nullptr, 0);
+    } else {
+      ReapLater(pid);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Exec> NewHostExec() { return std::make_unique<HostExec>(); }
+
+base::StatusOr<std::string> RunOk(Exec& exec, const Command& command) {
+  ASSIGN_OR_RETURN(CommandResult result, exec.Run(command));
+  if (result.exit_code == 0) return std::move(result.out);
+  constexpr size_t kQuoted = 1024;
+  std::string_view text = result.err;
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) text = result.out;
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  if (text.size() > kQuoted) text.remove_prefix(text.size() - kQuoted);
+  return base::Error(base::StatusCode::kInternal, "{} exited with {}: {}", command.argv[0],
+                     result.exit_code, text.empty() ? "no output" : text);
+}
+
+}  // namespace berth::platform
