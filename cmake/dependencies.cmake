@@ -19,3 +19,7 @@ find_package(benchmark REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
 pkg_check_modules(LIBMOUNT REQUIRED IMPORTED_TARGET mount)
+
+# re2, which gRPC links, brings the compile option -pthread: a no-op with glibc, but it makes the shared
+# precompiled header unusable for every target above src/rpc.
+set_property(TARGET re2::re2 PROPERTY INTERFACE_COMPILE_OPTIONS "")
