@@ -1,7 +1,7 @@
 // A client of a container runtime (CRI v1: services RuntimeService and ImageService).
 //
-// Every call has a deadline and blocks the caller; UNAVAILABLE when nobody listens. Answers of up to
-// 16 MiB. Each call passes the fault points "rpc.cri.METHOD.before" and ".after". Thread-safe.
+// Every call has a deadline and blocks the caller; UNAVAILABLE when nobody listens. Answers of up
+// to 16 MiB. Each call passes the fault points "rpc.cri.METHOD.before" and ".after". Thread-safe.
 #pragma once
 
 #include <functional>
@@ -23,35 +23,38 @@ class CriClient {
   static base::StatusOr<std::unique_ptr<CriClient>> New(const std::string& endpoint);
   virtual ~CriClient();
 
-#define BERTH_CRI_RPCS(X)                                                                      \
-  X(Runtime, Version)                                                                          \
-  X(Runtime, Status)                                                                           \
-  X(Runtime, RunPodSandbox)                                                                    \
-  X(Runtime, StopPodSandbox)                                                                   \
-  X(Runtime, RemovePodSandbox)                                                                 \
-  X(Runtime, PodSandboxStatus)                                                                 \
-  X(Runtime, ListPodSandbox)                                                                   \
-  X(Runtime, CreateContainer)                                                                  \
-  X(Runtime, StartContainer)                                                                   \
-  X(Runtime, StopContainer)                                                                    \
-  X(Runtime, RemoveContainer)                                                                  \
-  X(Runtime, ListContainers)                                                                   \
-  X(Runtime, ContainerStatus)                                                                  \
-  X(Runtime, ExecSync)                                                                         \
-  X(Runtime, Exec)                                                                             \
-  X(Image, ImageStatus)                                                                        \
-  X(Image, PullImage)                                                                          \
-  X(Image, ListImages)                                                                         \
+#define BERTH_CRI_RPCS(X)      \
+  X(Runtime, Version)          \
+  X(Runtime, Status)           \
+  X(Runtime, RunPodSandbox)    \
+  X(Runtime, StopPodSandbox)   \
+  X(Runtime, RemovePodSandbox) \
+  X(Runtime, PodSandboxStatus) \
+  X(Runtime, ListPodSandbox)   \
+  X(Runtime, CreateContainer)  \
+  X(Runtime, StartContainer)   \
+  X(Runtime, StopContainer)    \
+  X(Runtime, RemoveContainer)  \
+  X(Runtime, ListContainers)   \
+  X(Runtime, ContainerStatus)  \
+  X(Runtime, ExecSync)         \
+  X(Runtime, Exec)             \
+  X(Image, ImageStatus)        \
+  X(Image, PullImage)          \
+  X(Image, ListImages)         \
   X(Image, RemoveImage)
-#define BERTH_DECLARE(service, method)                                                         \
-  base::StatusOr<cri::method##Response> method(const cri::method##Request& request, Timeout timeout);
+#define BERTH_DECLARE(service, method)                                              \
+  base::StatusOr<cri::method##Response> method(const cri::method##Request& request, \
+                                               Timeout timeout);
   BERTH_CRI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
-  // Streams container events (GetContainerEvents) on the calling thread until `stop`, or until the stream
-  // breaks. UNIMPLEMENTED: the runtime has none (containerd before 1.7); then exits are seen by listing.
-  base::Status GetContainerEvents(std::stop_token stop,
-                                  const std::function<void(const cri::ContainerEventResponse&)>& on_event);
+  // Streams container events (GetContainerEvents) on the calling thread until `stop`, or until the
+  // stream breaks. UNIMPLEMENTED: the runtime has none (containerd before 1.7); then exits are seen
+  // by listing.
+  base::Status GetContainerEvents(
+      std::stop_token stop,
+      const std::function<void(const cri::ContainerEventResponse&)>& on_event);
 
  private:
   struct Stubs;

@@ -1,9 +1,9 @@
 // A client of one CSI driver behind its UNIX socket (CSI v1.12, section "RPC").
 //
-// Every call has a deadline and blocks the caller; it fails with UNAVAILABLE at once when nobody listens
-// and connects anew by itself when the driver is back. Each call passes the fault points
-// "rpc.csi.METHOD.before" and ".after". Requests are logged without secrets (fields marked csi_secret).
-// Thread-safe.
+// Every call has a deadline and blocks the caller; it fails with UNAVAILABLE at once when nobody
+// listens and connects anew by itself when the driver is back. Each call passes the fault points
+// "rpc.csi.METHOD.before" and ".after". Requests are logged without secrets (fields marked
+// csi_secret). Thread-safe.
 #pragma once
 
 #include <memory>
@@ -17,43 +17,45 @@ namespace berth::rpc {
 
 class CsiClient {
  public:
-  // `socket` is the path of the driver's socket, at most 107 bytes (INVALID_ARGUMENT beyond). The driver
-  // need not be up.
+  // `socket` is the path of the driver's socket, at most 107 bytes (INVALID_ARGUMENT beyond). The
+  // driver need not be up.
   static base::StatusOr<std::unique_ptr<CsiClient>> New(const std::string& socket);
   ~CsiClient();
 
   const std::string& socket() const { return socket_; }
 
   // One method for each RPC of services Identity, Controller and Node, as
-  //   base::StatusOr<csi::v1::CreateVolumeResponse> CreateVolume(const csi::v1::CreateVolumeRequest&, Timeout);
-#define BERTH_CSI_RPCS(X)                                                                      \
-  X(Identity, GetPluginInfo)                                                                   \
-  X(Identity, GetPluginCapabilities)                                                           \
-  X(Identity, Probe)                                                                           \
-  X(Controller, CreateVolume)                                                                  \
-  X(Controller, DeleteVolume)                                                                  \
-  X(Controller, ControllerPublishVolume)                                                       \
-  X(Controller, ControllerUnpublishVolume)                                                     \
-  X(Controller, ValidateVolumeCapabilities)                                                    \
-  X(Controller, ListVolumes)                                                                   \
-  X(Controller, GetCapacity)                                                                   \
-  X(Controller, ControllerGetCapabilities)                                                     \
-  X(Controller, CreateSnapshot)                                                                \
-  X(Controller, DeleteSnapshot)                                                                \
-  X(Controller, ListSnapshots)                                                                 \
-  X(Controller, ControllerExpandVolume)                                                        \
-  X(Controller, ControllerGetVolume)                                                           \
-  X(Controller, ControllerModifyVolume)                                                        \
-  X(Node, NodeStageVolume)                                                                     \
-  X(Node, NodeUnstageVolume)                                                                   \
-  X(Node, NodePublishVolume)                                                                   \
-  X(Node, NodeUnpublishVolume)                                                                 \
-  X(Node, NodeGetVolumeStats)                                                                  \
-  X(Node, NodeExpandVolume)                                                                    \
-  X(Node, NodeGetCapabilities)                                                                 \
+  //   base::StatusOr<csi::v1::CreateVolumeResponse> CreateVolume(const
+  //   csi::v1::CreateVolumeRequest&, Timeout);
+#define BERTH_CSI_RPCS(X)                   \
+  X(Identity, GetPluginInfo)                \
+  X(Identity, GetPluginCapabilities)        \
+  X(Identity, Probe)                        \
+  X(Controller, CreateVolume)               \
+  X(Controller, DeleteVolume)               \
+  X(Controller, ControllerPublishVolume)    \
+  X(Controller, ControllerUnpublishVolume)  \
+  X(Controller, ValidateVolumeCapabilities) \
+  X(Controller, ListVolumes)                \
+  X(Controller, GetCapacity)                \
+  X(Controller, ControllerGetCapabilities)  \
+  X(Controller, CreateSnapshot)             \
+  X(Controller, DeleteSnapshot)             \
+  X(Controller, ListSnapshots)              \
+  X(Controller, GetSnapshot)                \
+  X(Controller, ControllerExpandVolume)     \
+  X(Controller, ControllerGetVolume)        \
+  X(Controller, ControllerModifyVolume)     \
+  X(Node, NodeStageVolume)                  \
+  X(Node, NodeUnstageVolume)                \
+  X(Node, NodePublishVolume)                \
+  X(Node, NodeUnpublishVolume)              \
+  X(Node, NodeGetVolumeStats)               \
+  X(Node, NodeExpandVolume)                 \
+  X(Node, NodeGetCapabilities)              \
   X(Node, NodeGetInfo)
-#define BERTH_DECLARE(service, method)                                                         \
-  base::StatusOr<csi::v1::method##Response> method(const csi::v1::method##Request& request,    \
+#define BERTH_DECLARE(service, method)                                                      \
+  base::StatusOr<csi::v1::method##Response> method(const csi::v1::method##Request& request, \
                                                    Timeout timeout);
   BERTH_CSI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE

@@ -1,9 +1,9 @@
 // Final or unknown: what the failure of an RPC tells about its effect (DESIGN rule 3).
 #pragma once
 
-#include <chrono>
-
 #include <grpcpp/support/status.h>
+
+#include <chrono>
 
 #include "base/status.h"
 
@@ -13,9 +13,9 @@ namespace berth::rpc {
 base::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const base::Status& status);
 
-// True if a failed call surely had no effect and may be undone or dropped. CANCELLED, DEADLINE_EXCEEDED,
-// UNAVAILABLE, ABORTED and (for node calls, as the kubelet holds it) RESOURCE_EXHAUSTED leave the outcome
-// unknown: the same call is to be repeated.
+// True if a failed call surely had no effect and may be undone or dropped. CANCELLED,
+// DEADLINE_EXCEEDED, UNAVAILABLE, ABORTED and (for node calls, as the kubelet holds it)
+// RESOURCE_EXHAUSTED leave the outcome unknown: the same call is to be repeated.
 bool IsFinal(const base::Status& status);
 
 using Timeout = std::chrono::milliseconds;

@@ -1,4 +1,5 @@
-// The kubelet's side of plugin registration: package pluginregistration, services served by the plugin.
+// The kubelet's side of plugin registration: package pluginregistration, services served by the
+// plugin.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ struct PluginInfo {
   std::vector<std::string> supported_versions;
 };
 
-// Registration.GetInfo and NotifyRegistrationStatus on the plugin's registration socket. Each dials anew.
+// Registration.GetInfo and NotifyRegistrationStatus on the plugin's registration socket. Each dials
+// anew.
 base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout timeout);
 base::Status NotifyRegistrationStatus(const std::string& socket, bool registered,
                                       const std::string& error, Timeout timeout);

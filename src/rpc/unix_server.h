@@ -1,13 +1,16 @@
 // Serves gRPC services on a UNIX socket.
 #pragma once
 
+#include <grpcpp/grpcpp.h>
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include <grpcpp/grpcpp.h>
-
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace berth::rpc {
 
@@ -15,15 +18,27 @@ class UnixServer {
  public:
   // Binds `socket` (at most 107 bytes) with mode 0600, replacing a socket that nobody listens on;
   // FAILED_PRECONDITION if somebody does. The services are borrowed and must outlive the server.
-  static base::StatusOr<std::unique_ptr<UnixServer>> Start(const std::string& socket,
-                                                           const std::vector<grpc::Service*>& services);
+  static base::StatusOr<std::unique_ptr<UnixServer>> Start(
+      const std::string& socket, const std::vector<grpc::Service*>& services);
   // Ends calls that run after two seconds, and removes the socket.
   ~UnixServer();
 
+  const std::string& socket() const { return socket_; }
+
  private:
-  UnixServer(std::string socket, std::unique_ptr<grpc::Server> server);
+  UnixServer(std::string socket, base::UniqueFd listener, base::UniqueFd stop,
+             std::unique_ptr<grpc::Server> server);
+  // Accepts connections here, since gRPC would bind the socket with the umask's mode.
+  void Accept();
+  void RemoveSocket();
+
   const std::string socket_;
+  const base::UniqueFd listener_;
+  const base::UniqueFd stop_;  // an eventfd
+  dev_t device_ = 0;           // of the socket's file, to know it again
+  ino_t inode_ = 0;
   const std::unique_ptr<grpc::Server> server_;
+  std::jthread acceptor_;
 };
 
 // The driver's side of plugin registration: serves Registration on a socket in the kubelet's

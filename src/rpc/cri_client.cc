@@ -1,0 +1,58 @@
+#include "rpc/cri_client.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "proto/cri.grpc.pb.h"
+#include "rpc/unix_channel.h"
+
+namespace berth::rpc {
+
+struct CriClient::Stubs {
+  explicit Stubs(std::unique_ptr<UnixChannel> unix_channel)
+      : channel(std::move(unix_channel)), Runtime(channel->grpc()), Image(channel->grpc()) {}
+
+  const std::unique_ptr<UnixChannel> channel;
+  cri::RuntimeService::Stub Runtime;
+  cri::ImageService::Stub Image;
+};
+
+base::StatusOr<std::unique_ptr<CriClient>> CriClient::New(const std::string& endpoint) {
+  ASSIGN_OR_RETURN(auto channel, UnixChannel::New(endpoint));
+  return std::unique_ptr<CriClient>(new CriClient(std::make_unique<Stubs>(std::move(channel))));
+}
+
+CriClient::CriClient(std::unique_ptr<Stubs> stubs) : stubs_(std::move(stubs)) {}
+
+CriClient::~CriClient() = default;
+
+// Bodies are not logged: they carry environment variables and registry passwords.
+#define BERTH_DEFINE(service, rpc)                                                            \
+  base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,         \
+                                                    Timeout timeout) {                        \
+    constexpr CallName kName = {.method = #rpc,                                               \
+                                .fault_before = "rpc.cri." #rpc ".before",                    \
+                                .fault_after = "rpc.cri." #rpc ".after"};                     \
+    return Unary(*stubs_->channel, kName, stubs_->service, &cri::service##Service::Stub::rpc, \
+                 request, timeout);                                                           \
+  }
+BERTH_CRI_RPCS(BERTH_DEFINE)
+#undef BERTH_DEFINE
+
+base::Status CriClient::GetContainerEvents(
+    std::stop_token stop, const std::function<void(const cri::ContainerEventResponse&)>& on_event) {
+  RETURN_IF_ERROR(base::FaultPoint("rpc.cri.GetContainerEvents.before"));
+  RETURN_IF_ERROR_WITH(stubs_->channel->Prepare(std::chrono::seconds(2)), "GetContainerEvents");
+  // No deadline: the stream lives until `stop` cancels it.
+  grpc::ClientContext context;
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+  const auto reader = stubs_->Runtime.GetContainerEvents(&context, cri::GetEventsRequest());
+  cri::ContainerEventResponse event;
+  while (reader->Read(&event)) on_event(event);
+  const base::Status status = FromGrpc(reader->Finish());
+  if (stop.stop_requested()) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(status, "GetContainerEvents");
+  return base::Error(base::StatusCode::kUnavailable,
+                     "GetContainerEvents: the runtime ended the stream");
+}
+
+}  // namespace berth::rpc

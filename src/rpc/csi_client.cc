@@ -1,0 +1,47 @@
+#include "rpc/csi_client.h"
+
+#include "proto/csi.grpc.pb.h"
+#include "rpc/unix_channel.h"
+
+namespace berth::rpc {
+
+struct CsiClient::Stubs {
+  explicit Stubs(std::unique_ptr<UnixChannel> unix_channel)
+      : channel(std::move(unix_channel)),
+        Identity(channel->grpc()),
+        Controller(channel->grpc()),
+        Node(channel->grpc()) {}
+
+  const std::unique_ptr<UnixChannel> channel;
+  // Named as the services are, for the macro below.
+  csi::v1::Identity::Stub Identity;
+  csi::v1::Controller::Stub Controller;
+  csi::v1::Node::Stub Node;
+};
+
+base::StatusOr<std::unique_ptr<CsiClient>> CsiClient::New(const std::string& socket) {
+  ASSIGN_OR_RETURN(auto channel, UnixChannel::New(socket));
+  std::string path = channel->socket();
+  return std::unique_ptr<CsiClient>(
+      new CsiClient(std::move(path), std::make_unique<Stubs>(std::move(channel))));
+}
+
+CsiClient::CsiClient(std::string socket, std::unique_ptr<Stubs> stubs)
+    : socket_(std::move(socket)), stubs_(std::move(stubs)) {}
+
+CsiClient::~CsiClient() = default;
+
+#define BERTH_DEFINE(service, rpc)                                                                \
+  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,     \
+                                                        Timeout timeout) {                        \
+    constexpr CallName kName = {.method = #rpc,                                                   \
+                                .fault_before = "rpc.csi." #rpc ".before",                        \
+                                .fault_after = "rpc.csi." #rpc ".after",                          \
+                                .log_bodies = true};                                              \
+    return Unary(*stubs_->channel, kName, stubs_->service, &csi::v1::service::Stub::rpc, request, \
+                 timeout);                                                                        \
+  }
+BERTH_CSI_RPCS(BERTH_DEFINE)
+#undef BERTH_DEFINE
+
+}  // namespace berth::rpc

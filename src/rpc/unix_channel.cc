@@ -1,0 +1,101 @@
+#include "rpc/unix_channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "rpc/redact.h"
+#include "rpc/unix_socket.h"
+
+namespace berth::rpc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// gRPC reads a target as a URI.
+std::string Target(std::string_view path) {
+  std::string target = "unix:";
+  for (const char c : path) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '/' || c == '.' ||
+                       c == '-' || c == '_' || c == '~';
+    target += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return target;
+}
+
+grpc::ChannelArguments Arguments(int max_answer_bytes) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(max_answer_bytes);
+  // Drivers put whole command outputs into error messages, which travel as metadata.
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
+  // The process-wide pool would let another client's backoff delay this one.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // Retrying is the caller's: it knows what may be repeated.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  return arguments;
+}
+
+}  // namespace
+
+base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::New(std::string_view endpoint,
+                                                              int max_answer_bytes) {
+  ASSIGN_OR_RETURN(std::string path, SocketPath(endpoint));
+  auto channel = grpc::CreateCustomChannel(Target(path), grpc::InsecureChannelCredentials(),
+                                           Arguments(max_answer_bytes));
+  return std::unique_ptr<UnixChannel>(new UnixChannel(std::move(path), std::move(channel)));
+}
+
+UnixChannel::UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel)
+    : socket_(std::move(socket)), channel_(std::move(channel)) {}
+
+base::Status UnixChannel::Prepare(Timeout timeout) {
+  if (channel_->GetState(false) == GRPC_CHANNEL_READY) return base::OkStatus();
+  RETURN_IF_ERROR(ProbeSocket(socket_));
+  if (channel_->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return base::OkStatus();
+  // In this state a call fails at once although the peer is there again: connect first. A peer that
+  // listens but does not answer is left to the call's own deadline.
+  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+  channel_->WaitForConnected(std::chrono::system_clock::now() +
+                             std::min<milliseconds>(timeout, milliseconds(2000)));
+  return base::OkStatus();
+}
+
+base::Status RunUnary(UnixChannel& channel, const CallName& name,
+                      const google::protobuf::Message& request, google::protobuf::Message& response,
+                      Timeout timeout,
+                      const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+  const bool log = spdlog::should_log(spdlog::level::debug);
+  if (log) {
+    LOG_DEBUG("{} at {}: {}", name.method, base::Quote(channel.socket()),
+              name.log_bodies ? RedactedText(request) : "");
+  }
+  RETURN_IF_ERROR(base::FaultPoint(name.fault_before));
+  const auto start = Clock::now();
+  base::Status status = channel.Prepare(timeout);
+  if (status.ok()) {
+    grpc::ClientContext context;
+    const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    context.set_deadline(std::chrono::system_clock::now() + left);
+    status = FromGrpc(call(&context));
+  }
+  if (log) {
+    const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
+    LOG_DEBUG("{} at {} took {} ms: {} {}", name.method, base::Quote(channel.socket()), took,
+              status.ok() ? "OK" : base::Quote(base::ToString(status)),
+              status.ok() && name.log_bodies ? RedactedText(response) : "");
+  }
+  RETURN_IF_ERROR_WITH(status, name.method);
+  if (const base::Status lost = base::FaultPoint(name.fault_after); !lost.ok()) {
+    return base::Error(base::StatusCode::kUnavailable, "{}: {}", name.method, base::Message(lost));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::rpc

@@ -1,0 +1,69 @@
+// A gRPC channel to one UNIX socket, and a unary call on it: what every client in this room is made
+// of.
+//
+// Connects when first used and again by itself. Keepalive is off: a peer on the same machine that
+// dies closes its socket. Thread-safe.
+#pragma once
+
+#include <google/protobuf/message.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "rpc/outcome.h"
+
+namespace berth::rpc {
+
+class UnixChannel {
+ public:
+  // `endpoint` as for SocketPath. Answers longer than `max_answer_bytes` fail with
+  // RESOURCE_EXHAUSTED.
+  static base::StatusOr<std::unique_ptr<UnixChannel>> New(std::string_view endpoint,
+                                                          int max_answer_bytes = 16 * 1024 * 1024);
+
+  const std::string& socket() const { return socket_; }
+  const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
+
+  // Call before an RPC: UNAVAILABLE at once while nobody listens, and no waiting for gRPC's
+  // reconnect backoff when the peer has just come back.
+  base::Status Prepare(Timeout timeout);
+
+ private:
+  UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel);
+  const std::string socket_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
+
+// What a unary call is called. The fault points are literals.
+struct CallName {
+  std::string_view method;
+  std::string_view fault_before;
+  std::string_view fault_after;
+  bool log_bodies = false;  // at debug level, redacted
+};
+
+// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause". The fault
+// point after the call gives UNAVAILABLE: the call took place and its answer is lost.
+base::Status RunUnary(UnixChannel& channel, const CallName& name,
+                      const google::protobuf::Message& request, google::protobuf::Message& response,
+                      Timeout timeout,
+                      const std::function<grpc::Status(grpc::ClientContext*)>& call);
+
+template <typename Response, typename Request, typename Stub>
+base::StatusOr<Response> Unary(UnixChannel& channel, const CallName& name, Stub& stub,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Response*),
+                               const Request& request, Timeout timeout) {
+  Response response;
+  RETURN_IF_ERROR(RunUnary(
+      channel, name, request, response, timeout,
+      [&](grpc::ClientContext* context) { return (stub.*method)(context, request, &response); }));
+  return response;
+}
+
+}  // namespace berth::rpc
