@@ -105,10 +105,22 @@ std::vector<Container> Pod::init_containers() const {
   return PartsOf<Container>(Array(json(), {"spec", "initContainers"}));
 }
 
+const Json* Pod::condition(std::string_view type) const {
+  for (const Json& condition : Array(json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == type) return &condition;
+  }
+  return nullptr;
+}
+
 std::optional<std::string> PersistentVolumeClaim::storage_class_name() const {
   const Json* name = Find(json(), {"spec", "storageClassName"});
   if (name == nullptr || !name->is_string()) return std::nullopt;
   return name->get<std::string>();
+}
+
+Part PersistentVolumeClaim::data_source() const {
+  const Json& reference = Map(json(), {"spec", "dataSourceRef"});
+  return Part(reference.empty() ? Map(json(), {"spec", "dataSource"}) : reference);
 }
 
 std::vector<CsiNode::Driver> CsiNode::drivers() const {

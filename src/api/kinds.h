@@ -73,6 +73,8 @@ class Node : public Object {
   // Names in status.volumesAttached.
   std::vector<std::string> volumes_attached() const;
   bool has_taint(std::string_view key) const;
+  // spec.taints[]: key, value and effect.
+  const Json& taints() const { return base::json::Array(json(), {"spec", "taints"}); }
 };
 
 // Pod.spec.volumes[]
@@ -84,6 +86,7 @@ class PodVolume : public Part {
   // "downwardAPI", "csi", ...: the one member beside "name"; empty if there is none.
   std::string source_type() const;
   std::string claim_name() const { return String({"persistentVolumeClaim", "claimName"}); }
+  bool has_claim_template() const { return Has({"ephemeral", "volumeClaimTemplate"}); }
   bool claim_read_only() const { return Bool({"persistentVolumeClaim", "readOnly"}); }
 };
 
@@ -126,6 +129,19 @@ class Pod : public Object {
   std::string scheduler_name() const {
     return String({"spec", "schedulerName"}, "default-scheduler");
   }
+  bool has_scheduling_gates() const {
+    return !base::json::Array(json(), {"spec", "schedulingGates"}).empty();
+  }
+  Labels node_selector() const { return StringMap({"spec", "nodeSelector"}); }
+  // The NodeSelector of required node affinity; nullptr if there is none.
+  const Json* required_node_affinity() const {
+    return base::json::Find(json(), {"spec", "affinity", "nodeAffinity",
+                                     "requiredDuringSchedulingIgnoredDuringExecution"});
+  }
+  // spec.tolerations[]: key, operator, value and effect.
+  const Json& tolerations() const { return base::json::Array(json(), {"spec", "tolerations"}); }
+  // The condition of this type; nullptr if there is none.
+  const Json* condition(std::string_view type) const;
   std::string service_account_name() const {
     return String({"spec", "serviceAccountName"}, "default");
   }
@@ -149,12 +165,27 @@ class PersistentVolumeClaim : public Object {
   // Absent and "" differ: "" asks for a volume without class, absent for the default class.
   std::optional<std::string> storage_class_name() const;
   std::string volume_name() const { return String({"spec", "volumeName"}); }
+  // spec.selector; nullptr if there is none.
+  const Json* selector() const { return base::json::Find(json(), {"spec", "selector"}); }
+  std::string volume_attributes_class_name() const {
+    return String({"spec", "volumeAttributesClassName"});
+  }
+  // spec.dataSourceRef, or spec.dataSource: apiGroup, kind and name. Without a kind: none.
+  Part data_source() const;
   std::string volume_mode() const { return String({"spec", "volumeMode"}, "Filesystem"); }
   // A Kubernetes quantity, as api/quantity.h parses it.
   std::string requested_storage() const {
     return String({"spec", "resources", "requests", "storage"});
   }
   std::string capacity() const { return String({"status", "capacity", "storage"}); }
+  // What a resize was begun with, and how far it is: "ControllerResizeInProgress", ...
+  std::string allocated_storage() const {
+    return String({"status", "allocatedResources", "storage"});
+  }
+  std::string resize_status() const {
+    return String({"status", "allocatedResourceStatuses", "storage"});
+  }
+  const Json& conditions() const { return base::json::Array(json(), {"status", "conditions"}); }
   std::string phase() const { return String({"status", "phase"}, "Pending"); }
 };
 
@@ -172,6 +203,13 @@ class PersistentVolume : public Object {
   }
   std::string phase() const { return String({"status", "phase"}, "Pending"); }
   bool has_claim_ref() const { return base::json::Find(json(), {"spec", "claimRef"}) != nullptr; }
+  // The NodeSelector of spec.nodeAffinity.required; nullptr if there is none.
+  const Json* node_affinity() const {
+    return base::json::Find(json(), {"spec", "nodeAffinity", "required"});
+  }
+  std::string volume_attributes_class_name() const {
+    return String({"spec", "volumeAttributesClassName"});
+  }
   std::string claim_namespace() const { return String({"spec", "claimRef", "namespace"}); }
   std::string claim_name() const { return String({"spec", "claimRef", "name"}); }
   std::string claim_uid() const { return String({"spec", "claimRef", "uid"}); }
@@ -212,6 +250,10 @@ class StorageClass : public Object {
   std::string reclaim_policy() const { return String({"reclaimPolicy"}, "Delete"); }
   std::vector<std::string> mount_options() const { return Strings({"mountOptions"}); }
   bool allow_volume_expansion() const { return Bool({"allowVolumeExpansion"}); }
+  // allowedTopologies[]: matchLabelExpressions[] of key and values.
+  const Json& allowed_topologies() const {
+    return base::json::Array(json(), {"allowedTopologies"});
+  }
   bool wait_for_first_consumer() const {
     return String({"volumeBindingMode"}, "Immediate") == "WaitForFirstConsumer";
   }
@@ -224,6 +266,10 @@ class VolumeAttachment : public Object {
   std::string attacher() const { return String({"spec", "attacher"}); }
   std::string node_name() const { return String({"spec", "nodeName"}); }
   std::string pv_name() const { return String({"spec", "source", "persistentVolumeName"}); }
+  // A volume without an object of its own, as a PersistentVolume's spec; nullptr if there is none.
+  const Json* inline_volume() const {
+    return base::json::Find(json(), {"spec", "source", "inlineVolumeSpec"});
+  }
   bool attached() const { return Bool({"status", "attached"}); }
   Labels attachment_metadata() const { return StringMap({"status", "attachmentMetadata"}); }
   std::string attach_error() const { return String({"status", "attachError", "message"}); }
@@ -263,6 +309,12 @@ class CsiStorageCapacity : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kCsiStorageCapacity;
   using Object::Object;
+  std::string storage_class_name() const { return String({"storageClassName"}); }
+  // A LabelSelector on nodes; nullptr: no node can reach this storage.
+  const Json* node_topology() const { return base::json::Find(json(), {"nodeTopology"}); }
+  // Quantities; "" if not given.
+  std::string capacity() const { return String({"capacity"}); }
+  std::string maximum_volume_size() const { return String({"maximumVolumeSize"}); }
 };
 
 // storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose.
