@@ -1,0 +1,92 @@
+// Binds claims to volumes, and keeps the phases of both (in Kubernetes: the
+// persistentvolume-binder).
+//
+// A claim:
+//
+//   [unbound] ── a volume fits, or names the claim ──────────────────────────▶ bind ──▶ [Bound]
+//      │  ▲                                                                              │
+//      │  └── its PersistentVolume appears ◀── provisioner ◀── storage-provisioner       │ volume
+//      gone, or │                                                       annotation set            │
+//      another claim's └── class waits for its first consumer: nothing until the scheduler ▼
+//          wrote selected-node, or pre-bound a volume                                  [Lost]
+//
+// bind writes, in this order, what is not there yet: PersistentVolume.spec.claimRef (with the
+// claim's uid), claim.spec.volumeName and its annotations, claim.status. Each is a patch on the
+// version that was read, so of two claims that want a volume one gets it. A volume that the
+// provisioner made names its claim in full and costs the last two only. A stop in between is taken
+// up where it ended: the claimRef reserves the volume, the annotation bind-completed says that the
+// claim's part is done.
+//
+// A volume:
+//
+//   [Pending] ──▶ [Available] ──▶ [Bound] ── claim gone (asked of the API itself) ──▶ [Released]
+//                     ▲                                                                 │
+//                     └────────── a person removes claimRef ────────────────────────────┤
+//                                                                  policy Delete, but no │
+//                                                                  provisioner's: [Failed]
+//
+// Released with policy Delete is the provisioner's to delete; with Retain it stays.
+//
+// In a process of its own or with others; it shares informers with all of them. A volume's phase
+// follows on a queue of its own, in parallel to its claim.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::binder {
+
+class Binder : public Controller {
+ public:
+  explicit Binder(Context context);
+  ~Binder() override;
+
+  std::string_view name() const override { return "binder"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+  using Volume = api::PersistentVolume;
+
+  void Watch();
+
+  // claim_sync.cc
+  Outcome SyncClaim(const std::string& key);
+  Outcome SyncUnboundClaim(const Claim& claim);
+  Outcome SyncBoundClaim(const Claim& claim);
+  Outcome SyncClaimWithName(const Claim& claim, const std::string& class_name);
+  // No volume is there: asks a provisioner for one, or says why not.
+  Outcome AskForVolume(const Claim& claim, const std::string& class_name);
+  base::StatusOr<Claim> AssignDefaultClass(const Claim& claim, const std::string& class_name);
+  base::Status Bind(const Volume& volume, const Claim& claim);
+  base::Status WriteBoundStatus(const Volume& volume, const Claim& claim);
+  Outcome LoseClaim(const Claim& claim, std::string_view reason, std::string_view message);
+
+  // volume_sync.cc
+  Outcome SyncVolume(const std::string& key);
+  Outcome SyncVolumeOfClaim(const Volume& volume, const Claim& claim);
+  Outcome ReleaseVolume(const Volume& volume);
+  Outcome UnbindVolume(const Volume& volume);
+  base::Status SetPhase(const Volume& volume, std::string_view phase,
+                        std::string_view message = "");
+
+  void Warn(const api::Object& object, std::string_view reason, std::string_view message);
+  void Note(const api::Object& object, std::string_view reason, std::string_view message);
+
+  const Context context_;
+  kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::StorageClass>& classes_;
+  kube::Informer<api::Pod>& pods_;
+  base::KeyedWorkers claim_workers_;
+  base::KeyedWorkers volume_workers_;
+};
+
+}  // namespace berth::controllers::binder

@@ -1,0 +1,117 @@
+// The volumes' side of the binder (binder.h).
+#include "api/time.h"
+#include "controllers/binder/binder.h"
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::binder {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+bool IsReleased(const api::PersistentVolume& volume) {
+  return volume.phase() == "Released" || volume.phase() == "Failed";
+}
+
+}  // namespace
+
+Binder::Outcome Binder::SyncVolume(const std::string& key) {
+  const auto volume = volumes_.Get(key);
+  if (volume == nullptr) return Outcome::Done();
+  if (!volume->has_claim_ref() || volume->claim_uid().empty()) {
+    // Free, or kept by a person for a claim that has not asked yet.
+    return AfterApi(SetPhase(*volume, "Available"));
+  }
+  const std::string claim_key = api::ObjectKey(volume->claim_namespace(), volume->claim_name());
+  const auto claim = claims_.Get(claim_key);
+  if (claim != nullptr && claim->uid() == volume->claim_uid()) {
+    return SyncVolumeOfClaim(*volume, *claim);
+  }
+  if (IsReleased(*volume)) return ReleaseVolume(*volume);
+  // Releasing is what lets a volume be deleted: the API itself must say that the claim is gone.
+  const StatusOr<Claim> live =
+      kube::Get<Claim>(context_.client, volume->claim_namespace(), volume->claim_name());
+  if (live.ok() && live->uid() == volume->claim_uid()) {
+    claims_.Observe(live->json());
+    return Outcome::After(std::chrono::milliseconds(50));
+  }
+  if (!live.ok() && live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
+  return ReleaseVolume(*volume);
+}
+
+Binder::Outcome Binder::SyncVolumeOfClaim(const Volume& volume, const Claim& claim) {
+  if (claim.volume_name().empty()) {
+    if (claim.volume_mode() != volume.volume_mode()) {
+      const std::string message = fmt::format(
+          "Cannot bind PersistentVolume \"{}\" to requested PersistentVolumeClaim "
+          "\"{}\" due to incompatible volumeMode.",
+          volume.name(), claim.name());
+      Warn(volume, "VolumeMismatch", message);
+      Warn(claim, "VolumeMismatch", message);
+      return Outcome::Done();
+    }
+    claim_workers_.Add(claim.key());
+    return Outcome::Done();
+  }
+  if (claim.volume_name() == volume.name()) {
+    return AfterApi(SetPhase(volume, "Bound"));
+  }
+  // The claim was bound to another volume meanwhile.
+  if (volume.has_annotation(kProvisionedBy) && volume.reclaim_policy() == "Delete") {
+    return ReleaseVolume(volume);
+  }
+  return UnbindVolume(volume);
+}
+
+Binder::Outcome Binder::ReleaseVolume(const Volume& volume) {
+  if (!IsReleased(volume)) {
+    if (const Status released = SetPhase(volume, "Released"); !released.ok()) {
+      return AfterApi(released);
+    }
+    return Outcome::Done();  // the write brings the volume here again
+  }
+  if (volume.phase() == "Failed") return Outcome::Done();
+  if (volume.reclaim_policy() == "Delete" && !volume.has_annotation(kProvisionedBy) &&
+      !volume.has_annotation(kMigratedTo)) {
+    const std::string message =
+        "no provisioner made this volume, so none can delete it: delete its data and the "
+        "PersistentVolume by hand, or set its reclaim policy to Retain";
+    Warn(volume, "VolumeFailedDelete", message);
+    return AfterApi(SetPhase(volume, "Failed", message));
+  }
+  if (volume.reclaim_policy() == "Recycle") {
+    const std::string message = "reclaim policy Recycle is obsolete and not supported";
+    Warn(volume, "VolumeFailedRecycle", message);
+    return AfterApi(SetPhase(volume, "Failed", message));
+  }
+  return Outcome::Done();
+}
+
+Binder::Outcome Binder::UnbindVolume(const Volume& volume) {
+  Json patch;
+  if (volume.has_annotation(kBoundByController)) {
+    patch = {{"metadata", {{"annotations", {{std::string(kBoundByController), nullptr}}}}},
+             {"spec", {{"claimRef", nullptr}}}};
+  } else {
+    // A person named the claim: the name stays, the claim that it was is forgotten.
+    patch = {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}};
+  }
+  return AfterApi(PatchAt(context_.client, volumes_, volume, std::move(patch)).status());
+}
+
+Status Binder::SetPhase(const Volume& volume, std::string_view phase, std::string_view message) {
+  // phase() reads an absent one as Pending, which is none of those set here.
+  if (volume.phase() == phase) return base::OkStatus();
+  Json status = {{"phase", std::string(phase)},
+                 {"message", message.empty() ? Json(nullptr) : Json(std::string(message))},
+                 {"lastPhaseTransitionTime", api::FormatTime(context_.clock.Now())}};
+  return PatchAt(context_.client, volumes_, volume, {{"status", std::move(status)}}, "status")
+      .status();
+}
+
+}  // namespace berth::controllers::binder

@@ -1,0 +1,129 @@
+#include "controllers/driver_connection.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace berth::controllers {
+
+using base::Error;
+using base::MutexLock;
+using base::StatusCode;
+using base::StatusOr;
+using std::chrono::milliseconds;
+
+StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::string& socket,
+                                                                  Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<rpc::CsiClient> client, rpc::CsiClient::New(socket));
+  return std::unique_ptr<DriverConnection>(new DriverConnection(std::move(client), options));
+}
+
+StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::string& socket) {
+  return New(socket, Options());
+}
+
+DriverConnection::DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options)
+    : client_(std::move(client)), options_(options) {}
+
+DriverConnection::~DriverConnection() { Stop(); }
+
+void DriverConnection::OnReady(std::function<void()> ready) { ready_.push_back(std::move(ready)); }
+
+void DriverConnection::Start() {
+  thread_ = std::jthread([this] { Run(); });
+}
+
+void DriverConnection::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const DriverInfo> DriverConnection::info() const {
+  MutexLock lock(mutex_);
+  return info_;
+}
+
+void DriverConnection::Lost() {
+  MutexLock lock(mutex_);
+  connected_ = false;
+  changed_.NotifyAll();
+}
+
+StatusOr<DriverInfo> DriverConnection::Read() {
+  ASSIGN_OR_RETURN(const csi::v1::ProbeResponse probe, client_->Probe({}, options_.timeout));
+  if (probe.has_ready() && !probe.ready().value()) {
+    return Error(StatusCode::kUnavailable, "the driver says that it is not ready yet");
+  }
+  ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin,
+                   client_->GetPluginInfo({}, options_.timeout));
+  if (plugin.name().empty()) {
+    return Error(StatusCode::kInternal, "the driver gave no name");
+  }
+  DriverInfo info{.name = plugin.name(),
+                  .vendor_version = plugin.vendor_version(),
+                  .services = {},
+                  .expansions = {},
+                  .rpcs = {}};
+  ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
+                   client_->GetPluginCapabilities({}, options_.timeout));
+  for (const auto& capability : capabilities.capabilities()) {
+    if (capability.has_service()) info.services.insert(capability.service().type());
+    if (capability.has_volume_expansion()) {
+      info.expansions.insert(capability.volume_expansion().type());
+    }
+  }
+  if (info.services.contains(DriverInfo::Service::CONTROLLER_SERVICE)) {
+    ASSIGN_OR_RETURN(const csi::v1::ControllerGetCapabilitiesResponse rpcs,
+                     client_->ControllerGetCapabilities({}, options_.timeout));
+    for (const auto& capability : rpcs.capabilities()) {
+      if (capability.has_rpc()) info.rpcs.insert(capability.rpc().type());
+    }
+  }
+  return info;
+}
+
+void DriverConnection::Run() {
+  milliseconds backoff = options_.retry_start;
+  bool complained = false;
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (connected_ && !stopping_) changed_.Wait(mutex_);
+      if (stopping_) return;
+    }
+    StatusOr<DriverInfo> read = Read();
+    const std::shared_ptr<const DriverInfo> known = info();
+    if (read.ok() && known != nullptr && read->name != known->name) {
+      read = Error(StatusCode::kFailedPrecondition, "driver '{}' answers in place of '{}'",
+                   read->name, known->name);
+    }
+    if (read.ok()) {
+      LOG_INFO("driver {} {} is ready at {}", base::Quote(read->name),
+               base::Quote(read->vendor_version), base::Quote(socket()));
+      {
+        MutexLock lock(mutex_);
+        info_ = std::make_shared<const DriverInfo>(*std::move(read));
+        connected_ = true;
+      }
+      for (const auto& ready : ready_) ready();
+      backoff = options_.retry_start;
+      complained = false;
+      continue;
+    }
+    if (!std::exchange(complained, true)) {
+      LOG_WARNING("driver at {} is not ready, waiting for it: {}", base::Quote(socket()),
+                  base::ToString(read.status()));
+    }
+    MutexLock lock(mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + backoff;
+    while (!stopping_ && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    backoff = std::min(backoff * 2, options_.retry_max);
+  }
+}
+
+}  // namespace berth::controllers

@@ -1,0 +1,104 @@
+// The connection of a driver's controllers to its socket: who the driver is, what it can do, and
+// whether it is there.
+//
+//            Start                 Probe ready, GetPluginInfo, capabilities read
+//   [idle] ────────▶ [connecting] ─────────────────────────────────────────────▶ [ready] ── OnReady
+//   ──▶
+//                        ▲   │ refused, not ready: again (100 ms, doubling to 2 s)  │
+//                        └───┘                                                      │
+//                        ▲            a Call failed with UNAVAILABLE                │
+//                        └──────────────────────────────────────────────────────────┘
+//
+// An absent driver pauses its controllers and never ends the process. While it is away, info() is
+// what it last said, so that work with an unknown outcome goes on trying. When it is back
+// everything is read anew (it may have been replaced by another version) and OnReady is called, so
+// that nothing waits for the rest of its backoff. A driver that comes back under another name is
+// refused.
+//
+// Thread-safe. OnReady functions run on the connection's thread and must only queue work.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "rpc/csi_client.h"
+
+namespace berth::controllers {
+
+// What a driver says about itself: GetPluginInfo, GetPluginCapabilities, ControllerGetCapabilities.
+struct DriverInfo {
+  using Rpc = csi::v1::ControllerServiceCapability::RPC;
+  using Service = csi::v1::PluginCapability::Service;
+  using Expansion = csi::v1::PluginCapability::VolumeExpansion;
+
+  std::string name;
+  std::string vendor_version;
+  std::set<Service::Type> services;
+  std::set<Expansion::Type> expansions;
+  std::set<Rpc::Type> rpcs;
+
+  bool Has(Rpc::Type rpc) const { return rpcs.contains(rpc); }
+  bool topology() const { return services.contains(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS); }
+};
+
+class DriverConnection {
+ public:
+  struct Options {
+    std::chrono::milliseconds retry_start{100};
+    std::chrono::milliseconds retry_max{2000};
+    std::chrono::milliseconds timeout{3000};  // of each identity call
+  };
+
+  // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.
+  static base::StatusOr<std::unique_ptr<DriverConnection>> New(const std::string& socket,
+                                                               Options options);
+  static base::StatusOr<std::unique_ptr<DriverConnection>> New(const std::string& socket);
+  ~DriverConnection();
+
+  // Calls `ready` each time the driver is there and its info is read. Before Start only.
+  void OnReady(std::function<void()> ready);
+  void Start();
+  // Waits for the identity call that runs. Idempotent.
+  void Stop();
+
+  // nullptr until the driver was ready once.
+  std::shared_ptr<const DriverInfo> info() const ABSL_LOCKS_EXCLUDED(mutex_);
+  const std::string& socket() const { return client_->socket(); }
+
+  // A call of the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout).
+  template <typename Response, typename Request>
+  base::StatusOr<Response> Call(base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
+                                                                                   rpc::Timeout),
+                                const Request& request, std::chrono::milliseconds timeout) {
+    base::StatusOr<Response> response = ((*client_).*method)(request, timeout);
+    if (response.status().code() == base::StatusCode::kUnavailable) Lost();
+    return response;
+  }
+
+ private:
+  DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options);
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  base::StatusOr<DriverInfo> Read();
+  void Lost() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::unique_ptr<rpc::CsiClient> client_;
+  const Options options_;
+  std::vector<std::function<void()>> ready_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+}  // namespace berth::controllers

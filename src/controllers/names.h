@@ -1,0 +1,48 @@
+// The annotations, finalizers and other fixed names by which Kubernetes' storage controllers talk
+// through objects. They are an interface: other programs read and write the same ones.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace berth::controllers {
+
+// On claims.
+inline constexpr std::string_view kBindCompleted = "pv.kubernetes.io/bind-completed";
+inline constexpr std::string_view kStorageProvisioner = "volume.kubernetes.io/storage-provisioner";
+inline constexpr std::string_view kBetaStorageProvisioner =
+    "volume.beta.kubernetes.io/storage-provisioner";
+inline constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
+
+// On claims and volumes: absent means that a person bound them.
+inline constexpr std::string_view kBoundByController = "pv.kubernetes.io/bound-by-controller";
+
+// On volumes.
+inline constexpr std::string_view kProvisionedBy = "pv.kubernetes.io/provisioned-by";
+inline constexpr std::string_view kMigratedTo = "pv.kubernetes.io/migrated-to";
+
+// On classes.
+inline constexpr std::string_view kDefaultClass = "storageclass.kubernetes.io/is-default-class";
+inline constexpr std::string_view kBetaDefaultClass =
+    "storageclass.beta.kubernetes.io/is-default-class";
+// The provisioner of classes whose volumes are made by hand.
+inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
+
+// On nodes.
+inline constexpr std::string_view kManagedAttachDetach =
+    "volumes.kubernetes.io/controller-managed-attach-detach";
+inline constexpr std::string_view kOutOfServiceTaint = "node.kubernetes.io/out-of-service";
+
+inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
+inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";
+
+// On a claim from before CreateVolume until its PersistentVolume is bound: a volume may exist that
+// no object names. The provisioner sets it; the binder takes it off with the write that binds, or
+// the provisioner does where another binder bound the claim.
+inline constexpr std::string_view kProvisioningFinalizer = "storage.berth.dev/provisioning";
+
+// A driver's name as it stands in a finalizer: what is no letter, digit or '-' becomes '-', and an
+// 'X' follows a final '-'.
+std::string SanitizeDriverName(std::string_view driver);
+
+}  // namespace berth::controllers

@@ -1,0 +1,52 @@
+// How controllers write: patches that carry the version they were computed from, whose result is in
+// the informer before the next read, and what the API's refusals mean for a queue.
+//
+// A refused write is never an error of the object: a conflict is computed anew at once, a slow or
+// absent API is waited for, and an object that is gone needs nothing more.
+#pragma once
+
+#include <string_view>
+
+#include "base/keyed_workers.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+namespace berth::controllers {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+// What becomes of a key after `status` of an API call:
+//   OK, NOT_FOUND                    done (an object that vanished tells its informer)
+//   ABORTED, ALREADY_EXISTS          again as soon as the newer state is here, 50 ms at the latest
+//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second; the backoff does not grow with the API's
+//   absence anything else                    again after the backoff
+base::KeyedWorkers::Outcome AfterApi(const Status& status);
+
+// {"metadata": {"finalizers": [...]}} of `object` with `add` added and `remove` removed ("" for
+// neither).
+Json FinalizersPatch(const api::Object& object, std::string_view add, std::string_view remove);
+
+// True if this write is the last that `object` sees: it is deleted, and nothing holds it.
+bool IsGone(const api::Object& object);
+
+// Merge patch without a precondition, for fields that only the caller's controller writes.
+template <typename T>
+StatusOr<T> Patch(kube::Client& client, kube::Informer<T>& informer, const T& object,
+                  const Json& patch, std::string_view subresource = "") {
+  ASSIGN_OR_RETURN(T patched, kube::MergePatch(client, object, patch, subresource));
+  if (!IsGone(patched)) informer.Observe(patched.json());
+  return patched;
+}
+
+// As Patch, but refused with ABORTED unless the object is still as `object` was read.
+template <typename T>
+StatusOr<T> PatchAt(kube::Client& client, kube::Informer<T>& informer, const T& object, Json patch,
+                    std::string_view subresource = "") {
+  base::json::Set(patch, {"metadata", "resourceVersion"}, object.resource_version());
+  return Patch(client, informer, object, patch, subresource);
+}
+
+}  // namespace berth::controllers
