@@ -1,0 +1,57 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "platform/child.h"
+#include "platform/file_systems.h"
+
+namespace berth::platform {
+namespace {
+
+struct Source {
+  const char* device;
+  const char* fs_type;
+  const std::vector<const char*>& flags;
+};
+
+// A descriptor of a new mount that is in no tree, or -errno. Closing it unmounts.
+int MountDetached(const Source& source) {
+  const int context = fsopen(source.fs_type, FSOPEN_CLOEXEC);
+  if (context < 0) return -errno;
+  if (fsconfig(context, FSCONFIG_SET_STRING, "source", source.device, 0) != 0) return -errno;
+  for (const char* flag : source.flags) {
+    if (fsconfig(context, FSCONFIG_SET_FLAG, flag, nullptr, 0) != 0) return -errno;
+  }
+  if (fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return -errno;
+  const int mounted = fsmount(context, FSMOUNT_CLOEXEC, 0);
+  const int error = errno;
+  close(context);
+  return mounted < 0 ? -error : mounted;
+}
+
+}  // namespace
+
+base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
+                               const std::vector<const char*>& flags,
+                               std::chrono::milliseconds timeout,
+                               const std::function<int(int root)>& body) {
+  const std::string type(fs_type);
+  const Source source{device.c_str(), type.c_str(), flags};
+  const std::string what = fmt::format("mount {} {} for maintenance", type, base::Quote(device));
+  return RunInChild(what, timeout, [&] {
+    const int mounted = MountDetached(source);
+    if (mounted < 0) return -mounted;
+    const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return errno;
+    const int result = body(root);
+    // Both, so that the file system is unmounted before the answer goes out.
+    close(root);
+    close(mounted);
+    return result;
+  });
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,22 @@
+// The file systems by name, for file_system.cc; others use FindFileSystem.
+#pragma once
+
+#include <functional>
+
+#include "platform/file_system.h"
+
+namespace berth::platform {
+
+const FileSystem& Ext4();
+const FileSystem& Xfs();
+const FileSystem& Btrfs();
+
+// Mounts `device` where no one sees it (fsmount), calls `body` with a descriptor of its root, and
+// unmounts, all in a child process: `body` is as RunInChild wants it. For steps that need a mount
+// of an idle device.
+base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
+                               const std::vector<const char*>& flags,
+                               std::chrono::milliseconds timeout,
+                               const std::function<int(int root)>& body);
+
+}  // namespace berth::platform

@@ -1,0 +1,32 @@
+// Holds a mounted file system still while its device is copied (FIFREEZE), for a bounded time.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::platform {
+
+// A frozen file system. A child process froze it and thaws it: when told to, when this process dies
+// in whatever way, and when `limit` has passed. So nothing stays frozen for ever.
+class FrozenFileSystem {
+ public:
+  // Thaws; errors are lost: call Thaw.
+  virtual ~FrozenFileSystem() = default;
+  // Thaws and tells if the file system was frozen all the time until now. DEADLINE_EXCEEDED: the
+  // limit passed before, so that a copy made meanwhile may be torn and must be dropped.
+  virtual base::Status Thaw() = 0;
+};
+
+// Flushes and freezes the file system mounted at `mount_point`. FAILED_PRECONDITION: it is frozen
+// already. DEADLINE_EXCEEDED: it did not come to rest within `limit`; it thaws again as soon as it
+// does.
+base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(const std::string& mount_point,
+                                                                   std::chrono::milliseconds limit);
+
+// Thaws what a killed predecessor may have left frozen; OK if it is not frozen.
+base::Status ThawFileSystem(const std::string& mount_point);
+
+}  // namespace berth::platform

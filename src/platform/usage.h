@@ -1,0 +1,31 @@
+// How full file systems and folders are.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::platform {
+
+struct FileSystemUsage {
+  int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;  // available: to others than root
+  int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
+};
+
+// statfs in a child process, so that a dead file system costs `timeout` and no more.
+base::StatusOr<FileSystemUsage> GetFileSystemUsage(
+    const std::string& path, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+
+// Bytes in blocks, and inodes, of a folder tree on one file system, hard links counted once, as du
+// -x does.
+struct FolderUsage {
+  int64_t bytes = 0, inodes = 0;
+};
+// CANCELLED; DEADLINE_EXCEEDED. Entries that vanish meanwhile are skipped.
+base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
+                                           std::chrono::steady_clock::time_point deadline);
+
+}  // namespace berth::platform
