@@ -41,6 +41,8 @@ struct ListOptions {
   std::string resource_version;
   int64_t limit = 0;
   std::string continue_token;
+  // Watch only: the server ends the watch after this time; 0: when it likes.
+  std::chrono::seconds timeout{0};
 };
 
 struct ListResult {
@@ -75,8 +77,9 @@ class Client {
   // PUT; `subresource` is "" or "status". Name and namespace are the object's.
   virtual StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                                 std::string_view subresource) = 0;
-  virtual StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
-                               PatchType type, const Json& patch, std::string_view subresource) = 0;
+  virtual StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns,
+                               std::string_view name, PatchType type, const Json& patch,
+                               std::string_view subresource) = 0;
   virtual Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                         const DeleteOptions& options) = 0;
   // POST to a subresource, such as pods/NAME/binding or serviceaccounts/NAME/token.
@@ -84,12 +87,19 @@ class Client {
                                            std::string_view name, std::string_view subresource,
                                            const Json& body) = 0;
 
-  // Watches from `options.resource_version`, calling `on_event` on the calling thread for each event,
-  // until the server ends the watch (OK), it breaks, `on_event` returns false (OK), or `stop` is
-  // requested (CANCELLED, promptly). OUT_OF_RANGE asks for a new list.
+  // Watches from `options.resource_version`, calling `on_event` on the calling thread for each
+  // event, until the server ends the watch (OK), it breaks, `on_event` returns false (OK), or
+  // `stop` is requested (CANCELLED, promptly). OUT_OF_RANGE asks for a new list.
   virtual Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                        std::stop_token stop,
                        const std::function<bool(WatchEvent event)>& on_event) = 0;
+
+  // GET of a stream of bytes, such as "/api/v1/namespaces/NS/pods/NAME/log" with the query
+  // "container=c&follow=true" (values percent-encoded). Calls `on_chunk` on the calling thread with
+  // each part, until the server ends the stream (OK), it breaks, `on_chunk` returns false (OK), or
+  // `stop` is requested (CANCELLED, promptly).
+  virtual Status GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+                           const std::function<bool(std::string_view chunk)>& on_chunk) = 0;
 };
 
 // The calls above for typed kinds: Get<api::Pod>(client, "default", "web").
@@ -123,8 +133,7 @@ StatusOr<T> MergePatch(Client& client, const T& object, const Json& patch,
 // Deletes this very object (precondition: its uid); one that is gone already is OK.
 template <typename T>
 Status Delete(Client& client, const T& object) {
-  const Status deleted =
-      client.Delete(T::kInfo, object.ns(), object.name(), {.uid = object.uid()});
+  const Status deleted = client.Delete(T::kInfo, object.ns(), object.name(), {.uid = object.uid()});
   return deleted.code() == base::StatusCode::kNotFound ? base::OkStatus() : deleted;
 }
 

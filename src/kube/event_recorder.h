@@ -1,8 +1,8 @@
 // Writes Events, in the background: an EventSink for the processes that have a Client.
 //
 // Equal events (object, type, reason, message, component) within ten minutes become one Event whose
-// count and lastTimestamp move, as in client-go. The queue is bounded (1,000 events); what does not fit,
-// and what the API refuses, is dropped and counted in the log.
+// count and lastTimestamp move, as in client-go. The queue is bounded (1,000 events); what does not
+// fit, and what the API refuses, is dropped and counted in the log.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace berth::kube {
 
 class EventRecorder : public base::EventSink {
  public:
-  // `component` and `host` become the event's source. `client` and `clock` must outlive the recorder.
+  // `component` and `host` become the event's source. `client` and `clock` must outlive the
+  // recorder.
   EventRecorder(Client& client, const base::Clock& clock, std::string component, std::string host);
   ~EventRecorder() override;  // writes what is queued, for at most two seconds
 

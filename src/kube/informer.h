@@ -27,7 +27,7 @@
 namespace berth::kube {
 
 struct InformerOptions {
-  std::string ns;              // empty: all
+  std::string ns;  // empty: all
   std::string label_selector;
   std::string field_selector;  // such as "spec.nodeName=node-a"
 };
@@ -37,7 +37,7 @@ class InformerBase {
  public:
   using ObjectPtr = std::shared_ptr<const api::Object>;
   struct Change {
-    std::string key;  // "namespace/name" or "name"
+    std::string key;   // "namespace/name" or "name"
     ObjectPtr before;  // null: added
     ObjectPtr after;   // null: deleted
   };
@@ -52,22 +52,24 @@ class InformerBase {
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // Handlers run one after the other on the informer's thread and must return quickly: add a key to a
-  // queue. Added after Start, a handler first gets all present objects as added.
+  // Handlers run one after the other on the informer's thread and must return quickly: add a key to
+  // a queue. Added after Start, a handler first gets all present objects as added.
   void AddHandler(Handler handler);
   // Before Start only.
   void AddIndex(std::string name, IndexFunction function);
 
   void Start();
   void Stop();
+  // Whether the first list is there and its handlers were called.
   bool synced() const;
+  bool WaitForSync(std::chrono::steady_clock::time_point deadline);
 
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
-  // Puts an object that this process just wrote into the copy, if it is newer than what is there (by
-  // resourceVersion), so that the next read sees it before the watch does. Handlers are called.
+  // Puts an object that this process just wrote into the copy, if it is newer than what is there
+  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called.
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }

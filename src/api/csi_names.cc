@@ -1,0 +1,36 @@
+#include "api/csi_names.h"
+
+#include <fmt/format.h>
+
+#include "base/ids.h"
+
+namespace berth::api {
+namespace {
+constexpr std::string_view kUniquePrefix = "kubernetes.io/csi/";
+}  // namespace
+
+std::string VolumeAttachmentName(std::string_view volume_handle, std::string_view driver,
+                                 std::string_view node) {
+  return "csi-" + base::Sha256Hex(fmt::format("{}{}{}", volume_handle, driver, node));
+}
+
+std::string UniqueVolumeName(std::string_view driver, std::string_view volume_handle) {
+  return fmt::format("{}{}^{}", kUniquePrefix, driver, volume_handle);
+}
+
+std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name) {
+  if (!name.starts_with(kUniquePrefix)) return std::nullopt;
+  name.remove_prefix(kUniquePrefix.size());
+  const size_t separator = name.find('^');
+  if (separator == std::string_view::npos || separator == 0 || separator + 1 == name.size()) {
+    return std::nullopt;
+  }
+  return UniqueVolume{.driver = std::string(name.substr(0, separator)),
+                      .volume_handle = std::string(name.substr(separator + 1))};
+}
+
+std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name) {
+  return "csi-" + base::Sha256Hex(fmt::format("{}{}", pod_uid, volume_name));
+}
+
+}  // namespace berth::api

@@ -1,0 +1,81 @@
+// Selectors: by label, by field, and the node selectors of node affinity. Pure; a parsed selector
+// is immutable and thread-safe.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "api/object.h"
+#include "base/status.h"
+
+namespace berth::api {
+
+// One requirement on a map of strings.
+struct Requirement {
+  enum class Operator { kIn, kNotIn, kExists, kDoesNotExist, kGreater, kLess };
+  std::string key;
+  Operator op = Operator::kExists;
+  std::vector<std::string> values;  // kIn, kNotIn: one or more; kGreater, kLess: one whole number
+
+  bool Matches(const Labels& labels) const;
+};
+
+class LabelSelector {
+ public:
+  LabelSelector() = default;  // matches everything
+
+  // "a=b,c!=d,e in (f,g),h notin (i),j,!k". INVALID_ARGUMENT says what is wrong at which text.
+  static base::StatusOr<LabelSelector> Parse(std::string_view text);
+  // The JSON LabelSelector: matchLabels and matchExpressions. An empty one matches everything; what
+  // an absent one means is for the field's owner to say. INVALID_ARGUMENT for a malformed one.
+  static base::StatusOr<LabelSelector> FromJson(const Json& selector);
+
+  bool Matches(const Labels& labels) const;
+  bool empty() const { return requirements_.empty(); }
+  std::span<const Requirement> requirements() const { return requirements_; }
+
+ private:
+  std::vector<Requirement> requirements_;
+};
+
+// The field paths by which objects of `kind` can be selected, besides metadata.name and
+// metadata.namespace, which every kind has.
+std::span<const std::string_view> SelectableFields(const KindInfo& kind);
+
+class FieldSelector {
+ public:
+  FieldSelector() = default;  // matches everything
+
+  // "spec.nodeName=a,status.phase!=Failed"; '\' escapes ',', '=' and itself. INVALID_ARGUMENT
+  // "field label not supported: x" for a field by which `kind` cannot be selected.
+  static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text);
+
+  // An absent field is "", an absent boolean "false".
+  bool Matches(const Json& object) const;
+  bool empty() const { return terms_.empty(); }
+  // The value that `field` must have, if the selector asks for one: lets a server read one object
+  // instead of a list.
+  std::optional<std::string> RequiredValue(std::string_view field) const;
+
+ private:
+  struct Term {
+    std::string field;
+    std::string value;
+    bool equal = true;
+  };
+  std::vector<Term> terms_;
+};
+
+// Whether a node satisfies `node_selector`, a NodeSelector (nodeSelectorTerms, one of which must
+// match; a term without expressions and fields matches nothing):
+// PersistentVolume.spec.nodeAffinity.required and
+// Pod.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution. INVALID_ARGUMENT
+// for an unknown operator or field.
+base::StatusOr<bool> NodeSelectorMatches(const Json& node_selector, const Labels& node_labels,
+                                         std::string_view node_name);
+
+}  // namespace berth::api

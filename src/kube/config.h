@@ -1,0 +1,43 @@
+// Where an API server is and who we are to it: a kubeconfig file, or a pod's service account.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::kube {
+
+struct Config {
+  // "https://host:port[/prefix]" or "http://..."; empty with `socket`.
+  std::string server;
+  // Path of a UNIX socket on which the server speaks plain HTTP: "unix:///run/berth/api.sock" in a
+  // kubeconfig's `server`, an extension of Berth.
+  std::string socket;
+
+  std::string certificate_authority;  // PEM; empty: the system's
+  std::string client_certificate;     // PEM
+  std::string client_key;             // PEM; never logged
+  std::string token;                  // never logged
+  std::string token_file;             // read again as it is replaced; wins over `token`
+  std::string proxy_url;              // empty: from the environment
+  bool insecure_skip_tls_verify = false;
+
+  std::string ns;  // the context's namespace; "default" if it names none
+};
+
+// Reads `path`, and the files that it names relative to its folder. `context` is empty for the
+// current one. NOT_FOUND if there is no such file or context, INVALID_ARGUMENT for a malformed one,
+// UNIMPLEMENTED for what Berth does not do: exec and auth-provider plugins, passwords,
+// impersonation.
+base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view context = "");
+
+// The file that kubectl would read: `explicit_path`, $KUBECONFIG (its first entry), or
+// ~/.kube/config.
+std::string DefaultKubeconfigPath(std::string_view explicit_path = "");
+
+// From /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
+// FAILED_PRECONDITION outside a pod. `folder` is for tests.
+base::StatusOr<Config> InClusterConfig(
+    const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
+
+}  // namespace berth::kube

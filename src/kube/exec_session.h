@@ -1,0 +1,39 @@
+// Runs a command in a pod's container, over a WebSocket (subprotocols v5 and v4.channel.k8s.io), as
+// `kubectl exec` does.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "kube/config.h"
+
+namespace berth::kube {
+
+struct ExecRequest {
+  std::string ns;
+  std::string pod;
+  std::string container;  // empty: the only one
+  std::vector<std::string> command;
+  bool tty = false;
+};
+
+struct ExecStreams {
+  int stdin_fd = -1;  // -1: the command gets no standard input
+  std::function<void(std::string_view)> on_stdout;
+  std::function<void(std::string_view)> on_stderr;
+  // Columns and rows of the terminal, asked at the start and at each SIGWINCH; only with a tty.
+  std::function<std::pair<int, int>()> terminal_size;
+  // Called once if the end of standard input cannot be passed on, since the server speaks only v4.
+  std::function<void()> on_stdin_end_lost;
+};
+
+// Blocks until the command ends, and gives its exit code. CANCELLED on `stop`; UNAVAILABLE if the
+// connection breaks, where the command may go on; else the server's error.
+base::StatusOr<int> Exec(const Config& config, const ExecRequest& request,
+                         const ExecStreams& streams, std::stop_token stop);
+
+}  // namespace berth::kube

@@ -1,0 +1,172 @@
+// A Kubernetes API in memory, for table tests: objects in, actions and objects out.
+//
+//   kube::FakeClient client(clock);
+//   client.Add(R"({"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv-1"},...})"_json);
+//   client.FailNext("patch", "persistentvolumes", base::Error(base::StatusCode::kUnavailable,
+//   "lost"));
+//   ... run the controller ...
+//   ASSERT_TRUE(client.WaitUntil([&] { return Phase(client) == "Bound"; }));
+//   EXPECT_THAT(client.TakeActions(), ElementsAre("patch persistentvolumes/pv-1 {...}", ...));
+//
+// It keeps the rules of the real one that controllers depend on: resourceVersions and conflicts,
+// uid, creationTimestamp, generateName, generation of pods and custom kinds, the status
+// subresource, finalizers and deletionTimestamp, a pod's grace period, pods/NAME/binding,
+// selectors, paging, watches with history. It does not validate objects, know defaults, or need a
+// namespace to exist. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+
+namespace berth::kube {
+
+class FakeClient : public Client {
+ public:
+  FakeClient() = default;  // with the system's clock
+  // `clock` must outlive the client.
+  explicit FakeClient(const base::Clock& clock) : clock_(&clock) {}
+
+  // Stores `object` as it is, status included, and returns it with its metadata completed. It is no
+  // action, and replaces an object of that name. apiVersion and kind must be those of a known kind.
+  Json Add(Json object);
+  template <typename T>
+  T Add(const T& object) {
+    return T(Add(object.json()));
+  }
+  // Removes an object at once, whatever its finalizers say; it is no action. False if it is not
+  // there.
+  bool Remove(const api::KindInfo& kind, std::string_view ns, std::string_view name);
+
+  // Null if it is not there; never fails and is never counted.
+  Json Peek(const api::KindInfo& kind, std::string_view ns, std::string_view name) const;
+  std::vector<Json> PeekAll(const api::KindInfo& kind) const;
+  template <typename T>
+  std::optional<T> Peek(std::string_view ns, std::string_view name) const {
+    Json object = Peek(T::kInfo, ns, name);
+    if (object.is_null()) return std::nullopt;
+    return T(std::move(object));
+  }
+
+  // The next call of `verb` (get list create update patch delete watch) on `resource` ("pods",
+  // "pods/status", "pods/binding") returns `status` and changes nothing. Several queue up.
+  void FailNext(std::string_view verb, std::string_view resource, Status status);
+  // As FailNext, but the call takes effect and only its answer is lost: the unknown outcome.
+  void LoseNextAnswer(std::string_view verb, std::string_view resource, Status status);
+  // All calls fail with `status` and all watches break, until it is OK again.
+  void SetOutage(Status status);
+
+  // Ends all watches, as a server does now and then.
+  void EndWatches();
+  // Forgets the history of changes: watches from an earlier resourceVersion get OUT_OF_RANGE.
+  void Compact();
+
+  // The writes since the last call, in order, also those that failed: "create pods/default/web
+  // {...}", "patch pods/default/web/status {...}", "delete pods/default/web". Bodies are compact
+  // JSON with sorted members; a patch that is not a merge patch has its type before the body
+  // ("json", "strategic").
+  std::vector<std::string> TakeActions();
+  // As TakeActions, without bodies, and without clearing.
+  std::vector<std::string> ActionNames() const;
+
+  // Waits until `condition`, which is evaluated now and after each change, holds. False at the
+  // time-out.
+  bool WaitUntil(const std::function<bool()>& condition,
+                 std::chrono::milliseconds timeout = std::chrono::seconds(10));
+  // Waits until `count` watches on `kind` are open.
+  bool WaitForWatches(const api::KindInfo& kind, int count,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+  StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
+                     std::string_view name) override;
+  StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
+                            const ListOptions& options) override;
+  StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
+                        const Json& object) override;
+  StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
+                        std::string_view subresource) override;
+  StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                       PatchType type, const Json& patch, std::string_view subresource) override;
+  Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                const DeleteOptions& options) override;
+  StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
+                                   std::string_view name, std::string_view subresource,
+                                   const Json& body) override;
+  Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
+               std::stop_token stop,
+               const std::function<bool(WatchEvent event)>& on_event) override;
+  // Serves what SetStream set for the path, in one chunk; NOT_FOUND for others.
+  Status GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+                   const std::function<bool(std::string_view chunk)>& on_chunk) override;
+  void SetStream(std::string_view path, std::string_view content);
+
+ private:
+  struct Failure {
+    std::string verb;
+    std::string resource;
+    Status status;
+    bool after = false;
+  };
+  struct HistoryEntry {
+    int64_t version;
+    const api::KindInfo* kind;
+    Json before;  // null: added
+    Json after;   // null: deleted
+  };
+  struct Filter;
+  using Objects = std::map<std::string, Json>;  // by api::ObjectKey
+
+  // The failure that is due for this call; OK if none. `after` gets the one to report once it took
+  // effect.
+  Status TakeFailure(std::string_view verb, std::string_view resource, Status& after)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Log(std::string_view verb, const api::KindInfo& kind, std::string_view ns,
+           std::string_view name, std::string_view subresource, std::string body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Stores `object` (null: removes it) under `key` with a new resourceVersion.
+  Json Commit(const api::KindInfo& kind, const std::string& key, Json object)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StatusOr<Json> CreateLocked(const api::KindInfo& kind, std::string_view ns, Json object)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StatusOr<Json> UpdateLocked(const api::KindInfo& kind, const std::string& key, Json object,
+                              std::string_view subresource) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status DeleteLocked(const api::KindInfo& kind, const std::string& key,
+                      const DeleteOptions& options) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status BindLocked(const api::KindInfo& kind, const std::string& key, const Json& body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StatusOr<Json> TokenLocked(const std::string& key, const Json& body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Json* FindLocked(const api::KindInfo& kind, const std::string& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The events since `version` that pass `filter`; moves `version` on.
+  std::vector<WatchEvent> EventsSince(const api::KindInfo& kind, const Filter& filter,
+                                      int64_t& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Now() const;
+
+  const base::SystemClock system_clock_;
+  const base::Clock* clock_ = &system_clock_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::map<const api::KindInfo*, Objects> objects_ ABSL_GUARDED_BY(mutex_);
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::vector<HistoryEntry> history_ ABSL_GUARDED_BY(mutex_);
+  int64_t compacted_ ABSL_GUARDED_BY(mutex_) = 0;  // changes up to here are forgotten
+  std::list<Failure> failures_ ABSL_GUARDED_BY(mutex_);
+  Status outage_ ABSL_GUARDED_BY(mutex_);
+  int64_t watch_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // EndWatches moves it on
+  std::map<const api::KindInfo*, int> watches_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> actions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> action_names_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string, std::less<>> streams_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::kube

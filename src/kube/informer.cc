@@ -1,0 +1,418 @@
+#include "kube/informer.h"
+
+#include <pthread.h>
+
+#include <deque>
+#include <random>
+#include <set>
+
+#include "api/selector.h"
+#include "base/log.h"
+#include "kube/backoff.h"
+
+namespace berth::kube {
+
+using base::MutexLock;
+using base::StatusCode;
+
+namespace {
+
+constexpr int64_t kPageSize = 500;
+// After so many broken watches in a row the copy is listed anew: the resourceVersion may belong to
+// a store that is no more.
+constexpr int kFailuresBeforeList = 5;
+// A watch that ends sooner without an event counts as broken, lest a server that ends each at once
+// be asked without pause.
+constexpr std::chrono::seconds kShortWatch{1};
+
+// Negative, zero, positive as a is older than, the same as, newer than b. Versions are decimal
+// numbers without leading zeros, of any length.
+int CompareVersions(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+  return a.compare(b);
+}
+
+std::string KeyOf(const Json& object) {
+  return api::ObjectKey(base::json::String(object, {"metadata", "namespace"}),
+                        base::json::String(object, {"metadata", "name"}));
+}
+
+std::string VersionOf(const Json& object) {
+  return base::json::String(object, {"metadata", "resourceVersion"});
+}
+
+// From 5 to 10 minutes, so that the watches of a process do not all end at once.
+std::chrono::seconds RandomWatchTimeout() {
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  return std::chrono::seconds(std::uniform_int_distribution<int>(300, 600)(random));
+}
+
+}  // namespace
+
+class InformerBase::Impl {
+ public:
+  Impl(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory)
+      : client_(client), kind_(kind), options_(std::move(options)), factory_(std::move(factory)) {
+    auto labels = api::LabelSelector::Parse(options_.label_selector);
+    auto fields = api::FieldSelector::Parse(kind_, options_.field_selector);
+    // The API would refuse it at each list for ever, so this is said once here as well.
+    for (const Status& status : {base::AsStatus(labels), base::AsStatus(fields)}) {
+      if (!status.ok()) LOG_ERROR("informer of {}: {}", kind_.plural, base::ToString(status));
+    }
+    if (labels.ok()) labels_ = *std::move(labels);
+    if (fields.ok()) fields_ = *std::move(fields);
+  }
+
+  void AddHandler(Handler handler) {
+    {
+      MutexLock lock(mutex_);
+      const size_t place = handlers_.size();
+      handlers_.push_back(std::make_shared<Handler>(std::move(handler)));
+      for (const auto& [key, object] : objects_) {
+        pending_.push_back({place, place + 1, {key, nullptr, object}, false});
+      }
+    }
+    Dispatch();
+  }
+
+  void AddIndex(std::string name, IndexFunction function) {
+    MutexLock lock(mutex_);
+    indexes_[std::move(name)].function = std::move(function);
+  }
+
+  void Start() {
+    if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
+  }
+
+  void Stop() {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    thread_.join();
+  }
+
+  bool synced() const {
+    MutexLock lock(mutex_);
+    return synced_;
+  }
+
+  bool WaitForSync(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!synced_) {
+      if (!sync_changed_.WaitUntil(mutex_, deadline)) return synced_;
+    }
+    return true;
+  }
+
+  ObjectPtr Find(const std::string& key) const {
+    MutexLock lock(mutex_);
+    const auto it = objects_.find(key);
+    return it == objects_.end() ? nullptr : it->second;
+  }
+
+  std::vector<ObjectPtr> All() const {
+    MutexLock lock(mutex_);
+    std::vector<ObjectPtr> out;
+    out.reserve(objects_.size());
+    for (const auto& [key, object] : objects_) out.push_back(object);
+    return out;
+  }
+
+  std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const {
+    MutexLock lock(mutex_);
+    std::vector<ObjectPtr> out;
+    const auto it = indexes_.find(index);
+    if (it == indexes_.end()) return out;
+    const auto keys = it->second.keys.find(value);
+    if (keys == it->second.keys.end()) return out;
+    for (const std::string& key : keys->second) out.push_back(objects_.at(key));
+    return out;
+  }
+
+  void Observe(Json object) {
+    if (!Selects(object)) return;
+    {
+      MutexLock lock(mutex_);
+      const std::string key = KeyOf(object);
+      // What is absent and not newer than the watch has told of was deleted since.
+      if (!objects_.contains(key) && CompareVersions(VersionOf(object), version_) <= 0) return;
+      PutLocked(key, std::move(object));
+    }
+    Dispatch();
+  }
+
+ private:
+  struct Index {
+    IndexFunction function;
+    std::unordered_map<std::string, std::set<std::string>> keys;  // by value
+  };
+  struct Delivery {
+    size_t first_handler;
+    size_t last_handler;  // exclusive
+    Change change;
+    bool sync = false;  // no change: all of the first list was delivered
+  };
+
+  bool Selects(const Json& object) const {
+    const api::Object view(Json{{"metadata", base::json::Map(object, {"metadata"})}});
+    return (options_.ns.empty() || view.ns() == options_.ns) && labels_.Matches(view.labels()) &&
+           fields_.Matches(object);
+  }
+
+  void IndexLocked(const std::string& key, const ObjectPtr& before, const ObjectPtr& after)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto& [name, index] : indexes_) {
+      if (before != nullptr) {
+        for (const std::string& value : index.function(*before)) {
+          const auto it = index.keys.find(value);
+          if (it == index.keys.end()) continue;
+          it->second.erase(key);
+          if (it->second.empty()) index.keys.erase(it);
+        }
+      }
+      if (after != nullptr) {
+        for (const std::string& value : index.function(*after)) index.keys[value].insert(key);
+      }
+    }
+  }
+
+  void NotifyLocked(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!handlers_.empty()) pending_.push_back({0, handlers_.size(), std::move(change), false});
+  }
+
+  // Puts `json` in place unless what is there is as new.
+  void PutLocked(const std::string& key, Json json) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ObjectPtr& place = objects_[key];
+    if (place != nullptr && CompareVersions(VersionOf(json), place->resource_version()) <= 0)
+      return;
+    // Field ownership is the server's business, and often half of an object's size.
+    base::json::Remove(json, {"metadata", "managedFields"});
+    ObjectPtr before = std::exchange(place, factory_(std::move(json)));
+    IndexLocked(key, before, place);
+    NotifyLocked({key, std::move(before), place});
+  }
+
+  // Removes `key` unless what is there is newer than `version`.
+  void RemoveLocked(const std::string& key, std::string_view version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto it = objects_.find(key);
+    if (it == objects_.end() || CompareVersions(it->second->resource_version(), version) > 0)
+      return;
+    ObjectPtr before = std::move(it->second);
+    objects_.erase(it);
+    IndexLocked(key, before, nullptr);
+    NotifyLocked({key, std::move(before), nullptr});
+  }
+
+  // Calls handlers for what is pending, unless a caller further up or on another thread does so
+  // already: changes reach handlers one after the other and in order.
+  void Dispatch() {
+    while (true) {
+      Delivery delivery;
+      std::vector<std::shared_ptr<Handler>> handlers;
+      {
+        MutexLock lock(mutex_);
+        if (dispatching_ || pending_.empty()) return;
+        dispatching_ = true;
+        delivery = std::move(pending_.front());
+        pending_.pop_front();
+        if (delivery.sync) {
+          synced_ = true;
+          sync_changed_.NotifyAll();
+        }
+        handlers.assign(handlers_.begin() + static_cast<std::ptrdiff_t>(delivery.first_handler),
+                        handlers_.begin() + static_cast<std::ptrdiff_t>(delivery.last_handler));
+      }
+      for (const auto& handler : handlers) (*handler)(delivery.change);
+      MutexLock lock(mutex_);
+      dispatching_ = false;
+    }
+  }
+
+  void Run(const std::stop_token& stop) {
+    // Names of threads hold 15 bytes.
+    pthread_setname_np(pthread_self(), fmt::format("inf-{}", kind_.plural).substr(0, 15).c_str());
+    Backoff backoff(std::chrono::milliseconds(200), std::chrono::seconds(10));
+    bool listed = false;
+    int failures = 0;
+    while (!stop.stop_requested()) {
+      const auto began = std::chrono::steady_clock::now();
+      bool progress = false;
+      Status status;
+      if (!listed) {
+        status = List();
+        listed = status.ok();
+        if (listed && failures == 0) continue;
+        progress = listed;
+      } else {
+        status = Watch(stop, progress);
+      }
+      if (stop.stop_requested()) return;
+      if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
+        failures = 0;
+        backoff.Reset();
+        if (status.ok()) continue;
+      }
+      ++failures;
+      const bool lost = status.code() == StatusCode::kUnavailable ||
+                        status.code() == StatusCode::kDeadlineExceeded || status.ok();
+      if (!lost || failures % kFailuresBeforeList == 0) listed = false;
+      if (!status.ok()) {
+        // Once loudly; the repetitions of an absent API would fill the log.
+        const std::string text =
+            fmt::format("informer of {}: {}", kind_.plural, base::ToString(status));
+        if (failures == 1 && status.code() != StatusCode::kOutOfRange) {
+          LOG_WARNING("{}", text);
+        } else {
+          LOG_DEBUG("{}", text);
+        }
+      }
+      // Too old a version is the normal end of a long sleep: list at once, unless it happens again.
+      if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
+      if (!backoff.Wait(stop)) return;
+    }
+  }
+
+  Status List() {
+    ListOptions options{.label_selector = options_.label_selector,
+                        .field_selector = options_.field_selector,
+                        .resource_version = {},
+                        .limit = kPageSize,
+                        .continue_token = {},
+                        .timeout = {}};
+    std::set<std::string> present;
+    std::string version;
+    do {
+      ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
+      // All pages of a list are of the first one's moment.
+      if (version.empty()) version = page.resource_version;
+      options.continue_token = page.continue_token;
+      MutexLock lock(mutex_);
+      for (Json& item : page.items) {
+        std::string key = KeyOf(item);
+        PutLocked(key, std::move(item));
+        present.insert(std::move(key));
+      }
+    } while (!options.continue_token.empty());
+
+    {
+      MutexLock lock(mutex_);
+      std::vector<std::string> absent;
+      for (const auto& [key, object] : objects_) {
+        if (!present.contains(key)) absent.push_back(key);
+      }
+      for (const std::string& key : absent) RemoveLocked(key, version);
+      version_ = version;
+      if (!synced_) pending_.push_back({0, 0, {}, true});
+    }
+    Dispatch();
+    return base::OkStatus();
+  }
+
+  Status Watch(const std::stop_token& stop, bool& progress) {
+    ListOptions options{.label_selector = options_.label_selector,
+                        .field_selector = options_.field_selector,
+                        .resource_version = {},
+                        .limit = 0,
+                        .continue_token = {},
+                        .timeout = RandomWatchTimeout()};
+    {
+      MutexLock lock(mutex_);
+      options.resource_version = version_;
+    }
+    return client_.Watch(kind_, options_.ns, options, stop, [&](WatchEvent event) {
+      progress = true;
+      Apply(std::move(event));
+      return true;
+    });
+  }
+
+  void Apply(WatchEvent event) {
+    {
+      MutexLock lock(mutex_);
+      const std::string version = VersionOf(event.object);
+      if (CompareVersions(version, version_) > 0) version_ = version;
+      switch (event.type) {
+        case WatchEvent::Type::kAdded:
+        case WatchEvent::Type::kModified: {
+          const std::string key = KeyOf(event.object);
+          PutLocked(key, std::move(event.object));
+          break;
+        }
+        case WatchEvent::Type::kDeleted:
+          RemoveLocked(KeyOf(event.object), version);
+          break;
+        case WatchEvent::Type::kBookmark:
+          break;
+      }
+    }
+    Dispatch();
+  }
+
+  Client& client_;
+  const api::KindInfo& kind_;
+  const InformerOptions options_;
+  const Factory factory_;
+  api::LabelSelector labels_;
+  api::FieldSelector fields_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar sync_changed_;
+  std::unordered_map<std::string, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Delivery> pending_ ABSL_GUARDED_BY(mutex_);
+  bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
+  bool synced_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
+  std::jthread thread_;                          // last: it uses all of the above
+};
+
+InformerBase::InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options,
+                           Factory factory)
+    : kind_(kind),
+      impl_(std::make_unique<Impl>(client, kind, std::move(options), std::move(factory))) {}
+
+InformerBase::~InformerBase() { impl_->Stop(); }
+
+void InformerBase::AddHandler(Handler handler) { impl_->AddHandler(std::move(handler)); }
+void InformerBase::AddIndex(std::string name, IndexFunction function) {
+  impl_->AddIndex(std::move(name), std::move(function));
+}
+void InformerBase::Start() { impl_->Start(); }
+void InformerBase::Stop() { impl_->Stop(); }
+bool InformerBase::synced() const { return impl_->synced(); }
+bool InformerBase::WaitForSync(std::chrono::steady_clock::time_point deadline) {
+  return impl_->WaitForSync(deadline);
+}
+InformerBase::ObjectPtr InformerBase::Find(const std::string& key) const {
+  return impl_->Find(key);
+}
+std::vector<InformerBase::ObjectPtr> InformerBase::All() const { return impl_->All(); }
+std::vector<InformerBase::ObjectPtr> InformerBase::FindByIndex(const std::string& index,
+                                                               const std::string& value) const {
+  return impl_->FindByIndex(index, value);
+}
+void InformerBase::Observe(Json object) { impl_->Observe(std::move(object)); }
+
+void Informers::Start() {
+  for (const auto& [kind, informer] : informers_) informer->Start();
+}
+
+Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::string missing;
+  for (const auto& [kind, informer] : informers_) {
+    if (informer->WaitForSync(deadline)) continue;
+    if (!missing.empty()) missing += ", ";
+    missing += kind->group_resource();
+  }
+  if (missing.empty()) return base::OkStatus();
+  return base::Error(StatusCode::kDeadlineExceeded, "wait for the API: not listed within {} ms: {}",
+                     timeout.count(), missing);
+}
+
+void Informers::Stop() {
+  for (const auto& [kind, informer] : informers_) informer->Stop();
+}
+
+}  // namespace berth::kube
