@@ -1,0 +1,28 @@
+// `berth delete`: by name, by manifest, or all of a kind.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+struct DeleteOptions {
+  std::vector<std::string> words;  // as ParseTargets takes them
+  std::vector<std::string> files;  // manifests, instead of words
+  bool all = false;                // of the kinds in `words`
+  std::optional<int64_t> grace_period_seconds;
+  bool wait = true;  // until the object is gone
+  bool ignore_not_found = false;
+  std::chrono::seconds timeout{0};  // of the wait; 0: a week
+};
+
+// A wait that runs out gives DEADLINE_EXCEEDED with the finalizers that hold the object.
+Status Delete(kube::Client& client, const ApiOptions& api, const DeleteOptions& options,
+              std::stop_token stop);
+
+}  // namespace berth::cli

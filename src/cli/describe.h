@@ -1,0 +1,20 @@
+// `berth describe`: an object for reading, with its events.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/arguments.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+Status Describe(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& words,
+                const base::Clock& clock);
+
+// The text for one object and the events about it (oldest first).
+std::string DescribeObject(const api::Object& object, std::vector<api::Object> events,
+                           base::WallTime now);
+
+}  // namespace berth::cli

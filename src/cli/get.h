@@ -1,0 +1,23 @@
+// `berth get`: lists, single objects, and watching them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+struct GetOptions {
+  std::vector<std::string> words;  // as ParseTargets takes them
+  std::string output;              // "", "wide", "json", "yaml" or "name"
+  std::string label_selector;
+  std::string field_selector;
+  bool watch = false;
+};
+
+// Prints to standard output; "No resources found" goes to standard error. A watch runs until `stop`.
+Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& options, std::stop_token stop);
+
+}  // namespace berth::cli

@@ -1,0 +1,120 @@
+#include "cli/host_mount.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "api/kinds.h"
+#include "base/ids.h"
+#include "cli/output.h"
+#include "cli/wait.h"
+
+namespace berth::cli {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::StatusCode;
+
+StatusOr<std::string> CleanPath(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  if (error) return Error(StatusCode::kInvalidArgument, "path '{}': {}", path, error.message());
+  std::string clean = absolute.lexically_normal();
+  if (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
+  return clean;
+}
+
+StatusOr<std::string> ThisNode(kube::Client& client) {
+  ASSIGN_OR_RETURN(const kube::ListResult nodes, client.List(api::kinds::kNode, "", {}));
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  std::string names;
+  for (const Json& item : nodes.items) {
+    const api::Node node{Json(item)};
+    if (nodes.items.size() == 1 || node.name() == host) return node.name();
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", node.name());
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "no node is called '{}' as this host is; say --node-name with one of: {}", host, names);
+}
+
+// A name that is the same for the same node and path, so that a second mount there is refused.
+std::string NameFor(const std::string& node, const std::string& path) {
+  return fmt::format("mount-{}", base::Sha256Hex(node + "\n" + path).substr(0, 16));
+}
+
+}  // namespace
+
+Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& options,
+             std::stop_token stop) {
+  ASSIGN_OR_RETURN(const std::string path, CleanPath(options.path));
+  std::string node = options.node_name;
+  if (node.empty()) {
+    ASSIGN_OR_RETURN(node, ThisNode(client));
+  }
+  const std::string name = NameFor(node, path);
+  const Json object = {{"apiVersion", api::kinds::kHostMount.api_version()},
+                       {"kind", "HostMount"},
+                       {"metadata", {{"name", name}, {"namespace", api.ns}}},
+                       {"spec",
+                        {{"nodeName", node},
+                         {"claimName", options.claim},
+                         {"path", path},
+                         {"readOnly", options.read_only}}}};
+  const auto created = client.Create(api::kinds::kHostMount, api.ns, object);
+  if (created.status().code() == StatusCode::kAlreadyExists) {
+    ASSIGN_OR_RETURN(const auto present, kube::Get<api::HostMount>(client, api.ns, name));
+    if (present.claim_name() != options.claim || present.read_only() != options.read_only) {
+      return Error(StatusCode::kAlreadyExists, "'{}' is taken: claim '{}' is mounted there", path,
+                   present.claim_name());
+    }
+  } else {
+    RETURN_IF_ERROR(created);
+  }
+  std::string message = "no node agent has looked at it yet";
+  const Status waited =
+      WaitFor(client, api::kinds::kHostMount, api.ns, name, options.timeout, stop,
+              [&](const std::optional<api::Object>& now) {
+                if (!now.has_value()) return false;
+                const api::HostMount mount{Json(now->json())};
+                if (!mount.message().empty()) message = mount.message();
+                return mount.phase() == "Mounted";
+              });
+  if (waited.code() == StatusCode::kDeadlineExceeded) {
+    return Error(StatusCode::kDeadlineExceeded,
+                 "claim '{}' is not mounted at '{}' yet: {}. It will be when that is cured; "
+                 "'berth umount {}' gives up",
+                 options.claim, path, message, path);
+  }
+  RETURN_IF_ERROR(waited);
+  Print(fmt::format("claim {} is mounted at {}\n", options.claim, path));
+  return base::OkStatus();
+}
+
+Status Umount(kube::Client& client, const ApiOptions& api, const std::string& path,
+              std::chrono::seconds timeout, std::stop_token stop) {
+  ASSIGN_OR_RETURN(const std::string clean, CleanPath(path));
+  ASSIGN_OR_RETURN(const kube::ListResult list, client.List(api::kinds::kHostMount, "", {}));
+  for (const Json& item : list.items) {
+    const api::HostMount mount{Json(item)};
+    if (mount.path() != clean) continue;
+    RETURN_IF_ERROR(kube::Delete(client, mount));
+    std::string message;
+    const Status waited = WaitFor(client, api::kinds::kHostMount, mount.ns(), mount.name(), timeout,
+                                  stop, [&](const std::optional<api::Object>& now) {
+                                    if (!now.has_value() || now->uid() != mount.uid()) return true;
+                                    message = api::HostMount{Json(now->json())}.message();
+                                    return false;
+                                  });
+    if (waited.code() == StatusCode::kDeadlineExceeded && !message.empty()) {
+      return Error(StatusCode::kDeadlineExceeded, "'{}' is still mounted: {}", clean, message);
+    }
+    RETURN_IF_ERROR(waited);
+    Print(fmt::format("{} is unmounted\n", clean));
+    return base::OkStatus();
+  }
+  return Error(StatusCode::kNotFound, "Berth has mounted nothing at '{}'", clean);
+}
+
+}  // namespace berth::cli

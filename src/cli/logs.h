@@ -1,0 +1,24 @@
+// `berth logs`: what a pod's container wrote.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/arguments.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+struct LogOptions {
+  std::string pod;
+  std::string container;  // empty: the only one
+  bool follow = false;
+  bool previous = false;
+  bool timestamps = false;
+  std::optional<int64_t> tail;
+};
+
+Status Logs(kube::Client& client, const ApiOptions& api, const LogOptions& options,
+            std::stop_token stop);
+
+}  // namespace berth::cli

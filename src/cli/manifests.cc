@@ -1,0 +1,110 @@
+#include "cli/manifests.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "api/yaml.h"
+#include "base/json.h"
+
+namespace berth::cli {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMaxManifest = 16 * 1024 * 1024;
+
+StatusOr<std::string> ReadAll(std::istream& in, const std::string& name) {
+  std::string text(kMaxManifest + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMaxManifest) {
+    return Error(StatusCode::kResourceExhausted, "'{}' is larger than {} MiB", name,
+                 kMaxManifest / 1024 / 1024);
+  }
+  return text;
+}
+
+StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".yaml" || extension == ".yml" || extension == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (error) return Error(StatusCode::kInvalidArgument, "read '{}': {}", path, error.message());
+  if (files.empty()) {
+    return Error(StatusCode::kInvalidArgument, "'{}' holds no .yaml, .yml or .json file", path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Status AddObject(Json json, const std::string& ns, const std::string& where,
+                 std::vector<Manifest>& out) {
+  api::Object object(std::move(json));
+  if (object.kind() == "List") {
+    for (const Json& item : base::json::Array(object.json(), {"items"})) {
+      RETURN_IF_ERROR(AddObject(item, ns, where, out));
+    }
+    return base::OkStatus();
+  }
+  if (object.kind().empty() || object.api_version().empty()) {
+    return Error(StatusCode::kInvalidArgument, "{}: an object needs 'apiVersion' and 'kind'", where);
+  }
+  const api::KindInfo* kind = api::FindKind(object.api_version(), object.kind());
+  if (kind == nullptr) {
+    return Error(StatusCode::kInvalidArgument, "{}: unknown kind '{}' in '{}'", where, object.kind(),
+                 object.api_version());
+  }
+  if (object.name().empty() && object.String({"metadata", "generateName"}).empty()) {
+    return Error(StatusCode::kInvalidArgument, "{}: the {} has no metadata.name", where, object.kind());
+  }
+  if (kind->namespaced && object.ns().empty()) object.set_ns(ns);
+  out.push_back({kind, std::move(object), where});
+  return base::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
+                                              const std::string& ns) {
+  std::vector<Manifest> out;
+  for (const std::string& path : paths) {
+    std::vector<std::string> files = {path};
+    if (path != "-") {
+      ASSIGN_OR_RETURN(files, FilesOf(path));
+    }
+    for (const std::string& file : files) {
+      std::string text;
+      const std::string name = file == "-" ? "standard input" : file;
+      if (file == "-") {
+        ASSIGN_OR_RETURN(text, ReadAll(std::cin, name));
+      } else {
+        std::ifstream in(file, std::ios::binary);
+        if (!in) return Error(StatusCode::kNotFound, "open '{}': no such file", file);
+        ASSIGN_OR_RETURN(text, ReadAll(in, name));
+      }
+      auto documents = api::ParseYaml(text);
+      if (!documents.ok()) return base::Annotate(documents.status(), name);
+      for (size_t i = 0; i < documents->size(); ++i) {
+        RETURN_IF_ERROR(AddObject(std::move((*documents)[i]), ns,
+                                  fmt::format("{}, document {}", name, i + 1), out));
+      }
+    }
+  }
+  if (out.empty()) return Error(StatusCode::kInvalidArgument, "no objects were given");
+  return out;
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,24 @@
+// What the commands have in common on their way to a terminal and to the API's text answers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+// Writes to standard output and standard error, at once.
+void Print(std::string_view text);
+void PrintError(std::string_view text);
+
+// `text` for use in a URL's path or query.
+std::string PercentEncode(std::string_view text);
+
+// GET of a path whose answer is JSON but no single object, such as a Table.
+base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
+                                   std::string_view accept);
+
+}  // namespace berth::cli

@@ -1,0 +1,69 @@
+#include "cli/wait.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace berth::cli {
+namespace {
+
+using base::Status;
+using base::StatusCode;
+
+// Requests a stop when the time is over or the caller's own stop comes.
+class Deadline {
+ public:
+  Deadline(std::chrono::milliseconds timeout, const std::stop_token& outer)
+      : forward_(outer, [this] { source_.request_stop(); }),
+        timer_([this, timeout](const std::stop_token& destroyed) {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, destroyed, timeout, [&] { return destroyed.stop_requested(); }) &&
+              !destroyed.stop_requested()) {
+            source_.request_stop();
+          }
+        }) {}
+
+  std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  std::stop_source source_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::stop_callback<std::function<void()>> forward_;
+  std::jthread timer_;
+};
+
+}  // namespace
+
+Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
+               const std::string& name, std::chrono::milliseconds timeout, std::stop_token stop,
+               const std::function<bool(const std::optional<api::Object>&)>& done) {
+  const Deadline deadline(timeout, stop);
+  const kube::ListOptions only{.field_selector = fmt::format("metadata.name={}", name)};
+  while (!deadline.token().stop_requested()) {
+    ASSIGN_OR_RETURN(kube::ListResult list, client.List(kind, ns, only));
+    std::optional<api::Object> object;
+    if (!list.items.empty()) object.emplace(std::move(list.items[0]));
+    if (done(object)) return base::OkStatus();
+    kube::ListOptions from = only;
+    from.resource_version = list.resource_version;
+    bool finished = false;
+    const Status watched =
+        client.Watch(kind, ns, from, deadline.token(), [&](kube::WatchEvent event) {
+          if (event.type == kube::WatchEvent::Type::kBookmark) return true;
+          std::optional<api::Object> now;
+          if (event.type != kube::WatchEvent::Type::kDeleted) now.emplace(std::move(event.object));
+          finished = done(now);
+          return !finished;
+        });
+    if (finished) return base::OkStatus();
+    const bool again = watched.ok() || watched.code() == StatusCode::kOutOfRange ||
+                       watched.code() == StatusCode::kUnavailable;
+    if (!again && !deadline.token().stop_requested()) return watched;
+  }
+  if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
+  return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {} '{}'", kind.singular,
+                     name);
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,21 @@
+// Waits for one object to become something, by watching it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "api/object.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+// Calls `done` with the object's state (nullopt: it is not there) now and after each change, until it gives
+// true. DEADLINE_EXCEEDED after `timeout`; CANCELLED on `stop`. A broken watch is made anew.
+base::Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
+                     const std::string& name, std::chrono::milliseconds timeout, std::stop_token stop,
+                     const std::function<bool(const std::optional<api::Object>&)>& done);
+
+}  // namespace berth::cli

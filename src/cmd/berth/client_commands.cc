@@ -1,0 +1,191 @@
+#include <memory>
+
+#include "base/log.h"
+#include "cli/apply.h"
+#include "cli/connect.h"
+#include "cli/delete.h"
+#include "cli/describe.h"
+#include "cli/exec.h"
+#include "cli/get.h"
+#include "cli/host_mount.h"
+#include "cli/logs.h"
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/signals.h"
+#include "kube/http_client.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Status;
+
+// What every client command takes.
+struct Connection {
+  cli::ApiOptions api;
+  CLI::Option* data = nullptr;
+
+  void AddTo(CLI::App& command) {
+    data = command.add_option("--data", api.data_folder, "Data folder of a standalone Berth");
+    command.add_option("--kubeconfig", api.kubeconfig, "Kubeconfig of the API to talk to");
+    command.add_option("-n,--namespace", api.ns, "Namespace")->capture_default_str();
+  }
+};
+
+int Report(const Status& status) {
+  if (status.ok()) return 0;
+  cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
+  return 1;
+}
+
+using Action = std::function<Status(kube::Client&, const cli::ApiOptions&, std::stop_token)>;
+
+// Makes `command` run `action` with a client.
+void OnRun(CLI::App& command, const std::shared_ptr<Connection>& connection, int& exit_code,
+           Action action) {
+  command.callback([connection, &exit_code, action = std::move(action)] {
+    StopSignals signals;
+    exit_code = Report([&]() -> Status {
+      ASSIGN_OR_RETURN(const kube::Config config,
+                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
+      return action(*client, connection->api, signals.token());
+    }());
+  });
+}
+
+// A subcommand with its connection options.
+std::pair<CLI::App*, std::shared_ptr<Connection>> AddCommand(CLI::App& app, const char* name,
+                                                             const char* help) {
+  CLI::App* command = app.add_subcommand(name, help);
+  auto connection = std::make_shared<Connection>();
+  connection->AddTo(*command);
+  return {command, connection};
+}
+
+void AddApply(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "apply", "Make objects what manifests say");
+  auto files = std::make_shared<std::vector<std::string>>();
+  command->add_option("-f,--filename", *files, "File, folder, or - for standard input")->required();
+  OnRun(*command, connection, exit_code,
+        [files](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
+          return cli::Apply(client, api, *files);
+        });
+}
+
+void AddGet(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "get", "List objects, or show them");
+  auto options = std::make_shared<cli::GetOptions>();
+  command->add_option("objects", options->words, "KIND[,KIND] [NAME...] or KIND/NAME...")->required();
+  command->add_option("-o,--output", options->output, "wide, json, yaml or name");
+  command->add_option("-l,--selector", options->label_selector, "Label selector");
+  command->add_option("--field-selector", options->field_selector, "Field selector");
+  command->add_flag("-w,--watch", options->watch, "Go on showing changes");
+  command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
+  OnRun(*command, connection, exit_code,
+        [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+          return cli::Get(client, api, *options, stop);
+        });
+}
+
+void AddDescribe(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "describe", "Show objects with their events");
+  auto words = std::make_shared<std::vector<std::string>>();
+  command->add_option("objects", *words, "KIND [NAME...] or KIND/NAME...")->required();
+  command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
+  OnRun(*command, connection, exit_code,
+        [words](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
+          return cli::Describe(client, api, *words, base::SystemClock());
+        });
+}
+
+void AddDelete(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "delete", "Delete objects and wait until they are gone");
+  auto options = std::make_shared<cli::DeleteOptions>();
+  auto timeout = std::make_shared<int64_t>(0);
+  command->add_option("objects", options->words, "KIND NAME... or KIND/NAME...");
+  command->add_option("-f,--filename", options->files, "Delete what these manifests name");
+  command->add_flag("--all", options->all, "All objects of the kinds");
+  command->add_option("--grace-period", options->grace_period_seconds, "Seconds that pods get to end");
+  command->add_flag("--wait,!--no-wait", options->wait, "Wait until they are gone (the default)");
+  command->add_flag("--ignore-not-found", options->ignore_not_found, "What is not there is no error");
+  command->add_option("--timeout", *timeout, "Seconds to wait at most");
+  OnRun(*command, connection, exit_code,
+        [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+          options->timeout = std::chrono::seconds(*timeout);
+          return cli::Delete(client, api, *options, stop);
+        });
+}
+
+void AddLogs(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "logs", "Show what a pod's container wrote");
+  auto options = std::make_shared<cli::LogOptions>();
+  command->add_option("pod", options->pod, "Pod")->required();
+  command->add_option("-c,--container", options->container, "Container");
+  command->add_flag("-f,--follow", options->follow, "Go on showing what comes");
+  command->add_flag("-p,--previous", options->previous, "Of the container before its last restart");
+  command->add_flag("--timestamps", options->timestamps, "With the time of each line");
+  command->add_option("--tail", options->tail, "Only the last lines");
+  OnRun(*command, connection, exit_code,
+        [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+          return cli::Logs(client, api, *options, stop);
+        });
+}
+
+void AddExec(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(app, "exec", "Run a command in a pod's container");
+  auto options = std::make_shared<cli::ExecOptions>();
+  command->add_option("pod", options->pod, "Pod")->required();
+  command->add_option("command", options->command, "The command, behind --");
+  command->add_option("-c,--container", options->container, "Container");
+  command->add_flag("-i,--stdin", options->interactive, "Pass standard input on");
+  command->add_flag("-t,--tty", options->tty, "With a terminal");
+  command->callback([connection = connection, options, &exit_code] {
+    StopSignals signals;
+    const auto code = [&]() -> base::StatusOr<int> {
+      ASSIGN_OR_RETURN(const kube::Config config,
+                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+      return cli::Exec(config, connection->api, *options, signals.token());
+    }();
+    exit_code = code.ok() ? *code : Report(code.status());
+  });
+}
+
+void AddHostMounts(CLI::App& app, int& exit_code) {
+  auto timeout = std::make_shared<int64_t>(120);
+  {
+    auto [command, connection] = AddCommand(app, "mount", "Mount a claim on a path of the host");
+    auto options = std::make_shared<cli::MountOptions>();
+    command->add_option("claim", options->claim, "PersistentVolumeClaim")->required();
+    command->add_option("path", options->path, "Folder to mount it on")->required();
+    command->add_option("--node-name", options->node_name, "The node, if this host is called otherwise");
+    command->add_flag("--read-only", options->read_only, "Mount it read-only");
+    command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
+    OnRun(*command, connection, exit_code,
+          [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+            options->timeout = std::chrono::seconds(*timeout);
+            return cli::Mount(client, api, *options, stop);
+          });
+  }
+  auto [command, connection] = AddCommand(app, "umount", "Unmount what 'berth mount' mounted");
+  auto path = std::make_shared<std::string>();
+  command->add_option("path", *path, "Folder that a claim is mounted on")->required();
+  command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
+  OnRun(*command, connection, exit_code,
+        [path, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+          return cli::Umount(client, api, *path, std::chrono::seconds(*timeout), stop);
+        });
+}
+
+}  // namespace
+
+void AddClientCommands(CLI::App& app, int& exit_code) {
+  AddApply(app, exit_code);
+  AddGet(app, exit_code);
+  AddDescribe(app, exit_code);
+  AddDelete(app, exit_code);
+  AddLogs(app, exit_code);
+  AddExec(app, exit_code);
+  AddHostMounts(app, exit_code);
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,21 @@
+// `berth`: every long-running role and the command line, as subcommands.
+
+#include "base/fault.h"
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+
+int main(int argc, char** argv) {
+  if (const auto faults = berth::base::InitFaultPoints(); !faults.ok()) {
+    berth::cli::PrintError(fmt::format("Error: {}\n", berth::base::Message(faults)));
+    return 2;
+  }
+  int exit_code = 0;
+  CLI::App app("Berth, the storage plane between a container and its volume", "berth");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", BERTH_VERSION);
+  berth::cmd::AddUpCommand(app, exit_code);
+  berth::cmd::AddCsiDriverCommand(app, exit_code);
+  berth::cmd::AddClientCommands(app, exit_code);
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}

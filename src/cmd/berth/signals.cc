@@ -1,0 +1,56 @@
+#include "cmd/berth/signals.h"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+
+namespace berth::cmd {
+namespace {
+
+sigset_t StopSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  const sigset_t set = StopSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // A peer that goes away shows as EPIPE where it is written to.
+  signal(SIGPIPE, SIG_IGN);
+  thread_ = std::jthread([this](const std::stop_token& done) {
+    pthread_setname_np(pthread_self(), "signals");
+    const sigset_t waited = StopSet();
+    while (!done.stop_requested()) {
+      const timespec pause = {.tv_sec = 0, .tv_nsec = 200'000'000};
+      if (sigtimedwait(&waited, nullptr, &pause) > 0) {
+        source_.request_stop();
+        // A second signal ends the process at once.
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &waited, nullptr);
+        return;
+      }
+    }
+  });
+}
+
+StopSignals::~StopSignals() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void StopSignals::Wait() {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait(lock, token(), [this] { return token().stop_requested(); });
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,165 @@
+"""A standalone Berth with a containerd of its own, driven as a person would: by the command line.
+
+Used by the demonstration, the tests and the benchmarks.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+IMAGE = "berth.local/busybox:1"
+
+
+class Failure(AssertionError):
+    """A command failed, or something that was waited for did not happen."""
+
+
+def own_containerd(verb, folder):
+    result = subprocess.run([ROOT / "tools" / "own_containerd", verb, folder], text=True,
+                            capture_output=True, timeout=120)
+    if result.returncode != 0:
+        raise Failure(f"own_containerd {verb}: {result.stdout}{result.stderr}")
+    return result.stdout.strip()
+
+
+def wait_for(what, probe, seconds=60, interval=0.02):
+    """The first true value of `probe`; a Failure names what did not come, with the last value seen."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failure(f"gave up after {seconds} s waiting for {what}; last seen: {value!r}")
+        time.sleep(interval)
+
+
+class Standalone:
+    """`berth up` on a folder of its own. Not started until start()."""
+
+    def __init__(self, folder, runtime_socket, binary=ROOT / "build" / "bin" / "berth", flags=()):
+        self.folder = pathlib.Path(folder)
+        self.data = self.folder / "data"
+        self.log = self.folder / "berth.log"
+        self.runtime_socket = runtime_socket
+        self.binary = binary
+        self.flags = list(flags)
+        self.process = None
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    # -- the process
+
+    def start(self, env=None, wait=True):
+        command = [self.binary, "up", "--data", self.data, "--port", "0", "--node-name", "node-a",
+                   "--container-runtime-endpoint", f"unix://{self.runtime_socket}", *self.flags]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=os.environ | (env or {}), start_new_session=True)
+        if wait:
+            wait_for("'berth up' to be ready", self._ready)
+        return self
+
+    def _ready(self):
+        if self.process.poll() is not None:
+            raise Failure(f"'berth up' ended with {self.process.returncode}:\n{self.log_tail()}")
+        if self.run("get", "nodes", "-o", "json", check=False).returncode != 0:
+            return False
+        nodes = self.items("nodes")
+        return any(c["type"] == "Ready" and c["status"] == "True"
+                   for node in nodes for c in node.get("status", {}).get("conditions", []))
+
+    def stop(self, seconds=30):
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failure(f"'berth up' did not end within {seconds} s of SIGTERM:\n{self.log_tail()}")
+        self.process = None
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def log_tail(self, lines=40):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    # -- the command line
+
+    def run(self, *arguments, check=True, stdin=None, timeout=60):
+        result = subprocess.run([self.binary, *arguments, "--data", self.data], text=True, input=stdin,
+                                capture_output=True, timeout=timeout)
+        if check and result.returncode != 0:
+            raise Failure(f"berth {' '.join(map(str, arguments))}: exit {result.returncode}\n"
+                          f"{result.stdout}{result.stderr}")
+        return result
+
+    def apply(self, manifest):
+        """Applies a file, YAML text, or objects."""
+        if isinstance(manifest, pathlib.Path):
+            return self.run("apply", "-f", manifest)
+        if not isinstance(manifest, str):
+            objects = manifest if isinstance(manifest, list) else [manifest]
+            manifest = "\n---\n".join(json.dumps(item) for item in objects)
+        return self.run("apply", "-f", "-", stdin=manifest)
+
+    def items(self, kind, ns="default"):
+        return json.loads(self.run("get", kind, "-n", ns, "-o", "json").stdout)["items"]
+
+    def get(self, kind, name, ns="default"):
+        """The object, or None."""
+        result = self.run("get", kind, name, "-n", ns, "-o", "json", check=False)
+        if result.returncode != 0:
+            if "not found" in result.stderr:
+                return None
+            raise Failure(f"get {kind} {name}: {result.stderr}")
+        return json.loads(result.stdout)
+
+    def delete(self, kind, name, check=True):
+        return self.run("delete", kind, name, check=check)
+
+    # -- waiting
+
+    def wait_phase(self, kind, name, *phases, seconds=60):
+        def probe():
+            item = self.get(kind, name)
+            phase = (item or {}).get("status", {}).get("phase")
+            return item if phase in phases else None
+        try:
+            return wait_for(f"{kind} {name} to be {' or '.join(phases)}", probe, seconds)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self.describe(kind, name)}\n{self.log_tail()}") from None
+
+    def wait_gone(self, kind, name, seconds=60):
+        try:
+            wait_for(f"{kind} {name} to be gone", lambda: self.get(kind, name) is None, seconds)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self.describe(kind, name)}\n{self.log_tail()}") from None
+
+    def describe(self, kind, name):
+        return self.run("describe", kind, name, check=False).stdout
+
+    def events(self, name):
+        return [e for e in self.items("events") if e["involvedObject"]["name"] == name]
+
+    def remove_everything(self, seconds=90):
+        """Deletes pods, then host mounts and claims, and waits until volumes are gone, too."""
+        for kind in ("pods", "hostmounts", "persistentvolumeclaims"):
+            names = [item["metadata"]["name"] for item in self.items(kind)]
+            for name in names:
+                self.run("delete", kind, name, "--grace-period", "1", "--wait=false", check=False)
+            for name in names:
+                self.wait_gone(kind, name, seconds)
+        for name in [item["metadata"]["name"] for item in self.items("persistentvolumes")]:
+            if self.get("persistentvolumes", name)["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
+                self.run("delete", "persistentvolumes", name, "--wait=false")
+            self.wait_gone("persistentvolumes", name, seconds)
+        wait_for("volume attachments to be gone", lambda: not self.items("volumeattachments"), seconds)
