@@ -1,0 +1,52 @@
+// A container runtime double in this process, served on a socket in a folder of its own.
+//
+// Sandboxes and containers have states but no processes: a started container runs until a test ends
+// it (state().Exit) or a call stops it. Its calls can be looked at and steered by script().
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "rpc/fake_call_script.h"
+#include "rpc/fake_cri_state.h"
+#include "rpc/unix_server.h"
+
+namespace berth::rpc {
+
+class FakeCri {
+ public:
+  struct Options {
+    // False: GetContainerEvents is UNIMPLEMENTED, as in containerd before 1.7.
+    bool events = true;
+  };
+
+  static base::StatusOr<std::unique_ptr<FakeCri>> Start(Options options);
+  static base::StatusOr<std::unique_ptr<FakeCri>> Start() { return Start(Options()); }
+  ~FakeCri();
+
+  const std::string& socket() const { return socket_; }
+  CallScript& script() { return script_; }
+  FakeCriState& state() { return state_; }
+
+  // Leaves the socket, as a runtime that is restarted, and comes back; sandboxes and containers
+  // live on.
+  void GoAway();
+  base::Status ComeBack();
+
+ private:
+  class Services;
+  FakeCri(Options options, std::string folder);
+
+  const Options options_;
+  const std::string folder_;
+  const std::string socket_;
+  FakeCriState state_;
+  CallScript script_;
+  std::atomic<bool> stopping_{false};
+  std::unique_ptr<Services> services_;
+  std::unique_ptr<UnixServer> server_;
+};
+
+}  // namespace berth::rpc

@@ -1,0 +1,87 @@
+// What the container runtime double knows: sandboxes, containers, images, and CRI's rules for them.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "proto/cri.pb.h"
+#include "rpc/cri_client.h"
+
+namespace berth::rpc {
+
+class FakeCriState {
+ public:
+  struct Sandbox {
+    cri::PodSandboxStatus status;
+    cri::PodSandboxConfig config;
+  };
+  struct Container {
+    cri::ContainerStatus status;
+    cri::ContainerConfig config;
+    std::string sandbox_id;
+  };
+
+  // --- For tests
+  void AddImage(const std::string& reference);
+  std::vector<Sandbox> Sandboxes() const;
+  std::vector<Container> Containers() const;
+  // The newest container of this name in a sandbox of the pod.
+  std::optional<Container> FindContainer(const std::string& pod_uid, const std::string& name) const;
+  // The container's process ends by itself. NOT_FOUND; FAILED_PRECONDITION unless it runs.
+  base::Status Exit(const std::string& container_id, int exit_code);
+  // The sandbox dies, and its containers with 137.
+  base::Status KillSandbox(const std::string& sandbox_id);
+  // Every started container of this name ends at once with `exit_code`.
+  void ExitWhenStarted(const std::string& name, int exit_code);
+  void SetReady(bool runtime, bool network);
+  // What ExecSync answers; without one, empty output and exit code 0.
+  void SetExecSync(std::function<cri::ExecSyncResponse(const cri::ExecSyncRequest&)> exec);
+  // What Exec answers.
+  void SetStreamUrl(const std::string& url);
+
+  // --- For the double
+  // The events from number `from` on; waits for one until the deadline.
+  std::vector<cri::ContainerEventResponse> EventsFrom(size_t from,
+                                                      std::chrono::milliseconds timeout) const;
+  size_t event_count() const;
+
+#define BERTH_HANDLE(service, rpc) \
+  base::Status Handle(const cri::rpc##Request& request, cri::rpc##Response& response);
+  BERTH_CRI_RPCS(BERTH_HANDLE)
+#undef BERTH_HANDLE
+
+ private:
+  base::StatusOr<Sandbox*> FindSandbox(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::StatusOr<Container*> FindById(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const cri::Image* FindImage(const std::string& reference) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddImageLocked(const std::string& reference) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(Container& container, int exit_code) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndAllIn(const std::string& sandbox_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Emit(const Container& container, cri::ContainerEventType type)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string NewId(std::string_view kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable base::Mutex mutex_;
+  mutable base::CondVar events_changed_;
+  std::map<std::string, Sandbox> sandboxes_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Container> containers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, cri::Image> images_ ABSL_GUARDED_BY(mutex_);  // by id
+  std::map<std::string, int> exits_when_started_ ABSL_GUARDED_BY(mutex_);
+  std::vector<cri::ContainerEventResponse> events_ ABSL_GUARDED_BY(mutex_);
+  std::function<cri::ExecSyncResponse(const cri::ExecSyncRequest&)> exec_ ABSL_GUARDED_BY(mutex_);
+  std::string stream_url_ ABSL_GUARDED_BY(mutex_) = "http://127.0.0.1:1/exec/token";
+  bool runtime_ready_ ABSL_GUARDED_BY(mutex_) = true;
+  bool network_ready_ ABSL_GUARDED_BY(mutex_) = true;
+  int next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace berth::rpc
