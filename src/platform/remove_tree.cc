@@ -1,10 +1,7 @@
 // RemoveTree of durable_file.h: whatever a pod left behind must go, and nothing that is mounted.
-#include <dirent.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +10,7 @@
 #include "base/log.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/folder_walk.h"
 #include "platform/mounter.h"
 
 namespace berth::platform {
@@ -24,19 +22,11 @@ using base::Quote;
 // descriptors run out however deep a pod nested them.
 constexpr int kMaxDepth = 64;
 constexpr size_t kBatch = 1024;
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
 
 base::Status MountInside(const std::string& path) {
   return base::Error(base::StatusCode::kFailedPrecondition,
                      "remove {}: something is still mounted there", Quote(path));
-}
-
-// Opens a folder unless that crosses into a mount (EXDEV) or follows a symlink (ELOOP): the kernel
-// refuses before the other file system, which may hang, is asked anything.
-base::UniqueFd OpenSubfolder(int parent, const char* name) {
-  open_how how = {};
-  how.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  how.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
-  return base::UniqueFd(static_cast<int>(syscall(SYS_openat2, parent, name, &how, sizeof(how))));
 }
 
 class TreeRemover {
@@ -55,21 +45,8 @@ class TreeRemover {
  private:
   // Some of the names; none: the folder is empty. Not all at once, as there may be millions.
   base::StatusOr<std::vector<std::string>> Names(int fd) {
-    const int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR* dir = copy < 0 ? nullptr : fdopendir(copy);
-    if (dir == nullptr) {
-      const int error = errno;
-      if (copy >= 0) close(copy);
-      return Failure(error, "list", "");
-    }
     std::vector<std::string> names;
-    errno = 0;
-    while (const dirent* entry = names.size() < kBatch ? readdir(dir) : nullptr) {
-      const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") names.emplace_back(name);
-    }
-    const int error = errno;
-    closedir(dir);
+    const int error = ForEachName(fd, kBatch, [&](const char* name) { names.emplace_back(name); });
     if (error != 0) return Failure(error, "list", "");
     return names;
   }
@@ -82,7 +59,7 @@ class TreeRemover {
     if (errno == EBUSY) return MountInside(path_);
     if (errno != ENOTEMPTY && errno != EEXIST) return Failure(errno, "rmdir", name);
     if (depth >= kMaxDepth) return MoveUp(parent, name);
-    const base::UniqueFd folder = OpenSubfolder(parent, name.c_str());
+    const base::UniqueFd folder = OpenWithinMount(parent, name.c_str(), kFolder);
     if (!folder.valid()) return errno == EXDEV ? MountInside(path_) : Failure(errno, "open", name);
     RETURN_IF_ERROR(Empty(folder.get(), depth + 1));
     if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
@@ -134,7 +111,7 @@ base::Status RemoveTree(const std::string& path) {
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }
   const std::string name = whole.substr(slash + 1);
-  const base::UniqueFd top = OpenSubfolder(parent.get(), name.c_str());
+  const base::UniqueFd top = OpenWithinMount(parent.get(), name.c_str(), kFolder);
   if (!top.valid()) {
     if (errno == ENOENT) return base::OkStatus();
     if (errno == EXDEV) return MountInside(path);

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -24,7 +23,7 @@ base::StatusOr<FileSystemUsage> GetFileSystemUsage(
 struct FolderUsage {
   int64_t bytes = 0, inodes = 0;
 };
-// CANCELLED; DEADLINE_EXCEEDED. Entries that vanish meanwhile are skipped.
+// DEADLINE_EXCEEDED. Entries that vanish meanwhile are skipped.
 base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
                                            std::chrono::steady_clock::time_point deadline);
 
