@@ -1,25 +1,32 @@
 // Brings the volumes of this node's pods from what is to what is wanted, and back.
 //
-//   pod added ─▶ wait attach ─▶ [record] MountDevice ─▶ [record] SetUp ─▶ ready ─▶ containers may start
-//   containers gone ─▶ TearDown ─▶ [drop record] ─▶ last pod? UnmountDevice ─▶ [drop record] ─▶ detach
+//   pod added ─▶ wait attach ─▶ [record] MountDevice ─▶ [record] SetUp ─▶ ready ─▶ containers may
+//   start containers gone ─▶ TearDown ─▶ [drop record] ─▶ last pod? UnmountDevice ─▶ [drop record]
+//   ─▶ detach
 //
 // One serial queue per volume (keyed by device name, or by pod and volume name). Records under
-// <data>/node/volumes are written before each act; after a restart they and the mount table are compared,
-// and volumes of pods that no longer exist are torn down. status.volumesInUse holds a device before it is
-// mounted and until it is unmounted (DESIGN rule 8). A volume whose TearDown has an unknown outcome is not
-// given to a new pod (rule 3).
+// <data>/node/volumes are written before each act; after a restart they and the mount table are
+// compared, and volumes of pods that no longer exist are torn down. status.volumesInUse holds a
+// device before it is mounted and until it is unmounted (DESIGN rule 8). A volume whose TearDown
+// has an unknown outcome is not given to a new pod (rule 3).
 //
 // Thread-safe; no call blocks on a volume.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/kinds.h"
+#include "base/event_sink.h"
 #include "base/status.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "volume/host.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
@@ -29,8 +36,8 @@ struct PodVolumes {
   bool ready = false;
   // By pod volume name.
   std::map<std::string, volume::Published> published;
-  // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x' to be
-  // bound".
+  // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x'
+  // to be bound".
   std::string reason;
 };
 
@@ -38,8 +45,8 @@ class VolumeManager {
  public:
   virtual ~VolumeManager() = default;
 
-  // Reads the records, and starts to repair. `on_change` is called (from any thread) when the state of a pod's
-  // volumes changed.
+  // Reads the records, and starts to repair. `on_change` is called (from any thread) when the state
+  // of a pod's volumes changed.
   virtual base::Status Start(std::function<void(const std::string& pod_uid)> on_change) = 0;
   virtual void Stop() = 0;
 
@@ -51,8 +58,47 @@ class VolumeManager {
   virtual bool Released(const std::string& pod_uid) const = 0;
 
   virtual PodVolumes State(const std::string& pod_uid) const = 0;
-  // Pods that the records know, including those that the API has forgotten.
+  // Pods that the records know, including those that the API has forgotten. Nothing of them is torn
+  // down until Release says so, since their containers may still run. Host mounts are not among
+  // them.
   virtual std::vector<std::string> KnownPods() const = 0;
+
+  // A CSI driver was registered: volumes that wait for it are tried now, not at the end of their
+  // backoff.
+  virtual void DriverRegistered(const std::string& /*driver*/) {}
+
+  // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
+  // of their changes in place of `on_change`, set before Start; and those that the records know.
+  virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
+  virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
 };
+
+// The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
+std::string HostMountPodUid(std::string_view host_mount_uid);
+bool IsHostMountPod(std::string_view pod_uid);
+// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
+// HostMount's.
+inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
+
+struct VolumeManagerOptions {
+  std::string state_folder;  // "<data>/node/volumes"; made if missing
+  std::string node_name;
+  int workers = 8;  // volumes that are worked on at the same time
+  // Backoff of a failed step, doubling.
+  std::chrono::milliseconds retry_start{500};
+  std::chrono::milliseconds retry_max{122'000};
+  // How often volumes that follow API objects are compared with them although nothing was seen to
+  // change.
+  std::chrono::milliseconds refresh_interval{60'000};
+  // A pod that waits longer than this, without a failure, gets an event that says for what.
+  std::chrono::milliseconds wait_event_after{10'000};
+};
+
+// Everything is borrowed and outlives the manager. It uses the informers of PersistentVolumeClaim,
+// PersistentVolume, VolumeAttachment and Node, so it is to be made before `informers` start.
+std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
+                                                kube::Informers& informers,
+                                                std::vector<volume::VolumePlugin*> plugins,
+                                                volume::Host& host, base::EventSink& events);
 
 }  // namespace berth::node

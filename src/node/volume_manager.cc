@@ -1,0 +1,440 @@
+#include "node/volume_manager.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/keyed_workers.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "node/volume_attachments.h"
+#include "node/volume_expansion.h"
+#include "node/volume_in_use.h"
+#include "node/volume_records.h"
+#include "node/volume_refresh.h"
+#include "node/volume_resolver.h"
+#include "node/volume_units.h"
+
+namespace berth::node {
+namespace {
+
+using base::MutexLock;
+using base::OkStatus;
+using base::Status;
+using std::chrono::steady_clock;
+using Outcome = base::KeyedWorkers::Outcome;
+using PodPtr = std::shared_ptr<const api::Pod>;
+
+constexpr std::string_view kHostMountPrefix = "hostmount-";
+
+class Manager : public VolumeManager {
+ public:
+  Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
+          std::vector<volume::VolumePlugin*> plugins, volume::Host& host, base::EventSink& events);
+  ~Manager() override;
+
+  Status Start(std::function<void(const std::string&)> on_change) override;
+  void Stop() override;
+  void Want(PodPtr pod) override;
+  void Release(const std::string& pod_uid) override;
+  bool Released(const std::string& pod_uid) const override;
+  PodVolumes State(const std::string& pod_uid) const override;
+  std::vector<std::string> KnownPods() const override { return Known(/*host_mounts=*/false); }
+  std::vector<std::string> KnownHostMountPods() const override {
+    return Known(/*host_mounts=*/true);
+  }
+  void DriverRegistered(const std::string& driver) override { units_.DriverRegistered(driver); }
+  void OnHostMountChange(std::function<void(const std::string&)> listener) override {
+    on_host_mount_change_ = std::move(listener);
+  }
+
+ private:
+  // Informers keep their handlers for ever, so these reach the manager through a gate that it
+  // closes.
+  struct Gate {
+    base::Mutex mutex;
+    Manager* manager ABSL_GUARDED_BY(mutex) = nullptr;
+  };
+  struct Place {
+    std::string unit;
+    std::string folder_name;
+  };
+  struct Entry {
+    PodPtr pod;
+    bool resolved = false;
+    std::vector<std::string> names;  // of its volumes that containers use
+    std::map<std::string, Place> places;
+    std::map<std::string, ResolvedPod::Unresolved> unresolved;
+    std::vector<std::string> claims;
+    std::vector<std::string> pvs;
+    steady_clock::time_point wanted_at;
+    std::map<std::string, std::string> told;  // the last event's text, by volume name
+  };
+  using Index = std::map<std::string, std::set<std::string>>;
+
+  void AddHandlers(kube::Informers& informers);
+  void ResolveAll(const std::string& pod_uid_index_key, bool by_claim);
+  void NodeChanged(const api::Node* before, const api::Node* after);
+  void Notify(const std::string& pod_uid) const;
+  std::vector<std::string> Known(bool host_mounts) const;
+  Status LoadRecords();
+  void Follow(const std::string& unit, const PodPtr& pod, const volume::VolumeSpec& spec);
+
+  Outcome Resolve(const std::string& pod_uid);
+  void Adopt(const std::string& uid, Entry& entry, ResolvedPod resolved)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Outcome Tell(const std::string& uid, const Status& retry);
+  void Unindex(const std::string& uid, const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const VolumeManagerOptions options_;
+  volume::Host& host_;
+  base::EventSink& events_;
+  std::function<void(const std::string&)> on_change_;
+  std::function<void(const std::string&)> on_host_mount_change_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  VolumeResolver resolver_;
+  VolumeRecords records_;
+  VolumeAttachments attachments_;
+  VolumeExpansion expansion_;
+
+  // mutex_ is taken before the units' own lock, never after it.
+  mutable base::Mutex mutex_;
+  std::map<std::string, Entry> pods_ ABSL_GUARDED_BY(mutex_);
+  Index by_claim_ ABSL_GUARDED_BY(mutex_);
+  Index by_pv_ ABSL_GUARDED_BY(mutex_);
+
+  VolumesInUse in_use_;
+  ObjectWatches watches_;
+  VolumeUnits units_;
+  base::KeyedWorkers resolvers_;
+};
+
+Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
+                 std::vector<volume::VolumePlugin*> plugins, volume::Host& host,
+                 base::EventSink& events)
+    : options_(std::move(options)),
+      host_(host),
+      events_(events),
+      resolver_(informers, plugins, host),
+      records_(options_.state_folder),
+      attachments_(informers, options_.node_name),
+      expansion_(client, informers, events),
+      in_use_(
+          client, informers, options_.node_name, [this] { return units_.DevicesInUse(); },
+          [this] { units_.InUseReported(); }),
+      watches_(client, [this](const std::string& unit) { units_.Refresh(unit); }),
+      units_(options_,
+             {.records = records_,
+              .attachments = attachments_,
+              .expansion = expansion_,
+              .host = host,
+              .events = events,
+              .plugins = plugins,
+              .on_change = [this](const std::string& uid) { Notify(uid); },
+              .in_use_changed = [this](bool urgent) { in_use_.Changed(urgent); },
+              .in_use_reported =
+                  [this](const std::string& device) { return in_use_.Reported(device); },
+              .follow = [this](const std::string& unit, PodPtr pod,
+                               const volume::VolumeSpec& spec) { Follow(unit, pod, spec); }}),
+      resolvers_({.name = "pod-volumes",
+                  .workers = 2,
+                  .retry_start = options_.retry_start,
+                  .retry_max = options_.retry_max},
+                 [this](const std::string& uid) { return Resolve(uid); }) {
+  AddHandlers(informers);
+}
+
+Manager::~Manager() {
+  {
+    MutexLock lock(gate_->mutex);
+    gate_->manager = nullptr;
+  }
+  Stop();
+}
+
+void Manager::AddHandlers(kube::Informers& informers) {
+  {
+    MutexLock lock(gate_->mutex);
+    gate_->manager = this;
+  }
+  const auto with = [gate = gate_](const auto& act) {
+    MutexLock lock(gate->mutex);
+    if (gate->manager != nullptr) act(*gate->manager);
+  };
+  informers.Of<api::PersistentVolumeClaim>().AddHandler([with](const auto& change) {
+    with([&](Manager& manager) { manager.ResolveAll(change.key, /*by_claim=*/true); });
+  });
+  informers.Of<api::PersistentVolume>().AddHandler([with](const auto& change) {
+    with([&](Manager& manager) { manager.ResolveAll(change.key, /*by_claim=*/false); });
+  });
+  informers.Of<api::VolumeAttachment>().AddHandler([with](const auto& change) {
+    with([&](Manager& manager) {
+      if (change.latest().node_name() != manager.options_.node_name) return;
+      manager.ResolveAll(change.latest().pv_name(), /*by_claim=*/false);
+    });
+  });
+  informers.Of<api::Node>().AddHandler([with](const auto& change) {
+    with([&](Manager& manager) {
+      if (change.key != manager.options_.node_name) return;
+      manager.NodeChanged(change.before.get(), change.after.get());
+    });
+  });
+}
+
+void Manager::ResolveAll(const std::string& key, bool by_claim) {
+  std::set<std::string> uids;
+  {
+    MutexLock lock(mutex_);
+    const Index& index = by_claim ? by_claim_ : by_pv_;
+    if (const auto found = index.find(key); found != index.end()) uids = found->second;
+  }
+  for (const std::string& uid : uids) resolvers_.AddNow(uid);
+}
+
+void Manager::NodeChanged(const api::Node* before, const api::Node* after) {
+  const auto attached = [](const api::Node* node) {
+    const std::vector<std::string> names =
+        node == nullptr ? std::vector<std::string>{} : node->volumes_attached();
+    return std::set<std::string>(names.begin(), names.end());
+  };
+  std::vector<std::string> changed;
+  const std::set<std::string> old_names = attached(before);
+  const std::set<std::string> new_names = attached(after);
+  std::set_symmetric_difference(old_names.begin(), old_names.end(), new_names.begin(),
+                                new_names.end(), std::back_inserter(changed));
+  for (const std::string& name : changed) units_.Poke(name);
+}
+
+void Manager::Notify(const std::string& pod_uid) const {
+  const auto& listener = IsHostMountPod(pod_uid) ? on_host_mount_change_ : on_change_;
+  if (listener) listener(pod_uid);
+}
+
+std::vector<std::string> Manager::Known(bool host_mounts) const {
+  std::vector<std::string> out;
+  for (const std::string& uid : units_.Pods()) {
+    if (IsHostMountPod(uid) == host_mounts) out.push_back(uid);
+  }
+  return out;
+}
+
+void Manager::Follow(const std::string& unit, const PodPtr& pod, const volume::VolumeSpec& spec) {
+  if (pod == nullptr) {
+    watches_.Clear(unit);
+  } else {
+    watches_.Set(unit, ObjectsOf(*pod, spec.pod_volume));
+  }
+}
+
+Status Manager::LoadRecords() {
+  RETURN_IF_ERROR(records_.Open());
+  ASSIGN_OR_RETURN(VolumeRecords::Loaded loaded, records_.Load());
+  for (const DamagedRecord& damaged : loaded.damaged) {
+    if (damaged.device) in_use_.KeepDamaged(damaged.digest);
+    const std::string message = fmt::format(
+        "a record of a {} could not be read and is set aside as {}: {}; what it stood for may "
+        "still be mounted: see 'findmnt' under {}",
+        damaged.device ? "mounted volume" : "pod's volume", base::Quote(damaged.file),
+        base::ToString(damaged.why), host_.paths().root());
+    LOG_ERROR("{}", message);
+    events_.Record({.api_version = "v1",
+                    .kind = "Node",
+                    .ns = "",
+                    .name = options_.node_name,
+                    .uid = options_.node_name},
+                   base::EventType::kWarning, "VolumeRecordDamaged", message);
+  }
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, host_.mounter().List());
+  units_.Load(std::move(loaded), table);
+  return OkStatus();
+}
+
+Status Manager::Start(std::function<void(const std::string&)> on_change) {
+  on_change_ = std::move(on_change);
+  RETURN_IF_ERROR_WITH(LoadRecords(), "start the volume manager");
+  in_use_.Start();
+  units_.Start();
+  resolvers_.Start();
+  return OkStatus();
+}
+
+void Manager::Stop() {
+  resolvers_.Stop();
+  watches_.Stop();
+  units_.Stop();
+  in_use_.Stop();
+}
+
+void Manager::Want(PodPtr pod) {
+  const std::string uid = pod->uid();
+  bool ready = false;
+  {
+    MutexLock lock(mutex_);
+    Entry& entry = pods_[uid];
+    if (entry.pod == nullptr) entry.wanted_at = steady_clock::now();
+    entry.names = UsedVolumes(*pod);
+    entry.pod = std::move(pod);
+    ready = entry.names.empty();
+    if (ready) entry.resolved = true;
+  }
+  if (ready) {
+    Notify(uid);
+  } else {
+    resolvers_.AddNow(uid);
+  }
+}
+
+void Manager::Unindex(const std::string& uid, const Entry& entry) {
+  const auto erase = [&uid](Index& index, const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) {
+      const auto found = index.find(key);
+      if (found == index.end()) continue;
+      found->second.erase(uid);
+      if (found->second.empty()) index.erase(found);
+    }
+  };
+  erase(by_claim_, entry.claims);
+  erase(by_pv_, entry.pvs);
+}
+
+void Manager::Release(const std::string& pod_uid) {
+  {
+    MutexLock lock(mutex_);
+    if (const auto found = pods_.find(pod_uid); found != pods_.end()) {
+      Unindex(pod_uid, found->second);
+      pods_.erase(found);
+    }
+    units_.Release(pod_uid);
+  }
+  if (units_.Gone(pod_uid)) Notify(pod_uid);
+}
+
+bool Manager::Released(const std::string& pod_uid) const {
+  MutexLock lock(mutex_);
+  return !pods_.contains(pod_uid) && units_.Gone(pod_uid);
+}
+
+PodVolumes Manager::State(const std::string& pod_uid) const {
+  PodVolumes out;
+  MutexLock lock(mutex_);
+  const auto found = pods_.find(pod_uid);
+  if (found == pods_.end() || !found->second.resolved) {
+    out.reason = "its volumes are being looked up";
+    return out;
+  }
+  const Entry& entry = found->second;
+  const auto waits = [&out](const std::string& name, std::string_view why) {
+    if (out.reason.empty()) out.reason = fmt::format("volume '{}': {}", name, why);
+  };
+  for (const std::string& name : entry.names) {
+    const auto place = entry.places.find(name);
+    if (place == entry.places.end()) {
+      const auto unresolved = entry.unresolved.find(name);
+      waits(name, unresolved != entry.unresolved.end() ? unresolved->second.reason
+                                                       : "the pod does not define it");
+      continue;
+    }
+    VolumeState state = units_.State(place->second.unit, pod_uid, place->second.folder_name);
+    if (state.ready) {
+      out.published.emplace(name, std::move(state.published));
+    } else {
+      waits(name, state.reason.empty() ? "it is being set up" : state.reason);
+    }
+  }
+  out.ready = out.reason.empty();
+  return out;
+}
+
+Outcome Manager::Resolve(const std::string& uid) {
+  PodPtr pod;
+  {
+    MutexLock lock(mutex_);
+    const auto found = pods_.find(uid);
+    if (found == pods_.end()) return Outcome::Done();
+    pod = found->second.pod;
+  }
+  ResolvedPod resolved = resolver_.Resolve(*pod, /*in_use=*/!units_.Gone(uid));
+  const Status retry = resolved.retry;
+  {
+    MutexLock lock(mutex_);
+    const auto found = pods_.find(uid);
+    // Released, or changed meanwhile, in which case it is queued again.
+    if (found == pods_.end() || found->second.pod != pod) return Outcome::Done();
+    Adopt(uid, found->second, std::move(resolved));
+  }
+  Notify(uid);
+  return Tell(uid, retry);
+}
+
+void Manager::Adopt(const std::string& uid, Entry& entry, ResolvedPod resolved) {
+  Unindex(uid, entry);
+  entry.resolved = true;
+  entry.claims = std::move(resolved.claims);
+  entry.pvs = std::move(resolved.pvs);
+  entry.unresolved = std::move(resolved.unresolved);
+  for (const std::string& claim : entry.claims) by_claim_[claim].insert(uid);
+  for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
+  for (WantedVolume& wanted : resolved.volumes) {
+    const Place place{
+        .unit = UnitKey(wanted.device_name, uid, wanted.plugin->name(), wanted.spec.folder_name()),
+        .folder_name = wanted.spec.folder_name()};
+    // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
+    // that is not is let go.
+    const auto old = entry.places.find(wanted.names.front());
+    if (old != entry.places.end() && old->second.unit != place.unit) {
+      if (units_.State(old->second.unit, uid, old->second.folder_name).ready) continue;
+      units_.ReleaseUse(old->second.unit, uid, old->second.folder_name);
+    }
+    for (const std::string& name : wanted.names) entry.places[name] = place;
+    units_.Want(entry.pod, std::move(wanted));
+  }
+}
+
+// Tells the pod why volumes cannot be looked up: errors at once, waits when they have lasted.
+Outcome Manager::Tell(const std::string& uid, const Status& retry) {
+  std::vector<std::string> messages;
+  base::ObjectReference target;
+  std::chrono::milliseconds later{-1};
+  {
+    MutexLock lock(mutex_);
+    const auto found = pods_.find(uid);
+    if (found == pods_.end()) return Outcome::Done();
+    Entry& entry = found->second;
+    target = EventTarget(*entry.pod);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() -
+                                                                              entry.wanted_at);
+    for (const auto& [name, unresolved] : entry.unresolved) {
+      if (entry.places.contains(name)) continue;
+      if (!unresolved.failed && waited < options_.wait_event_after) {
+        later = options_.wait_event_after - waited + std::chrono::milliseconds(1);
+        continue;
+      }
+      std::string message = fmt::format("volume '{}': {}", name, unresolved.reason);
+      if (entry.told[name] == message) continue;
+      entry.told[name] = message;
+      messages.push_back(std::move(message));
+    }
+  }
+  for (const std::string& message : messages) {
+    events_.Record(target, base::EventType::kWarning, "FailedMount", message);
+  }
+  if (!retry.ok()) return Outcome::Retry(retry);
+  return later.count() > 0 ? Outcome::After(later) : Outcome::Done();
+}
+
+}  // namespace
+
+std::string HostMountPodUid(std::string_view host_mount_uid) {
+  return fmt::format("{}{}", kHostMountPrefix, host_mount_uid);
+}
+
+bool IsHostMountPod(std::string_view pod_uid) { return pod_uid.starts_with(kHostMountPrefix); }
+
+std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
+                                                kube::Informers& informers,
+                                                std::vector<volume::VolumePlugin*> plugins,
+                                                volume::Host& host, base::EventSink& events) {
+  return std::make_unique<Manager>(std::move(options), client, informers, std::move(plugins), host,
+                                   events);
+}
+
+}  // namespace berth::node

@@ -1,0 +1,449 @@
+// The steps of a unit (volume_units.h): what is written down, and the plugin's calls.
+#include <algorithm>
+
+#include "base/log.h"
+#include "node/sub_path.h"
+#include "node/volume_units.h"
+#include "platform/durable_file.h"
+#include "rpc/outcome.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+void Keep(Status& first, const Status& status) {
+  if (first.ok()) first = status;
+}
+
+bool OnlyOnePod(const volume::VolumeSpec& spec) {
+  if (spec.claim == nullptr) return false;
+  const std::vector<std::string> modes = spec.claim->access_modes();
+  return std::find(modes.begin(), modes.end(), "ReadWriteOncePod") != modes.end();
+}
+
+std::string PodOf(const std::optional<StoredPodVolume>& stored,
+                  const std::shared_ptr<const api::Pod>& pod) {
+  if (pod != nullptr) return pod->key();
+  if (stored.has_value()) return fmt::format("{}/{}", stored->pod_ns, stored->pod_name);
+  return "?";
+}
+
+}  // namespace
+
+// ---- tear-down ----
+
+Status VolumeUnits::TearDownReleased(const std::string& key) {
+  Status failure;
+  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+         return use.stored.has_value() && (use.released || use.stored->step == Step::kUnmounting);
+       })) {
+    Keep(failure, TearDown(job));
+  }
+  EraseUses(key);
+  return failure;
+}
+
+Status VolumeUnits::TearDown(const Job& job) {
+  StoredPodVolume stored = *job.stored;
+  deps_.follow(job.unit, nullptr, {});
+  Update(job, [](Unit&, Use& use) { use.ready = use.record_mounted = false; });
+  if (stored.step != Step::kUnmounting) {
+    stored.step = Step::kUnmounting;
+    // A record of an earlier boot says all that there is to know: the mounts are gone, folders may
+    // be left.
+    const Status written = ThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
+    // On a full disk the old record stays, which tells as well that something may exist; refusing
+    // to tear down would keep the disk full (emptyDir).
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) {
+      return Failed(job, "tear it down", written);
+    }
+    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  }
+  const Status torn_down = TearDownInPlugin(job, stored);
+  if (!torn_down.ok()) {
+    const bool unknown = !rpc::IsFinal(torn_down);
+    Update(job, [unknown](Unit&, Use& use) { use.tear_down_unknown = unknown; });
+    const Status status = base::Annotate(
+        torn_down, fmt::format("tear down volume '{}' of pod '{}'", stored.record.folder_name,
+                               PodOf(job.stored, job.pod)));
+    Warn(job, "FailedUnmount", base::ToString(status));
+    return status;
+  }
+  RETURN_IF_ERROR(deps_.records.Remove(stored));
+  LOG_INFO("volume {} of pod {} is torn down", Quote(stored.record.folder_name),
+           Quote(PodOf(job.stored, job.pod)));
+  Update(job, [](Unit&, Use& use) {
+    use.stored.reset();
+    use.tear_down_unknown = false;
+  });
+  return OkStatus();
+}
+
+Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stored) {
+  platform::Mounter& mounter = deps_.host.mounter();
+  RETURN_IF_ERROR(
+      ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
+  if (stored.published.has_value() && !stored.record.block) {
+    RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
+  }
+  volume::VolumePlugin* plugin = PluginNamed(stored.record.plugin);
+  if (plugin == nullptr) {
+    return Error(StatusCode::kUnavailable, "this node agent has no volume plugin '{}'",
+                 stored.record.plugin);
+  }
+  const Status status = plugin->TearDown(stored.record);
+  if (status.ok() || ThisBoot(stored.boot_id)) return status;
+  // Nothing of an earlier boot is mounted any more, so that a driver which is gone need not be
+  // waited for.
+  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only its folder is removed",
+              Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
+              base::ToString(status));
+  return platform::RemoveTree(deps_.host.paths().PodVolume(
+      stored.record.pod_uid, stored.record.plugin, stored.record.folder_name));
+}
+
+// ---- set-up ----
+
+// Rule 3, and ReadWriteOncePod: why the volume must not be given to this pod yet; empty if it may.
+std::string VolumeUnits::ConflictOf(const Job& job) const {
+  MutexLock lock(mutex_);
+  const auto found = units_.find(job.unit);
+  if (found == units_.end()) return "";
+  for (const auto& [key, use] : found->second->uses) {
+    if (key == job.use) continue;
+    const std::string other = PodOf(use.stored, use.pod);
+    if (use.tear_down_unknown) {
+      return fmt::format(
+          "waiting until the volume is torn down for pod '{}': the outcome of the "
+          "last attempt is unknown",
+          other);
+    }
+    if (use.stored.has_value() && OnlyOnePod(job.volume.spec)) {
+      return fmt::format("claim '{}' is ReadWriteOncePod and in use by pod '{}'",
+                         job.volume.spec.claim->name(), other);
+    }
+  }
+  return "";
+}
+
+Status VolumeUnits::SetUpWanted(const std::string& key) {
+  Status failure;
+  const auto waiting = [](const Unit&, const Use& use) {
+    return use.wanted && !use.ready &&
+           !(use.stored.has_value() && use.stored->step == Step::kUnmounting);
+  };
+  std::vector<std::string> uses;
+  for (const Job& job : JobsWhere(key, waiting)) uses.push_back(job.use);
+  for (const std::string& use : uses) {
+    // Read anew: what the one before did (the device is mounted, RWOP is taken) counts for the
+    // next.
+    for (Job& job : JobsWhere(key, waiting)) {
+      if (job.use == use) Keep(failure, SetUp(std::move(job)));
+    }
+  }
+  return failure;
+}
+
+Status VolumeUnits::SetUp(Job job) {
+  if (std::string conflict = ConflictOf(job); !conflict.empty()) {
+    Warn(job, "FailedMount", fmt::format("volume '{}': {}", job.volume.spec.name, conflict));
+    SetReason(job, std::move(conflict));
+    return OkStatus();
+  }
+  Attachment attachment{.attached = true};
+  if (job.volume.needs_attach) {
+    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    if (!attachment.attached) {
+      if (attachment.failed) {
+        Warn(job, "FailedAttachVolume",
+             fmt::format("volume '{}': {}", job.volume.spec.name, attachment.reason));
+      }
+      SetReason(job, std::move(attachment.reason));
+      return OkStatus();
+    }
+    if (!deps_.in_use_reported(job.volume.device_name)) {
+      SetReason(job, "waiting for the API to list it in the node's status.volumesInUse");
+      Update(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
+      deps_.in_use_changed(/*urgent=*/true);
+      return OkStatus();
+    }
+  }
+  if (!job.volume.device_name.empty()) {
+    ASSIGN_OR_RETURN(const bool mounted, MountDevice(job, attachment));
+    if (!mounted) return OkStatus();
+  }
+  return SetUpForPod(job, attachment);
+}
+
+// False: the use is to wait; its reason is set.
+StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) {
+  if (job.device_mounted) return true;
+  const volume::VolumeSpec& spec = job.volume.spec;
+  StatusOr<base::Json> state = job.volume.plugin->DeviceState(spec);
+  if (!state.ok()) return Failed(job, "mount it on the node", state.status());
+  StoredDevice device{.record = {.plugin = std::string(job.volume.plugin->name()),
+                                 .device_name = job.volume.device_name,
+                                 .pv_name = spec.pv != nullptr ? spec.pv->name() : "",
+                                 .state = *std::move(state)},
+                      .step = Step::kMounting,
+                      .needs_attach = job.volume.needs_attach};
+  if (const Status written = deps_.records.Write(device); !written.ok()) {
+    return Failed(job, "mount it on the node", written);
+  }
+  Update(job, [&device](Unit& unit, Use&) { unit.device = device; });
+  job.device = device;
+  const Status mounted = job.volume.plugin->MountDevice(*job.pod, spec, attachment.publish_context);
+  if (!mounted.ok()) return Failed(job, "mount it on the node", mounted);
+  Update(job, [](Unit& unit, Use&) {
+    unit.device_mounted = true;
+    unit.device_recorded = false;
+  });
+  job.device_mounted = true;
+  return true;
+}
+
+Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
+  const volume::VolumeSpec& spec = job.volume.spec;
+  StatusOr<base::Json> state = job.volume.plugin->PodState(*job.pod, spec);
+  if (!state.ok()) return Failed(job, "set it up", state.status());
+  StoredPodVolume stored{.record = {.plugin = std::string(job.volume.plugin->name()),
+                                    .device_name = job.volume.device_name,
+                                    .pod_uid = job.pod->uid(),
+                                    .folder_name = spec.folder_name(),
+                                    .block = spec.block(),
+                                    .state = *std::move(state)},
+                         .step = Step::kMounting,
+                         .pod_ns = job.pod->ns(),
+                         .pod_name = job.pod->name(),
+                         .names = job.volume.names,
+                         .needs_attach = job.volume.needs_attach};
+  if (job.device.has_value()) {
+    stored.pv_name = job.device->record.pv_name;
+    stored.device_state = job.device->record.state;
+  }
+  // A try that failed in this boot has left the very record.
+  const bool recorded = job.stored.has_value() && job.stored->step == Step::kMounting &&
+                        ThisBoot(job.stored->boot_id) &&
+                        job.stored->record.state == stored.record.state &&
+                        job.stored->names == stored.names;
+  if (recorded) {
+    stored = *job.stored;
+  } else if (const Status written = deps_.records.Write(stored); !written.ok()) {
+    return Failed(job, "set it up", written);
+  }
+  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  const StatusOr<volume::Published> published =
+      job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context);
+  if (!published.ok()) return Failed(job, "set it up", published.status());
+  stored.published = *published;
+  bool ready = false;
+  Update(job, [&](Unit&, Use& use) {
+    use.stored = stored;
+    use.published = *published;
+    use.record_mounted = true;
+    use.refresh = false;
+    use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
+    use.ready = ready = use.wanted;
+    if (ready) use.reason.clear();
+  });
+  if (!ready) return OkStatus();
+  deps_.on_change(job.pod->uid());
+  if (job.volume.follows_api) deps_.follow(job.unit, job.pod, spec);
+  return OkStatus();
+}
+
+// Off the pod's path: what is mounted is written down as such, so that a restart need not repeat
+// it.
+void VolumeUnits::RecordMounted(const std::string& key) {
+  const std::vector<Job> jobs = JobsWhere(key, [](const Unit& unit, const Use& use) {
+    return use.record_mounted || (unit.device_mounted && !unit.device_recorded);
+  });
+  if (jobs.empty()) return;
+  if (const Job& job = jobs.front();
+      job.device.has_value() && job.device_mounted && job.device->step == Step::kMounting) {
+    StoredDevice device = *job.device;
+    device.step = Step::kMounted;
+    // A failure leaves "mounting", after which a restart only does more than it had to.
+    const Status written = deps_.records.Write(device);
+    if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
+    Update(job, [&](Unit& unit, Use&) {
+      unit.device_recorded = true;
+      if (written.ok()) unit.device = device;
+    });
+  }
+  const auto table = deps_.host.mounter().List();
+  if (!table.ok()) LOG_WARNING("{}", base::ToString(table.status()));
+  for (const Job& job : jobs) {
+    if (!job.stored.has_value() || job.stored->step != Step::kMounting) continue;
+    StoredPodVolume stored = *job.stored;
+    if (!stored.published.has_value() || !table.ok()) continue;
+    stored.step = Step::kMounted;
+    stored.mount = IdentifyMount(*table, stored.published->path);
+    const Status written = deps_.records.Write(stored);
+    if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
+    Update(job, [&](Unit&, Use& use) {
+      use.record_mounted = false;
+      if (written.ok()) use.stored = stored;
+    });
+  }
+}
+
+// ---- while it is used ----
+
+Status VolumeUnits::Maintain(const std::string& key) {
+  Status failure;
+  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+         return use.wanted && use.ready && use.volume.follows_api && use.stored.has_value();
+       })) {
+    Keep(failure, RefreshUse(job));
+  }
+  Keep(failure, ExpandUnit(key));
+  return failure;
+}
+
+Status VolumeUnits::RefreshUse(const Job& job) {
+  using std::chrono::steady_clock;
+  bool due = false;
+  Update(job, [&](Unit&, Use& use) {
+    const auto now = steady_clock::now();
+    due = use.refresh || use.next_refresh <= now;
+    use.refresh = false;
+    if (due) use.next_refresh = now + refresh_interval_;
+  });
+  if (!due) return OkStatus();
+  Attachment attachment{.attached = true};
+  if (job.volume.needs_attach) {
+    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    if (!attachment.attached) return OkStatus();
+  }
+  const auto published =
+      job.volume.plugin->SetUp(*job.pod, job.volume.spec, attachment.publish_context);
+  if (published.ok()) {
+    deps_.follow(job.unit, job.pod, job.volume.spec);
+    return OkStatus();
+  }
+  // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
+  Update(job, [](Unit&, Use& use) { use.refresh = true; });
+  const Status status = base::Annotate(published.status(), "refresh its content");
+  Warn(job, "FailedMount",
+       fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
+  return status;
+}
+
+Status VolumeUnits::ExpandUnit(const std::string& key) {
+  for (const Job& job : JobsWhere(key, [](const Unit& unit, const Use& use) {
+         return use.wanted && use.ready && use.stored.has_value() && use.pod != nullptr &&
+                !unit.device_name.empty();
+       })) {
+    const std::optional<int64_t> bytes = PendingExpansion(job.volume.spec);
+    if (!bytes.has_value()) continue;
+    const std::string claim_version = job.volume.spec.claim->resource_version();
+    bool settled = false;
+    bool done = false;
+    Update(job, [&](Unit& unit, Use&) {
+      // The claim's new status comes back through the informer; until then its copy here is stale.
+      settled = unit.expand_refused == *bytes || unit.expanded_claim == claim_version;
+      done = unit.expanded_to == *bytes;
+    });
+    if (settled) return OkStatus();
+    const base::ObjectReference target = EventTarget(*job.pod);
+    if (!done) {
+      const Status expanded =
+          job.volume.plugin->Expand(job.stored->record, job.volume.spec, *bytes);
+      if (!expanded.ok() && expanded.code() != StatusCode::kUnimplemented) {
+        if (VolumeExpansion::IsInfeasible(expanded)) {
+          Update(job, [&](Unit& unit, Use&) { unit.expand_refused = *bytes; });
+        }
+        RETURN_IF_ERROR(deps_.expansion.Failed(target, job.volume.spec, expanded));
+        if (VolumeExpansion::IsInfeasible(expanded)) return OkStatus();
+        return base::Annotate(expanded, "grow it");
+      }
+      Update(job, [&](Unit& unit, Use&) { unit.expanded_to = *bytes; });
+    }
+    RETURN_IF_ERROR(deps_.expansion.Finish(target, job.volume.spec));
+    Update(job, [&](Unit& unit, Use&) { unit.expanded_claim = claim_version; });
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
+// ---- the device ----
+
+// An unmount that was begun before a restart, or that failed, comes before any new mount.
+Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
+  std::optional<StoredDevice> device;
+  {
+    MutexLock lock(mutex_);
+    const auto found = units_.find(key);
+    if (found == units_.end() || !found->second->device.has_value() ||
+        found->second->device->step != Step::kUnmounting) {
+      return OkStatus();
+    }
+    device = found->second->device;
+  }
+  volume::VolumePlugin* plugin = PluginNamed(device->record.plugin);
+  Status unmounted =
+      plugin != nullptr ? plugin->UnmountDevice(device->record)
+                        : Error(StatusCode::kUnavailable,
+                                "this node agent has no volume plugin '{}'", device->record.plugin);
+  if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
+    LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so its record is dropped",
+                Quote(device->record.device_name), base::ToString(unmounted));
+    unmounted = OkStatus();
+  }
+  if (!unmounted.ok()) {
+    const Status status = base::Annotate(
+        unmounted, fmt::format("unmount volume '{}' from the node", device->record.device_name));
+    for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) { return use.wanted; })) {
+      SetReason(
+          job, fmt::format("waiting until its last use is cleaned up: {}", base::ToString(status)));
+      Warn(job, "FailedMount",
+           fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
+    }
+    return status;
+  }
+  RETURN_IF_ERROR(deps_.records.Remove(*device));
+  LOG_INFO("volume {} is unmounted from the node", Quote(device->record.device_name));
+  {
+    MutexLock lock(mutex_);
+    const auto found = units_.find(key);
+    if (found == units_.end()) return OkStatus();
+    found->second->device.reset();
+    found->second->device_mounted = found->second->device_recorded = false;
+    found->second->expanded_to = found->second->expand_refused = 0;
+    found->second->expanded_claim.clear();
+  }
+  return OkStatus();
+}
+
+Status VolumeUnits::UnmountUnused(const std::string& key) {
+  EraseUses(key);
+  StoredDevice device;
+  {
+    MutexLock lock(mutex_);
+    const auto found = units_.find(key);
+    if (found == units_.end()) return OkStatus();
+    if (!found->second->uses.empty()) return OkStatus();
+    device = *found->second->device;  // a unit with neither was erased
+    found->second->device_mounted = false;
+  }
+  if (device.step != Step::kUnmounting) {
+    device.step = Step::kUnmounting;
+    const Status written = ThisBoot(device.boot_id) ? deps_.records.Write(device) : OkStatus();
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
+    MutexLock lock(mutex_);
+    if (const auto found = units_.find(key); found != units_.end()) found->second->device = device;
+  }
+  RETURN_IF_ERROR(FinishDeviceUnmount(key));
+  EraseUses(key);
+  return OkStatus();
+}
+
+}  // namespace berth::node
