@@ -1,0 +1,52 @@
+// Runs what may take long (stop with a grace period, hooks, pulls) beside the pods' queues.
+//
+// One task per key: a second under a key that is queued or runs is refused. At most `max_threads`
+// run; threads are made when needed and end when there is nothing to do. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+
+namespace berth::node {
+
+class PodTasks {
+ public:
+  explicit PodTasks(int max_threads) : max_threads_(max_threads) {}
+  ~PodTasks() { Stop(); }
+  PodTasks(const PodTasks&) = delete;
+  PodTasks& operator=(const PodTasks&) = delete;
+
+  // False: a task of this key is there already, or it was stopped. `stop` of the task is requested
+  // by Stop.
+  bool Run(const std::string& key, std::function<void(std::stop_token stop)> task);
+  bool Busy(const std::string& key) const;
+  // Drops what is queued, asks what runs to stop, and waits for it.
+  void Stop();
+
+ private:
+  struct Task {
+    std::string key;
+    std::function<void(std::stop_token)> run;
+  };
+  void Worker();
+
+  const int max_threads_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::stop_source stop_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<std::string> keys_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Task> queue_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::thread> finished_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::thread> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::node
