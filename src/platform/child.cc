@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,6 +124,11 @@ void CloseInChildren(int fd) {
   global.unshared.push_back({fd, st.st_dev, st.st_ino});
 }
 
+base::UniqueFd OpenPid(pid_t pid) {
+  // By number: the header of glibc 2.36 declares the call without C linkage.
+  return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
 void ReapLater(pid_t pid) {
   Children& global = Global();
   base::MutexLock lock(global.mutex);
@@ -154,7 +159,7 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return ErrnoError(fork_error, fmt::format("{}: fork", what));
   out.Reset();
-  const base::UniqueFd pidfd(pidfd_open(pid, 0));
+  const base::UniqueFd pidfd = OpenPid(pid);
 
   int result = 0;
   std::vector<char> bytes(reply_size);

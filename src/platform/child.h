@@ -31,6 +31,10 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
 // no call.
 void CloseInChildren(int fd);
 
+// A descriptor that is readable once the process `pid`, a child of this one, has ended;
+// pidfd_open(2).
+base::UniqueFd OpenPid(pid_t pid);
+
 // Hands a child that was killed but is not gone yet over to be reaped by a later call.
 void ReapLater(pid_t pid);
 

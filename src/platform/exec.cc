@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,7 +173,7 @@ class HostExec : public Exec {
                      Spawn(program, command, env, in.get(), out_write.get(), err_write.get()));
     out_write.Reset();
     err_write.Reset();
-    const base::UniqueFd pidfd(pidfd_open(pid, 0));
+    const base::UniqueFd pidfd = OpenPid(pid);
     CommandResult result;
     Stream out{std::move(out_read), &result.out, command.max_output};
     Stream err{std::move(err_read), &result.err, command.max_output};

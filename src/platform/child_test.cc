@@ -1,0 +1,81 @@
+#include "platform/child.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "platform/durable_file.h"
+#include "platform/fake_temp_folder.h"
+
+namespace berth::platform {
+namespace {
+
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(RunInChild, GivesTheResultOfTheBody) {
+  EXPECT_TRUE(RunInChild("work", seconds(10), [] { return 0; }).ok());
+  const base::Status status = RunInChild("work", seconds(10), [] { return EBUSY; });
+  EXPECT_EQ(base::ToString(status), "FAILED_PRECONDITION: work: Device or resource busy");
+}
+
+TEST(RunInChild, RunsInAnotherProcess) {
+  const pid_t self = getpid();
+  EXPECT_TRUE(
+      RunInChild("work", seconds(10), [self] { return getpid() == self ? EPERM : 0; }).ok());
+}
+
+TEST(RunInChild, BringsAReplyBackOnlyOnSuccess) {
+  int reply = 1;
+  ASSERT_TRUE(RunInChild("work", seconds(10), &reply, sizeof(reply), [&] {
+                reply = 42;
+                return 0;
+              }).ok());
+  EXPECT_EQ(reply, 42);
+  EXPECT_FALSE(RunInChild("work", seconds(10), &reply, sizeof(reply), [&] {
+                 reply = 7;
+                 return EIO;
+               }).ok());
+  EXPECT_EQ(reply, 42);
+}
+
+TEST(RunInChild, GivesUpOnAChildThatHangs) {
+  const auto start = std::chrono::steady_clock::now();
+  const base::Status status = RunInChild("stat '/dead'", milliseconds(50), [] {
+    for (;;) pause();
+    return 0;
+  });
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(base::Message(status), "stat '/dead': no answer within 50 ms");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(5));
+}
+
+TEST(RunInChild, SaysThatTheChildDied) {
+  const base::Status status = RunInChild("work", seconds(10), [] {
+    kill(getpid(), SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+}
+
+TEST(RunInChild, LeavesNoZombie) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunInChild("work", seconds(10), [] { return 0; }).ok());
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+// Else a child that hangs in the kernel would keep the next agent from starting.
+TEST(RunInChild, DoesNotShareALock) {
+  const TempFolder folder;
+  const auto lock = LockFile(folder / "lock");
+  ASSERT_TRUE(lock.ok());
+  const int fd = lock->get();
+  EXPECT_TRUE(
+      RunInChild("work", seconds(10), [fd] { return fcntl(fd, F_GETFD) == -1 ? 0 : EBUSY; }).ok());
+  EXPECT_NE(fcntl(fd, F_GETFD), -1);
+}
+
+}  // namespace
+}  // namespace berth::platform
