@@ -1,0 +1,121 @@
+// From the creation of a claim to its phase Bound, against the driver's own CreateVolume, in turns.
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "api/kinds.h"
+#include "bench/measure.h"
+#include "kube/config.h"
+#include "kube/http_client.h"
+#include "rpc/csi_client.h"
+
+namespace berth::bench {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+struct Options {
+  std::string kubeconfig;
+  std::string driver_socket;
+  std::string storage_class = "bench-immediate";
+  int runs = 40;
+  int warm_up = 5;
+};
+
+constexpr auto kTimeout = std::chrono::seconds(30);
+
+Status MakeClass(kube::Client& client, const Options& options, const std::string& provisioner) {
+  const Status made = client
+                          .Create(api::kinds::kStorageClass, "",
+                                  {{"apiVersion", "storage.k8s.io/v1"},
+                                   {"kind", "StorageClass"},
+                                   {"metadata", {{"name", options.storage_class}}},
+                                   {"provisioner", provisioner},
+                                   {"volumeBindingMode", "Immediate"}})
+                          .status();
+  return made.code() == StatusCode::kAlreadyExists ? base::OkStatus() : made;
+}
+
+// Creates a claim and returns the time until a watch shows it bound.
+StatusOr<Clock::duration> ClaimToBound(kube::Client& client, const Options& options,
+                                       const std::string& name) {
+  const auto& kind = api::kinds::kPersistentVolumeClaim;
+  const Json claim = {{"apiVersion", "v1"},
+                      {"kind", "PersistentVolumeClaim"},
+                      {"metadata", {{"name", name}}},
+                      {"spec",
+                       {{"accessModes", {"ReadWriteOnce"}},
+                        {"storageClassName", options.storage_class},
+                        {"resources", {{"requests", {{"storage", "16Mi"}}}}}}}};
+  ASSIGN_OR_RETURN(const auto before, client.List(kind, "default", {}));
+  std::stop_source stop;
+  const auto start = Clock::now();
+  RETURN_IF_ERROR(client.Create(kind, "default", claim));
+  Clock::time_point bound{};
+  RETURN_IF_ERROR(client.Watch(
+      kind, "default",
+      {.field_selector = "metadata.name=" + name, .resource_version = before.resource_version},
+      stop.get_token(), [&](kube::WatchEvent event) {
+        if (api::PersistentVolumeClaim(std::move(event.object)).phase() != "Bound") return true;
+        bound = Clock::now();
+        return false;
+      }));
+  if (bound == Clock::time_point{}) {
+    return base::Error(StatusCode::kDeadlineExceeded, "claim '{}' was not bound", name);
+  }
+  return bound - start;
+}
+
+StatusOr<Clock::duration> DriverCreate(rpc::CsiClient& driver, const Options& options,
+                                       const std::string& name) {
+  csi::v1::CreateVolumeRequest request;
+  request.set_name(name);
+  request.mutable_capacity_range()->set_required_bytes(16 << 20);
+  auto* capability = request.add_volume_capabilities();
+  capability->mutable_mount();
+  capability->mutable_access_mode()->set_mode(
+      csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  const auto start = Clock::now();
+  ASSIGN_OR_RETURN(const auto created, driver.CreateVolume(request, kTimeout));
+  const auto took = Clock::now() - start;
+  csi::v1::DeleteVolumeRequest remove;
+  remove.set_volume_id(created.volume().volume_id());
+  RETURN_IF_ERROR(driver.DeleteVolume(remove, kTimeout));
+  return took;
+}
+
+StatusOr<Json> Run(const Options& options) {
+  ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
+  ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
+  ASSIGN_OR_RETURN(const auto driver, rpc::CsiClient::New(options.driver_socket));
+  ASSIGN_OR_RETURN(const auto info, driver->GetPluginInfo({}, kTimeout));
+  RETURN_IF_ERROR(MakeClass(*client, options, info.name()));
+  Samples claims, direct;
+  for (int i = 0; i < options.warm_up + options.runs; ++i) {
+    const std::string name = fmt::format("bench-claim-{}", i);
+    ASSIGN_OR_RETURN(const auto through_berth, ClaimToBound(*client, options, name));
+    RETURN_IF_ERROR(client->Delete(api::kinds::kPersistentVolumeClaim, "default", name, {}));
+    ASSIGN_OR_RETURN(const auto by_hand, DriverCreate(*driver, options, name + "-by-hand"));
+    if (i < options.warm_up) continue;
+    claims.Add(through_berth);
+    direct.Add(by_hand);
+  }
+  return Json{{"claim_to_bound", claims.ToJson()}, {"driver_create_volume", direct.ToJson()}};
+}
+
+}  // namespace
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  berth::bench::Options options;
+  CLI::App app("Claim to Bound");
+  app.add_option("--kubeconfig", options.kubeconfig)->required();
+  app.add_option("--driver-socket", options.driver_socket)->required();
+  app.add_option("--runs", options.runs);
+  CLI11_PARSE(app, argc, argv);
+  return berth::bench::Finish(berth::bench::Run(options));
+}
