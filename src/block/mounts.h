@@ -1,0 +1,30 @@
+// Which lines of the mount table have to do with a volume's device.
+#pragma once
+
+#include <sys/sysmacros.h>
+
+#include <string_view>
+
+#include "platform/loop_device.h"
+#include "platform/mounter.h"
+
+namespace berth::block {
+
+// The mount shows the file system on `device`. btrfs has a device number of its own in the mount
+// table.
+inline bool ShowsFileSystemOf(const platform::MountEntry& mount,
+                              const platform::LoopDevice& device) {
+  if (mount.fs_type == "btrfs") return mount.source == device.path;
+  return makedev(mount.major, mount.minor) == device.device;
+}
+
+// The mount is a bind of the node of `device` itself, as a published raw block volume is: its root
+// is
+// "/loop3" within the file system of /dev.
+inline bool ShowsNodeOf(const platform::MountEntry& mount, const platform::LoopDevice& device) {
+  const std::string_view path = device.path;
+  return (mount.fs_type == "devtmpfs" || mount.fs_type == "tmpfs") &&
+         mount.root == path.substr(path.rfind('/'));
+}
+
+}  // namespace berth::block

@@ -1,0 +1,124 @@
+// Filling an image with the content of another: by reference where the pool's file system can, else
+// byte by byte, and consistently also while the source is in use.
+//
+//   source                     reflink pool                    other pool
+//   snapshot, idle volume      clone                           sparse copy
+//   mounted file system        freeze, clone, thaw             freeze, sparse copy within the
+//   limit, thaw mounted out of sight       refused                         refused raw block,
+//   mapped          flush, clone (as after a crash) refused
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "block/mounts.h"
+#include "block/pool.h"
+#include "platform/errno.h"
+#include "platform/freeze.h"
+#include "platform/reflink.h"
+
+namespace berth::block {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+using std::chrono::steady_clock;
+
+base::Status CopyBy(const base::UniqueFd& from, const base::UniqueFd& to,
+                    steady_clock::time_point deadline) {
+  return base::Annotate(platform::CopyImage(from.get(), to.get(), {.deadline = deadline}).status(),
+                        "copy the image");
+}
+
+// Writes out what the device's own cache holds. Fails with FAILED_PRECONDITION, if `exclusive`,
+// where something has the device mounted.
+base::Status Flush(const platform::LoopDevice& device, bool exclusive) {
+  const int flags = O_RDONLY | O_CLOEXEC | (exclusive ? O_EXCL : 0);
+  const base::UniqueFd fd(open(device.path.c_str(), flags));
+  if (!fd.valid() && errno == EBUSY) {
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "{} is mounted where this process does not see it, so that it cannot be frozen for a "
+        "copy; copy it while no pod uses it",
+        device.path);
+  }
+  if (!fd.valid() || fsync(fd.get()) != 0)
+    return platform::ErrnoError(errno, "flush " + device.path);
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& device) const {
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
+  for (const platform::MountEntry& entry : table) {
+    if (ShowsFileSystemOf(entry, device)) return entry.mount_point;
+  }
+  return std::string();
+}
+
+base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const Record& source) {
+  ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
+  std::optional<platform::LoopDevice> device;
+  if (source.kind == Kind::kVolume) {
+    ASSIGN_OR_RETURN(device, FindDevice(source.id));
+  }
+  if (device.has_value()) return CopyInUse(from, image, source, *device);
+  return CopyBy(from, image, steady_clock::now() + options_.copy_limit);
+}
+
+base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
+                             const Record& source, const platform::LoopDevice& device) {
+  if (source.access == AccessType::kBlock) {
+    if (!reflink_) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "raw block volume {} is in use as {}, and pool {} is on a file system without "
+                   "reflinks: copy it while no pod uses it",
+                   base::Quote(source.id), device.path, base::Quote(paths_.folder()));
+    }
+    RETURN_IF_ERROR(Flush(device, /*exclusive=*/false));
+    return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+  }
+  ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
+  if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
+  RETURN_IF_ERROR(Flush(device, /*exclusive=*/true));
+  return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+}
+
+base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
+                              const std::string& mount_point) {
+  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.before"));
+  const auto deadline = steady_clock::now() + options_.freeze_limit;
+  ASSIGN_OR_RETURN(const std::unique_ptr<platform::FrozenFileSystem> frozen,
+                   platform::FreezeFileSystem(mount_point, options_.freeze_limit));
+  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.frozen"));
+  const base::Status copied = CopyBy(from, to, deadline);
+  const base::Status thawed = frozen->Thaw();
+  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.after"));
+  if (copied.code() == StatusCode::kDeadlineExceeded ||
+      thawed.code() == StatusCode::kDeadlineExceeded) {
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "copying the volume takes longer than its file system may stay frozen, {} s: copy it "
+        "while no pod uses it",
+        std::chrono::duration_cast<std::chrono::seconds>(options_.freeze_limit).count());
+  }
+  RETURN_IF_ERROR(copied);
+  return thawed;
+}
+
+// The process that froze a file system thaws it when this one dies; this is for the case that it
+// died too.
+void Pool::ThawSource(const Record& record) {
+  if (record.source.id.empty() || record.source.kind != Kind::kVolume) return;
+  const auto device = FindDevice(record.source.id);
+  if (!device.ok() || !device->has_value()) return;
+  const base::StatusOr<std::string> mount_point = MountPointOf(**device);
+  if (!mount_point.ok() || mount_point->empty()) return;
+  if (const base::Status thawed = platform::ThawFileSystem(*mount_point); !thawed.ok()) {
+    LOG_ERROR("volume {} may still be frozen: {}", base::Quote(record.source.id),
+              base::ToString(thawed));
+  }
+}
+
+}  // namespace berth::block

@@ -1,0 +1,45 @@
+// Every path of a pool folder.
+//
+//   POOL/
+//     lock                    held by the process that has the pool open
+//     volumes/ID.json         the record of a volume (record.h); written before its image is made
+//     volumes/ID.img          its image, a sparse file of exactly the volume's size
+//     snapshots/ID.json       the same of a snapshot, whose image is never mapped nor written again
+//     snapshots/ID.img
+//     node/ID.json            what this node does with a volume: where it is staged and published
+//                             (written by csidriver/node_records.h)
+//
+// ID is a random UUID that has nothing to do with the name a CO gave: names are any Unicode text
+// and are kept inside the records. A file ".NAME.tmp-XXXXXX" is a record that a crash left
+// half-written; it is removed at open.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "block/record.h"
+
+namespace berth::block {
+
+class PoolPaths {
+ public:
+  explicit PoolPaths(std::string folder) : folder_(std::move(folder)) {}
+
+  const std::string& folder() const { return folder_; }
+  std::string Lock() const { return folder_ + "/lock"; }
+  std::string Node() const { return folder_ + "/node"; }
+  std::string Folder(Kind kind) const {
+    return folder_ + (kind == Kind::kVolume ? "/volumes" : "/snapshots");
+  }
+  std::string Record(Kind kind, std::string_view id) const {
+    return fmt::format("{}/{}.json", Folder(kind), id);
+  }
+  std::string Image(Kind kind, std::string_view id) const {
+    return fmt::format("{}/{}.img", Folder(kind), id);
+  }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace berth::block

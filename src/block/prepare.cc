@@ -1,0 +1,116 @@
+#include "block/prepare.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "platform/file_system.h"
+
+namespace berth::block {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+using platform::LoopDevice;
+using platform::Signature;
+
+base::Status Foreign(const Record& record, const LoopDevice& device,
+                     const std::optional<Signature>& found) {
+  if (!found.has_value()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "volume {} should hold {} with UUID {}, and nothing is found on {}: it is not "
+                 "formatted again; restore it from a snapshot or backup",
+                 base::Quote(record.id), record.fs_type, record.fs_uuid, device.path);
+  }
+  return Error(
+      StatusCode::kFailedPrecondition,
+      "volume {} should hold {} {}, and {} holds {} with UUID '{}', which did not come from "
+      "this driver: it is left as it is",
+      base::Quote(record.id), record.fs_type,
+      record.content == Content::kFormatted ? "with UUID " + record.fs_uuid : "of its own",
+      device.path, found->type, found->uuid);
+}
+
+// Probes until the recorded file system is there, and no other.
+base::Status CheckIsRecorded(const Record& record, const LoopDevice& device) {
+  ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
+  if (found.has_value() && found->type == record.fs_type && found->uuid == record.fs_uuid) {
+    return base::OkStatus();
+  }
+  return Foreign(record, device, found);
+}
+
+base::StatusOr<LoopDevice> Format(Pool& pool, platform::Exec& exec, Record& record,
+                                  LoopDevice device) {
+  ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
+  if (record.content == Content::kFormatting) {
+    // What a broken-off mkfs leaves bears the recorded UUID, or is nothing yet.
+    if (found.has_value() && found->uuid != record.fs_uuid) return Foreign(record, device, found);
+    ASSIGN_OR_RETURN(device, pool.MapEmptied(record.id));
+  } else {
+    if (found.has_value()) return Foreign(record, device, found);
+    record.content = Content::kFormatting;
+    RETURN_IF_ERROR(pool.Update(record));
+  }
+  RETURN_IF_ERROR(
+      platform::FormatIfBlank(exec, device.path, record.fs_type, {.uuid = record.fs_uuid}));
+  RETURN_IF_ERROR(CheckIsRecorded(record, device));
+  record.content = Content::kFormatted;
+  record.grow_file_system = false;
+  RETURN_IF_ERROR(pool.Update(record));
+  return device;
+}
+
+base::Status TakeOver(Pool& pool, platform::Exec& exec, const platform::FileSystem& fs,
+                      Record& record, const LoopDevice& device) {
+  ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
+  if (!found.has_value() || found->type != record.fs_type) return Foreign(record, device, found);
+  RETURN_IF_ERROR(base::FaultPoint("block.prepare.new_uuid.before"));
+  RETURN_IF_ERROR(fs.NewUuid(exec, device.path));
+  RETURN_IF_ERROR(base::FaultPoint("block.prepare.new_uuid.after"));
+  ASSIGN_OR_RETURN(const std::optional<Signature> renewed, platform::ProbeSignature(device.path));
+  if (!renewed.has_value() || renewed->uuid == found->uuid) {
+    return Error(StatusCode::kInternal, "the file system on {} did not take a new UUID",
+                 device.path);
+  }
+  record.fs_uuid = renewed->uuid;
+  record.content = Content::kFormatted;
+  return pool.Update(record);
+}
+
+}  // namespace
+
+base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
+                                             const std::string& volume_id,
+                                             const LoopDevice& mapped) {
+  LoopDevice device = mapped;
+  ASSIGN_OR_RETURN(Record record, pool.Get(Kind::kVolume, volume_id));
+  const platform::FileSystem* fs = platform::FindFileSystem(record.fs_type);
+  if (fs == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} holds {}, which is not supported here",
+                 base::Quote(volume_id), base::Quote(record.fs_type));
+  }
+  switch (record.content) {
+    case Content::kRaw:
+      return Error(StatusCode::kInternal, "volume {} is a raw block volume",
+                   base::Quote(volume_id));
+    case Content::kBlank:
+    case Content::kFormatting:
+      return Format(pool, exec, record, device);
+    case Content::kCopied:
+      RETURN_IF_ERROR(TakeOver(pool, exec, *fs, record, device));
+      break;
+    case Content::kFormatted:
+      RETURN_IF_ERROR(CheckIsRecorded(record, device));
+      break;
+  }
+  if (!record.grow_file_system) {
+    RETURN_IF_ERROR(fs->Check(exec, device.path, platform::CheckDepth::kQuick));
+    return device;
+  }
+  RETURN_IF_ERROR(base::FaultPoint("block.prepare.grow.before"));
+  RETURN_IF_ERROR(fs->Resize(exec, device.path, /*mount_point=*/""));
+  record.grow_file_system = false;
+  RETURN_IF_ERROR(pool.Update(record));
+  return device;
+}
+
+}  // namespace berth::block

@@ -1,0 +1,81 @@
+// What a pool knows of a volume or snapshot, and its durable form.
+//
+//                     image made, synced               removal asked for
+//   (none) ─▶ creating ───────────────────▶ ready ───────────────────────▶ deleting ─▶ (none)
+//                │  crash: image and record                                    │ crash: goes on
+//                └─ are removed at open                                        └─ at open
+//
+// Nothing outside the pool ever saw an image whose record says `creating`, so removing it is safe.
+//
+// The content of an image, which decides what may be done to it before a mount:
+//
+//   kRaw         a raw block volume: never probed, never formatted
+//   kBlank       never written: may be formatted if a probe, too, finds nothing at all
+//   kFormatting  a format of a blank image was begun and never mounted: emptied and begun anew
+//   kCopied      a copy of another image: its file system gets `fs_uuid` before its first mount
+//   kFormatted   holds the file system `fs_uuid`: never formatted again, whatever a probe says
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace berth::block {
+
+enum class Kind { kVolume, kSnapshot };
+enum class State { kCreating, kReady, kDeleting };
+enum class Content { kRaw, kBlank, kFormatting, kCopied, kFormatted };
+enum class AccessType { kMount, kBlock };
+
+// "volume", "ready", "blank", "mount": as in records and messages.
+std::string_view Name(Kind kind);
+std::string_view Name(State state);
+std::string_view Name(Content content);
+std::string_view Name(AccessType access);
+
+// Which file an image is, so that another file under its name is not taken for it (a restored
+// backup, a pool folder over which something else was mounted). The device number is only good
+// within one boot.
+struct ImageIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  std::string boot_id;
+};
+
+struct Source {
+  Kind kind = Kind::kVolume;
+  std::string id;
+  bool operator==(const Source&) const = default;
+};
+
+struct Record {
+  Kind kind = Kind::kVolume;
+  std::string id;    // random UUID
+  std::string name;  // as the CO gave it
+  State state = State::kCreating;
+  int64_t size_bytes = 0;
+  base::WallTime created;
+  AccessType access = AccessType::kMount;
+  std::string fs_type;  // "ext4", "xfs", ...; empty for raw block
+  Content content = Content::kBlank;
+  std::string fs_uuid;            // the UUID that the file system has or is to be given
+  bool grow_file_system = false;  // the image grew and the file system in it has not followed yet
+  uint32_t sector_size = 0;       // of its device, once it had one: a file system depends on it
+  int64_t growing_from = 0;       // while the image is made longer: what it was; else 0
+  Source source;                  // id empty: none; of a snapshot, the volume that it shows
+  ImageIdentity image;
+};
+
+// True for the text of a UUID as this pool makes them: what an outside volume id must look like
+// before it becomes part of a path.
+bool IsId(std::string_view text);
+
+std::string Encode(const Record& record);
+// DATA_LOSS for text that is not a whole record of this version.
+base::StatusOr<Record> DecodeRecord(std::string_view text);
+
+}  // namespace berth::block

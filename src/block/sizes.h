@@ -1,0 +1,31 @@
+// How large a volume becomes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace berth::block {
+
+// What a CO asks for, in bytes; 0: not said. Equal values ask for exactly that.
+struct SizeRange {
+  int64_t required = 0;
+  int64_t limit = 0;
+};
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kDefaultSize = 1024 * kMiB;  // where nothing is asked for
+constexpr int64_t kSizeStep = 4096;            // images are whole blocks of the largest sector size
+
+// The least size that a file system's mkfs takes ("" for raw block).
+int64_t MinimumSize(std::string_view fs_type);
+
+// The size for `range`, at least `minimum` and a multiple of kSizeStep. OUT_OF_RANGE if there is
+// none; INVALID_ARGUMENT for a range that is none.
+base::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t minimum);
+
+// True if a volume of `size` satisfies `range`.
+bool Satisfies(int64_t size, const SizeRange& range);
+
+}  // namespace berth::block
