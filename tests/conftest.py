@@ -1,0 +1,77 @@
+"""What tests share: a containerd of their own for the session, and a Berth on it."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from lib import leaks, standalone  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def runtime():
+    """The socket of a containerd that only the tests use."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    socket = standalone.own_containerd("start", folder)
+    yield socket
+    standalone.own_containerd("stop", folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unmount_below(folder):
+    with open("/proc/self/mountinfo") as table:
+        targets = [line.split()[4] for line in table]
+    for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", target], check=False)
+
+
+def _detach_loops_below(folder):
+    listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+                             capture_output=True, text=True, check=True).stdout
+    for line in listing.splitlines():
+        name, _, backing = line.partition(" ")
+        if backing.strip().startswith(str(folder)):
+            subprocess.run(["losetup", "--detach", name], check=False)
+
+
+@pytest.fixture
+def new_berth(runtime):
+    """Makes Standalones; after the test they are stopped, and what a failed test left is cleared away."""
+    made = []
+
+    def make(**arguments):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+        berth = standalone.Standalone(folder, runtime, **arguments)
+        made.append(berth)
+        return berth
+
+    yield make
+    for berth in made:
+        try:
+            if berth.process is not None:
+                berth.remove_everything(seconds=30)
+                berth.stop()
+        finally:
+            berth.kill()
+            _unmount_below(berth.folder)
+            _detach_loops_below(berth.folder)
+            shutil.rmtree(berth.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def berth(new_berth):
+    return new_berth().start()
+
+
+@pytest.fixture
+def leak_free(berth):
+    """After the test nothing may be left of what it made; ask for it after `berth`."""
+    before = leaks.Snapshot(berth.data)
+    yield
+    berth.remove_everything()
+    left = before.leaked_since()
+    assert not left, "left behind:\n" + "\n".join(left)
