@@ -49,4 +49,22 @@ StatusOr<T> PatchAt(kube::Client& client, kube::Informer<T>& informer, const T& 
   return Patch(client, informer, object, patch, subresource);
 }
 
+// As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`: where
+// the patch is forbidden, the object is read whole, edited and written with its version.
+template <typename T>
+StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
+                   const Json& patch) {
+  StatusOr<T> patched = PatchAt(client, informer, object, patch);
+  if (patched.status().code() != StatusCode::kPermissionDenied) return patched;
+  ASSIGN_OR_RETURN(T whole, kube::Get<T>(client, object.ns(), object.name()));
+  if (whole.resource_version() != object.resource_version()) {
+    return base::Error(StatusCode::kAborted, "{} '{}' changed meanwhile", T::kInfo.singular,
+                       object.key());
+  }
+  whole.mutable_json().merge_patch(patch);
+  ASSIGN_OR_RETURN(T updated, kube::Update(client, whole));
+  if (!IsGone(updated)) informer.Observe(updated.json());
+  return updated;
+}
+
 }  // namespace berth::controllers

@@ -1,0 +1,144 @@
+#include "controllers/attacher/attacher.h"
+
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::attacher {
+
+using base::KeyedWorkers;
+
+namespace {
+
+KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options) {
+  return {.name = name,
+          .workers = workers,
+          .retry_start = options.retry_start,
+          .retry_max = options.retry_max};
+}
+
+}  // namespace
+
+std::string FinalizerName(std::string_view driver) {
+  return fmt::format("external-attacher/{}", SanitizeDriverName(driver));
+}
+
+Attacher::Attacher(Context context, DriverConnection& driver, Options options)
+    : context_(context),
+      driver_(driver),
+      options_(std::move(options)),
+      attachments_(context.informers.Of<Attachment>()),
+      volumes_(context.informers.Of<Volume>()),
+      csi_nodes_(context.informers.Of<api::CsiNode>()),
+      attachment_workers_(QueueOptions("attach", options_.workers, options_),
+                          [this](const std::string& key) { return SyncAttachment(key); }),
+      volume_workers_(QueueOptions("attach-volumes", 1, options_),
+                      [this](const std::string& key) { return SyncVolume(key); }) {
+  AddAttachmentIndexes(attachments_);
+  Watch();
+}
+
+Attacher::~Attacher() { Stop(); }
+
+void Attacher::Watch() {
+  attachments_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) {
+      if (const std::string volume = change.before->pv_name(); !volume.empty()) {
+        volume_workers_.Add(volume);
+      }
+      return;
+    }
+    if (change.before != nullptr && change.before->deleting() != change.after->deleting()) {
+      attachment_workers_.AddNow(change.key);
+    } else {
+      attachment_workers_.Add(change.key);
+    }
+  });
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    if (change.after->deleting()) volume_workers_.Add(change.key);
+    if (change.before != nullptr) return;
+    // An attachment may have been seen before its volume was.
+    for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, change.key)) {
+      attachment_workers_.AddNow(attachment->name());
+    }
+  });
+  csi_nodes_.AddHandler([this](const auto& change) {
+    const auto info = driver_.info();
+    if (info == nullptr || change.after == nullptr) return;
+    const auto before = change.before != nullptr ? change.before->driver(info->name) : std::nullopt;
+    const auto after = change.after->driver(info->name);
+    if (!after.has_value() || (before.has_value() && before->node_id == after->node_id)) return;
+    for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, change.key)) {
+      attachment_workers_.AddNow(attachment->name());
+    }
+  });
+  driver_.OnReady([this] { DriverReady(); });
+}
+
+void Attacher::DriverReady() {
+  const auto info = driver_.info();
+  for (const auto& attachment : attachments_.List()) {
+    if (attachment->attacher() == info->name) attachment_workers_.AddNow(attachment->name());
+  }
+  for (const auto& volume : volumes_.List()) {
+    if (volume->deleting()) volume_workers_.Add(volume->name());
+  }
+}
+
+void Attacher::Start() {
+  attachment_workers_.Start();
+  volume_workers_.Start();
+}
+
+void Attacher::Stop() {
+  attachment_workers_.Stop();
+  volume_workers_.Stop();
+}
+
+Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto attachment = attachments_.Get(key);
+  if (driver == nullptr || attachment == nullptr || attachment->attacher() != driver->name) {
+    return Outcome::Done();
+  }
+  if (!driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
+    return AttachWithoutDriver(*attachment);
+  }
+  if (!attachment->deleting()) {
+    return attachment->attached() ? Outcome::Done() : Attach(*attachment, *driver);
+  }
+  return attachment->has_finalizer(FinalizerName(driver->name)) ? Detach(*attachment, *driver)
+                                                                : Outcome::Done();
+}
+
+Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
+  if (attachment.deleting()) {
+    // Held by an earlier version of the driver, which could detach; this one has nothing to do.
+    const std::string finalizer = FinalizerName(attachment.attacher());
+    if (!attachment.has_finalizer(finalizer)) return Outcome::Done();
+    return AfterApi(PatchAt(context_.client, attachments_, attachment,
+                            FinalizersPatch(attachment, "", finalizer))
+                        .status());
+  }
+  if (attachment.attached()) return Outcome::Done();
+  return AfterApi(
+      Patch(context_.client, attachments_, attachment, {{"status", {{"attached", true}}}}, "status")
+          .status());
+}
+
+Attacher::Outcome Attacher::SyncVolume(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto volume = volumes_.Get(key);
+  if (driver == nullptr || volume == nullptr || !volume->deleting()) return Outcome::Done();
+  const std::string finalizer = FinalizerName(driver->name);
+  if (!volume->has_finalizer(finalizer)) return Outcome::Done();
+  // An attachment that names the volume is detached first; its end brings the volume here again.
+  // One made from now on is refused, for the volume is being deleted.
+  if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
+  return AfterApi(
+      PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, "", finalizer))
+          .status());
+}
+
+}  // namespace berth::controllers::attacher

@@ -1,0 +1,178 @@
+#include "controllers/provisioner/class_parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <set>
+
+#include "api/names.h"
+
+namespace berth::controllers::provisioner {
+
+using api::Labels;
+using api::SecretReference;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::string_view kPrefix = "csi.storage.k8s.io/";
+
+struct SecretKeys {
+  SecretUse use;
+  std::string_view key;         // with "-secret-name" and "-secret-namespace" behind it
+  std::string_view deprecated;  // with "Name" and "Namespace" behind it; "": never existed
+};
+constexpr std::array<SecretKeys, 7> kSecrets = {{
+    {SecretUse::kProvisioner, "provisioner", "csiProvisionerSecret"},
+    {SecretUse::kControllerPublish, "controller-publish", "csiControllerPublishSecret"},
+    {SecretUse::kNodeStage, "node-stage", "csiNodeStageSecret"},
+    {SecretUse::kNodePublish, "node-publish", "csiNodePublishSecret"},
+    {SecretUse::kControllerExpand, "controller-expand", ""},
+    {SecretUse::kNodeExpand, "node-expand", ""},
+    {SecretUse::kControllerModify, "controller-modify", ""},
+}};
+
+// A key of `parameters` and its value, also where the value is empty; an absent key is no error.
+const std::string* FindKey(const Labels& parameters, const std::string& key) {
+  const auto it = parameters.find(key);
+  return it == parameters.end() ? nullptr : &it->second;
+}
+
+StatusOr<SecretReference> ReadPair(const Labels& parameters, const std::string& name_key,
+                                   const std::string& namespace_key) {
+  const std::string* name = FindKey(parameters, name_key);
+  const std::string* ns = FindKey(parameters, namespace_key);
+  if (name == nullptr && ns == nullptr) return SecretReference{};
+  if (name == nullptr || ns == nullptr) {
+    return Error(StatusCode::kInvalidArgument, "class parameter '{}' needs '{}' beside it",
+                 name == nullptr ? namespace_key : name_key,
+                 name == nullptr ? name_key : namespace_key);
+  }
+  if (name->empty() || ns->empty()) {
+    return Error(StatusCode::kInvalidArgument, "class parameter '{}' is empty",
+                 name->empty() ? name_key : namespace_key);
+  }
+  return SecretReference{.name = *name, .ns = *ns};
+}
+
+// Fills in ${token} by `value_of`, which returns nullptr for an unknown one.
+StatusOr<std::string> Fill(std::string_view text,
+                           const std::function<const std::string*(std::string_view)>& value_of) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t start = text.find('$');
+    out += text.substr(0, start);
+    if (start == std::string_view::npos) break;
+    text.remove_prefix(start);
+    const size_t end = text.find('}');
+    if (!text.starts_with("${") || end == std::string_view::npos) {
+      return Error(StatusCode::kInvalidArgument, "malformed token at '{}': expected ${{...}}",
+                   text);
+    }
+    const std::string_view token = text.substr(2, end - 2);
+    const std::string* value = value_of(token);
+    if (value == nullptr) {
+      return Error(StatusCode::kInvalidArgument, "unknown token '${{{}}}'", token);
+    }
+    out += *value;
+    text.remove_prefix(end + 1);
+  }
+  if (out.empty())
+    return Error(StatusCode::kInvalidArgument, "empty after its tokens are filled in");
+  return out;
+}
+
+}  // namespace
+
+StatusOr<ClassParameters> ClassParameters::Parse(const Labels& parameters) {
+  ClassParameters out;
+  const std::string prefix(kPrefix);
+  std::set<std::string> known = {prefix + "fstype", prefix + "secret-name",
+                                 prefix + "secret-namespace"};
+  ASSIGN_OR_RETURN(const SecretReference fallback,
+                   ReadPair(parameters, prefix + "secret-name", prefix + "secret-namespace"));
+  for (const SecretKeys& keys : kSecrets) {
+    const std::string name_key = fmt::format("{}{}-secret-name", prefix, keys.key);
+    const std::string namespace_key = fmt::format("{}{}-secret-namespace", prefix, keys.key);
+    known.insert({name_key, namespace_key});
+    ASSIGN_OR_RETURN(SecretReference pair, ReadPair(parameters, name_key, namespace_key));
+    if (!keys.deprecated.empty()) {
+      ASSIGN_OR_RETURN(const SecretReference old,
+                       ReadPair(parameters, fmt::format("{}Name", keys.deprecated),
+                                fmt::format("{}Namespace", keys.deprecated)));
+      if (!old.empty() && !pair.empty()) {
+        return Error(StatusCode::kInvalidArgument,
+                     "class parameters '{}' and the deprecated '{}Name' exclude each other",
+                     name_key, keys.deprecated);
+      }
+      if (!old.empty()) pair = old;
+    }
+    if (pair.empty()) pair = fallback;
+    if (!pair.empty()) out.templates_.emplace(keys.use, pair);
+  }
+  int fs_types = 0;
+  for (const auto& [key, value] : parameters) {
+    std::string lower = key;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    if (lower == "fstype" || key == prefix + "fstype") {
+      ++fs_types;
+      out.fs_type_ = value;
+    }
+    if (!key.starts_with(kPrefix)) {
+      out.driver_parameters_.emplace(key, value);
+    } else if (!known.contains(key)) {
+      return Error(StatusCode::kInvalidArgument, "unknown class parameter '{}'", key);
+    }
+  }
+  if (fs_types > 1) {
+    return Error(StatusCode::kInvalidArgument, "the class gives the file system type {} times",
+                 fs_types);
+  }
+  return out;
+}
+
+StatusOr<SecretReference> ClassParameters::Secret(SecretUse use, std::string_view volume_name,
+                                                  const api::PersistentVolumeClaim& claim) const {
+  const auto it = templates_.find(use);
+  if (it == templates_.end()) return SecretReference{};
+  const std::string volume(volume_name);
+  const std::string ns = claim.ns();
+  const std::string name = claim.name();
+  const Labels annotations = claim.annotations();
+
+  const auto in_namespace = [&](std::string_view token) -> const std::string* {
+    if (token == "pv.name") return &volume;
+    if (token == "pvc.namespace") return &ns;
+    return nullptr;
+  };
+  const auto in_name = [&](std::string_view token) -> const std::string* {
+    constexpr std::string_view kAnnotation = "pvc.annotations['";
+    if (token == "pvc.name") return &name;
+    if (token.starts_with(kAnnotation) && token.ends_with("']") &&
+        token.size() >= kAnnotation.size() + 2) {
+      token.remove_prefix(kAnnotation.size());
+      token.remove_suffix(2);
+      const auto annotation = annotations.find(std::string(token));
+      return annotation == annotations.end() ? nullptr : &annotation->second;
+    }
+    return in_namespace(token);
+  };
+  SecretReference out;
+  const StatusOr<std::string> filled_ns = Fill(it->second.ns, in_namespace);
+  RETURN_IF_ERROR_WITH(filled_ns, fmt::format("secret namespace '{}'", it->second.ns));
+  out.ns = *filled_ns;
+  RETURN_IF_ERROR_WITH(api::CheckDns1123Label(out.ns),
+                       fmt::format("secret namespace '{}'", out.ns));
+  const StatusOr<std::string> filled_name = Fill(it->second.name, in_name);
+  RETURN_IF_ERROR_WITH(filled_name, fmt::format("secret name '{}'", it->second.name));
+  out.name = *filled_name;
+  RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(out.name),
+                       fmt::format("secret name '{}'", out.name));
+  return out;
+}
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,114 @@
+// Claims whose volume starts as a copy of another (provisioner.h).
+#include "api/quantity.h"
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/provisioner.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Error;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::string_view kCloningProtection =
+    "provisioner.storage.kubernetes.io/cloning-protection";
+
+bool IsCloneOf(const api::PersistentVolumeClaim& claim, const std::string& source) {
+  const api::Part reference = claim.data_source();
+  return reference.String({"kind"}) == "PersistentVolumeClaim" &&
+         reference.String({"apiGroup"}).empty() && reference.String({"name"}) == source;
+}
+
+}  // namespace
+
+StatusOr<std::optional<csi::v1::VolumeContentSource>> Provisioner::Source(
+    const Claim& claim, const DriverInfo& driver) {
+  const api::Part reference = claim.data_source();
+  const std::string kind = reference.String({"kind"});
+  const std::string group = reference.String({"apiGroup"});
+  if (kind.empty()) return std::nullopt;
+  if (kind == "PersistentVolumeClaim" && group.empty()) {
+    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source,
+                     CloneSource(claim, reference.String({"name"}), driver));
+    return source;
+  }
+  if (kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io") {
+    return Error(StatusCode::kInvalidArgument,
+                 "unsupported dataSource kind VolumeSnapshot: this provisioner fills volumes from "
+                 "PersistentVolumeClaim only");
+  }
+  // Another program fills such volumes: it makes the volume itself and binds it to the claim.
+  context_.events.Record(claim.reference(), base::EventType::kNormal, "Provisioning",
+                         fmt::format("Assuming an external populator will provision the volume "
+                                     "for the dataSource of kind '{}' in group '{}'",
+                                     kind, group));
+  return Error(StatusCode::kUnimplemented, "dataSource of kind '{}' is left to a populator", kind);
+}
+
+StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& claim,
+                                                                const std::string& source_name,
+                                                                const DriverInfo& driver) {
+  const auto refuse = [&](const std::string& why) {
+    return Error(StatusCode::kFailedPrecondition, "clone claim '{}': {}", source_name, why);
+  };
+  if (!driver.Has(DriverInfo::Rpc::CLONE_VOLUME)) {
+    return Error(StatusCode::kInvalidArgument, "driver '{}' cannot clone volumes", driver.name);
+  }
+  const auto source = claims_.Get(claim.ns(), source_name);
+  if (source == nullptr) return refuse("it is not there");
+  if (source->deleting()) return refuse("it is being deleted");
+  if (source->phase() != "Bound" || !IsBound(*source)) return refuse("it is not bound");
+  if (!source->storage_class_name().has_value() || !claim.storage_class_name().has_value()) {
+    return refuse("both claims must name a class");
+  }
+  const auto volume = volumes_.Get(source->volume_name());
+  if (volume == nullptr || volume->claim_uid() != source->uid() || !RefersTo(*volume, *source) ||
+      volume->phase() != "Bound") {
+    return refuse(fmt::format("its volume '{}' is not bound to it", source->volume_name()));
+  }
+  if (!volume->has_csi() || volume->csi().driver() != driver.name) {
+    return refuse(fmt::format("its volume is not of driver '{}'", driver.name));
+  }
+  if (source->volume_mode() != claim.volume_mode()) {
+    return refuse(
+        fmt::format("its volumeMode is {}, not {}", source->volume_mode(), claim.volume_mode()));
+  }
+  const StatusOr<int> compared =
+      api::CompareQuantities(claim.requested_storage(), source->requested_storage());
+  if (!compared.ok() || *compared < 0) {
+    return refuse(
+        fmt::format("the copy must have at least its size, {}", source->requested_storage()));
+  }
+  if (!source->has_finalizer(kCloningProtection)) {
+    RETURN_IF_ERROR(EditAt(context_.client, claims_, *source,
+                           FinalizersPatch(*source, kCloningProtection, "")));
+  }
+  csi::v1::VolumeContentSource out;
+  out.mutable_volume()->set_volume_id(volume->csi().volume_handle());
+  return out;
+}
+
+Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto source = claims_.Get(key);
+  if (driver == nullptr || source == nullptr || !source->has_finalizer(kCloningProtection)) {
+    return Outcome::Done();
+  }
+  const auto volume = volumes_.Get(source->volume_name());
+  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name) {
+    return Outcome::Done();
+  }
+  for (const auto& claim : claims_.List()) {
+    if (claim->ns() == source->ns() && IsCloneOf(*claim, source->name()) && !IsBound(*claim)) {
+      return Outcome::Done();  // its binding or deletion brings the source here again
+    }
+  }
+  return AfterApi(
+      EditAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
+          .status());
+}
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,84 @@
+// From a released PersistentVolume to nothing (provisioner.h).
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/csi_codec.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/provisioner.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+bool MadeBy(const api::PersistentVolume& volume, const DriverInfo& driver) {
+  return volume.annotation(kProvisionedBy) == driver.name ||
+         volume.annotation(kMigratedTo) == driver.name;
+}
+
+bool WantsDeletion(const api::PersistentVolume& volume) {
+  return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
+}
+
+}  // namespace
+
+Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto volume = volumes_.Get(key);
+  if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
+  if (!WantsDeletion(*volume)) return AfterApi(SyncVolumeFinalizer(*volume));
+  // An attachment's end brings the volume here again.
+  if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
+
+  // Data is destroyed on the API's own word, not on a copy's.
+  const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
+  if (!live.ok()) return AfterApi(live.status());
+  if (live->uid() != volume->uid() || live->claim_uid() != volume->claim_uid() ||
+      !WantsDeletion(*live)) {
+    volumes_.Observe(live->json());
+    return Outcome::Done();
+  }
+  return DeleteVolume(*live);
+}
+
+Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
+  const bool wanted = volume.reclaim_policy() == "Delete";
+  const bool present = volume.has_finalizer(kVolumeFinalizer);
+  if (wanted == present || (wanted && volume.deleting())) return base::OkStatus();
+  return PatchAt(context_.client, volumes_, volume,
+                 FinalizersPatch(volume, wanted ? kVolumeFinalizer : "",
+                                 wanted ? "" : kVolumeFinalizer))
+      .status();
+}
+
+Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
+  const auto failed = [&](const Status& status) {
+    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           DriverError(status));
+    return Outcome::Retry(status);
+  };
+  const StatusOr<std::map<std::string, std::string>> secrets =
+      ReadSecret(context_.client, {.name = volume.annotation(kDeletionSecretName),
+                                   .ns = volume.annotation(kDeletionSecretNamespace)});
+  if (!secrets.ok()) return failed(secrets.status());
+  csi::v1::DeleteVolumeRequest request;
+  request.set_volume_id(volume.csi().volume_handle());
+  CopyTo(*secrets, request.mutable_secrets());
+  const auto deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout);
+  if (!deleted.ok()) return failed(deleted.status());
+  LOG_INFO("deleted volume {} of {}", base::Quote(volume.csi().volume_handle()),
+           base::Quote(volume.name()));
+
+  if (volume.has_finalizer(kVolumeFinalizer)) {
+    const Status freed =
+        PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
+            .status();
+    if (!freed.ok()) return AfterApi(freed);
+  }
+  return AfterApi(kube::Delete(context_.client, volume));
+}
+
+}  // namespace berth::controllers::provisioner

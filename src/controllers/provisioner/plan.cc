@@ -1,0 +1,211 @@
+#include "controllers/provisioner/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "api/quantity.h"
+#include "controllers/claims.h"
+#include "controllers/csi_codec.h"
+#include "controllers/names.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::array<SecretUse, 7> kSecretUses = {
+    SecretUse::kProvisioner,     SecretUse::kControllerPublish, SecretUse::kNodeStage,
+    SecretUse::kNodePublish,     SecretUse::kControllerExpand,  SecretUse::kNodeExpand,
+    SecretUse::kControllerModify};
+
+Json ToJson(const api::SecretReference& secret) {
+  return {{"name", secret.name}, {"namespace", secret.ns}};
+}
+
+// The provisioner asks for each access mode of the claim by itself.
+Status AddCapabilities(const PlanInputs& inputs, Plan& plan) {
+  const bool block = inputs.claim.volume_mode() == "Block";
+  const bool multi_writer = inputs.driver.Has(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER);
+  const std::vector<std::string> modes = inputs.claim.access_modes();
+  if (modes.empty()) {
+    return Error(StatusCode::kInvalidArgument, "the claim asks for no access mode");
+  }
+  for (const std::string& mode : modes) {
+    ASSIGN_OR_RETURN(const auto csi_mode, ToCsiAccessMode({mode}, multi_writer));
+    auto* capability = plan.request.add_volume_capabilities();
+    capability->mutable_access_mode()->set_mode(csi_mode);
+    if (block) {
+      capability->mutable_block();
+      continue;
+    }
+    capability->mutable_mount()->set_fs_type(plan.fs_type);
+    for (const std::string& option : inputs.storage_class.mount_options()) {
+      capability->mutable_mount()->add_mount_flags(option);
+    }
+  }
+  plan.read_only = inputs.options.controller_publish_readonly && modes.size() == 1 &&
+                   modes.front() == "ReadOnlyMany";
+  return base::OkStatus();
+}
+
+Json CsiSourceOf(const Plan& plan, const PlanInputs& inputs, const csi::v1::Volume& volume,
+                 const std::string& identity) {
+  Json attributes = {{std::string(kIdentityAttribute), identity}};
+  for (const auto& [key, value] : volume.volume_context()) attributes[key] = value;
+  Json csi = {{"driver", inputs.driver.name},
+              {"volumeHandle", volume.volume_id()},
+              {"volumeAttributes", std::move(attributes)}};
+  if (!plan.fs_type.empty()) csi["fsType"] = plan.fs_type;
+  if (plan.read_only) csi["readOnly"] = true;
+  static constexpr std::array<std::pair<SecretUse, const char*>, 5> kReferences = {{
+      {SecretUse::kControllerPublish, "controllerPublishSecretRef"},
+      {SecretUse::kNodeStage, "nodeStageSecretRef"},
+      {SecretUse::kNodePublish, "nodePublishSecretRef"},
+      {SecretUse::kControllerExpand, "controllerExpandSecretRef"},
+      {SecretUse::kNodeExpand, "nodeExpandSecretRef"},
+  }};
+  for (const auto& [use, field] : kReferences) {
+    if (const api::SecretReference secret = plan.secret(use); !secret.empty()) {
+      csi[field] = ToJson(secret);
+    }
+  }
+  return csi;
+}
+
+}  // namespace
+
+std::string VolumeName(const Options& options, const api::PersistentVolumeClaim& claim) {
+  std::string uid = claim.uid();
+  if (options.volume_name_uuid_length >= 0) {
+    std::erase(uid, '-');
+    uid = uid.substr(0, static_cast<size_t>(options.volume_name_uuid_length));
+  }
+  return fmt::format("{}-{}", options.volume_name_prefix, uid);
+}
+
+api::SecretReference Plan::secret(SecretUse use) const {
+  const auto it = secrets.find(use);
+  return it == secrets.end() ? api::SecretReference{} : it->second;
+}
+
+StatusOr<Plan> MakePlan(const PlanInputs& inputs) {
+  const api::PersistentVolumeClaim& claim = inputs.claim;
+  if (const Json* selector = claim.selector(); selector != nullptr && !selector->empty()) {
+    return Error(StatusCode::kInvalidArgument, "claim Selector is not supported");
+  }
+  Plan plan;
+  plan.volume_name = VolumeName(inputs.options, claim);
+  ASSIGN_OR_RETURN(const ClassParameters parameters,
+                   ClassParameters::Parse(inputs.storage_class.parameters()));
+  if (claim.volume_mode() != "Block") {
+    plan.fs_type =
+        parameters.fs_type().empty() ? inputs.options.default_fs_type : parameters.fs_type();
+  }
+  for (const SecretUse use : kSecretUses) {
+    ASSIGN_OR_RETURN(const api::SecretReference secret,
+                     parameters.Secret(use, plan.volume_name, claim));
+    if (!secret.empty()) plan.secrets.emplace(use, secret);
+  }
+  csi::v1::CreateVolumeRequest& request = plan.request;
+  request.set_name(plan.volume_name);
+  const StatusOr<int64_t> size = api::ParseBytes(claim.requested_storage());
+  RETURN_IF_ERROR_WITH(size, "the claim's storage request");
+  request.mutable_capacity_range()->set_required_bytes(*size);
+  RETURN_IF_ERROR(AddCapabilities(inputs, plan));
+  CopyTo(parameters.driver_parameters(), request.mutable_parameters());
+  if (inputs.options.extra_create_metadata) {
+    auto& metadata = *request.mutable_parameters();
+    metadata["csi.storage.k8s.io/pvc/name"] = claim.name();
+    metadata["csi.storage.k8s.io/pvc/namespace"] = claim.ns();
+    metadata["csi.storage.k8s.io/pv/name"] = plan.volume_name;
+  }
+  CopyTo(inputs.mutable_parameters, request.mutable_mutable_parameters());
+  if (inputs.source.has_value()) *request.mutable_volume_content_source() = *inputs.source;
+  if (inputs.topology.has_value()) {
+    *request.mutable_accessibility_requirements() = *inputs.topology;
+  }
+  return plan;
+}
+
+Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
+  const int64_t required = plan.request.capacity_range().required_bytes();
+  if (volume.volume_id().empty()) {
+    return Error(StatusCode::kInternal, "the driver gave the volume no id");
+  }
+  if (volume.capacity_bytes() != 0 && volume.capacity_bytes() < required) {
+    return Error(StatusCode::kOutOfRange,
+                 "created volume capacity {} less than requested capacity {}",
+                 volume.capacity_bytes(), required);
+  }
+  if (plan.request.has_volume_content_source() && !volume.has_content_source()) {
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "volume content source missing: the driver made an empty volume in place of a copy");
+  }
+  return base::OkStatus();
+}
+
+api::PersistentVolume MakeVolume(const Plan& plan, const PlanInputs& inputs,
+                                 const csi::v1::Volume& volume, const std::string& identity) {
+  const api::PersistentVolumeClaim& claim = inputs.claim;
+  const api::StorageClass& storage_class = inputs.storage_class;
+  const int64_t bytes = volume.capacity_bytes() != 0
+                            ? volume.capacity_bytes()
+                            : plan.request.capacity_range().required_bytes();
+  const api::SecretReference deletion = plan.secret(SecretUse::kProvisioner);
+
+  api::PersistentVolume out;
+  out.Set({"apiVersion"}, "v1");
+  out.Set({"kind"}, "PersistentVolume");
+  out.set_name(plan.volume_name);
+  out.set_annotation(kProvisionedBy, inputs.driver.name);
+  out.set_annotation(kDeletionSecretName, deletion.name);
+  out.set_annotation(kDeletionSecretNamespace, deletion.ns);
+  if (const auto modify = plan.secret(SecretUse::kControllerModify); !modify.empty()) {
+    out.set_annotation(kModifySecretName, modify.name);
+    out.set_annotation(kModifySecretNamespace, modify.ns);
+  }
+  if (storage_class.reclaim_policy() == "Delete") out.add_finalizer(kVolumeFinalizer);
+  Json spec = {{"capacity", {{"storage", api::FormatBytes(bytes)}}},
+               {"accessModes", claim.access_modes()},
+               {"volumeMode", claim.volume_mode()},
+               {"persistentVolumeReclaimPolicy", storage_class.reclaim_policy()},
+               {"storageClassName", storage_class.name()},
+               {"claimRef", ClaimReference(claim)},
+               {"csi", CsiSourceOf(plan, inputs, volume, identity)}};
+  if (const auto options = storage_class.mount_options(); !options.empty()) {
+    spec["mountOptions"] = options;
+  }
+  if (Json affinity = NodeAffinity(volume.accessible_topology());
+      inputs.driver.topology() && !affinity.is_null()) {
+    spec["nodeAffinity"] = std::move(affinity);
+  }
+  if (const auto attributes = claim.volume_attributes_class_name(); !attributes.empty()) {
+    spec["volumeAttributesClassName"] = attributes;
+  }
+  out.Set({"spec"}, std::move(spec));
+  return out;
+}
+
+FailureState Classify(StatusCode code, bool can_reschedule) {
+  switch (code) {
+    case StatusCode::kCancelled:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kUnavailable:
+    case StatusCode::kAborted:
+      return FailureState::kInBackground;
+    case StatusCode::kResourceExhausted:
+      return can_reschedule ? FailureState::kReschedule : FailureState::kFinished;
+    case StatusCode::kInvalidArgument:
+      return FailureState::kInfeasible;
+    default:
+      return FailureState::kFinished;
+  }
+}
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,90 @@
+// What one claim's provisioning amounts to: the CreateVolume request, and the PersistentVolume that
+// its answer becomes. Pure: whatever has to be read was read before.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "api/kinds.h"
+#include "base/status.h"
+#include "controllers/driver_connection.h"
+#include "controllers/provisioner/class_parameters.h"
+#include "controllers/provisioner/topology.h"
+#include "proto/csi.pb.h"
+
+namespace berth::controllers::provisioner {
+
+struct Options {
+  std::chrono::milliseconds timeout{10000};  // of each RPC
+  int workers = 10;
+  std::string volume_name_prefix = "pvc";
+  int volume_name_uuid_length = -1;  // of the claim's uid without dashes; -1: the uid as it is
+  std::chrono::milliseconds retry_start{1000};
+  std::chrono::milliseconds retry_max{300000};
+  bool strict_topology = false;
+  bool immediate_topology = true;
+  bool extra_create_metadata = false;
+  bool controller_publish_readonly = false;
+  std::string default_fs_type;
+};
+
+// The name of the volume for a claim, in the driver and as PersistentVolume: "pvc-<uid>".
+std::string VolumeName(const Options& options, const api::PersistentVolumeClaim& claim);
+
+struct PlanInputs {
+  const Options& options;
+  const DriverInfo& driver;
+  const api::PersistentVolumeClaim& claim;
+  const api::StorageClass& storage_class;
+  std::optional<csi::v1::TopologyRequirement> topology;
+  std::optional<csi::v1::VolumeContentSource> source;
+  api::Labels mutable_parameters;
+};
+
+struct Plan {
+  std::string volume_name;
+  std::string fs_type;  // "" for block volumes, or left to the driver
+  bool read_only = false;
+  std::map<SecretUse, api::SecretReference> secrets;  // those that the class names
+  csi::v1::CreateVolumeRequest request;               // without secrets
+
+  // The reference for `use`, empty if the class names none.
+  api::SecretReference secret(SecretUse use) const;
+};
+
+// INVALID_ARGUMENT if claim or class cannot be served.
+base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
+
+// OK if the driver's answer is what was asked for; OUT_OF_RANGE if it is smaller,
+// FAILED_PRECONDITION if its content is not from the source.
+base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
+
+// The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.
+api::PersistentVolume MakeVolume(const Plan& plan, const PlanInputs& inputs,
+                                 const csi::v1::Volume& volume, const std::string& identity);
+
+// What a failed CreateVolume means for the claim.
+enum class FailureState {
+  kFinished,      // no volume exists; asked again later
+  kInBackground,  // it may exist: the same call again
+  kReschedule,    // no volume here: the scheduler is to choose another node
+  kInfeasible,    // no volume, and none unless something changes: asked again seldom
+};
+FailureState Classify(base::StatusCode code, bool can_reschedule);
+
+// Finalizer and annotations that the provisioner sets on volumes.
+inline constexpr std::string_view kVolumeFinalizer =
+    "external-provisioner.volume.kubernetes.io/finalizer";
+inline constexpr std::string_view kDeletionSecretName =
+    "volume.kubernetes.io/provisioner-deletion-secret-name";
+inline constexpr std::string_view kDeletionSecretNamespace =
+    "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+inline constexpr std::string_view kModifySecretName =
+    "volume.kubernetes.io/controller-modify-secret-name";
+inline constexpr std::string_view kModifySecretNamespace =
+    "volume.kubernetes.io/controller-modify-secret-namespace";
+inline constexpr std::string_view kIdentityAttribute =
+    "storage.kubernetes.io/csiProvisionerIdentity";
+
+}  // namespace berth::controllers::provisioner

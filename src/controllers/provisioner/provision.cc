@@ -1,0 +1,257 @@
+// From a claim to a PersistentVolume (provisioner.h).
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/csi_codec.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/provisioner.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// Read with a request when a claim names one, which is seldom: no informer is kept for it.
+const api::KindInfo& VolumeAttributesClassInfo() {
+  static const api::KindInfo info{"storage.k8s.io",
+                                  "v1",
+                                  "VolumeAttributesClass",
+                                  "volumeattributesclasses",
+                                  "volumeattributesclass",
+                                  {"vac"},
+                                  false,
+                                  false};
+  return info;
+}
+
+}  // namespace
+
+bool Provisioner::IsOurs(const Claim& claim, const DriverInfo& driver) const {
+  return claim.annotation(kStorageProvisioner) == driver.name ||
+         claim.annotation(kBetaStorageProvisioner) == driver.name;
+}
+
+Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto claim = claims_.Get(key);
+  if (driver == nullptr || claim == nullptr || !IsOurs(*claim, *driver)) return Outcome::Done();
+  if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) return Outcome::Done();
+
+  const bool held = claim->has_finalizer(kProvisioningFinalizer);
+  const bool unwanted = claim->deleting() || !claim->volume_name().empty();
+  if (volumes_.Get(VolumeName(options_, *claim)) != nullptr) {
+    // Named by an object. The binder lets the claim go when it binds it; another binder does not.
+    return held && unwanted ? Release(*claim) : Outcome::Done();
+  }
+  if (unwanted && !held) return Outcome::Done();
+
+  const auto storage_class = classes_.Get(ClassName(*claim, classes_));
+  const bool waits = storage_class != nullptr && storage_class->wait_for_first_consumer() &&
+                     !claim->has_annotation(kSelectedNode);
+  // selected-node is taken off only after a final failure.
+  if (unwanted && (waits || Refused(claim->uid()))) return Release(*claim);
+  if (waits) return Outcome::Done();
+  if (storage_class == nullptr) {
+    if (!held) return Outcome::Done();  // the class's appearance brings the claim here again
+    const Status why =
+        Error(StatusCode::kNotFound,
+              "its class is gone, and a volume may exist in the driver: create the class again");
+    context_.events.Record(claim->reference(), EventType::kWarning, "ProvisioningCleanupFailed",
+                           base::Message(why));
+    return Outcome::Retry(why);
+  }
+  if (storage_class->provisioner() != driver->name) return Outcome::Done();
+  return Provision(*claim, *driver, *storage_class);
+}
+
+Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo& driver,
+                                            const api::StorageClass& storage_class) {
+  const auto refuse = [&](const Status& status) {
+    ReportFailure(claim, storage_class.name(), status);
+    return Outcome::Retry(status);
+  };
+  const StatusOr<std::optional<csi::v1::VolumeContentSource>> source = Source(claim, driver);
+  if (!source.ok()) {
+    return source.status().code() == StatusCode::kUnimplemented ? Outcome::Done()
+                                                                : refuse(source.status());
+  }
+  const StatusOr<std::optional<csi::v1::TopologyRequirement>> topology =
+      Topology(claim, driver, storage_class);
+  if (topology.status().code() == StatusCode::kNotFound) {
+    return Reschedule(claim, topology.status());
+  }
+  if (!topology.ok()) return refuse(topology.status());
+  const StatusOr<api::Labels> mutable_parameters = MutableParameters(claim, driver);
+  if (!mutable_parameters.ok()) return refuse(mutable_parameters.status());
+
+  const PlanInputs inputs{.options = options_,
+                          .driver = driver,
+                          .claim = claim,
+                          .storage_class = storage_class,
+                          .topology = *topology,
+                          .source = *source,
+                          .mutable_parameters = *mutable_parameters};
+  StatusOr<Plan> plan = MakePlan(inputs);
+  if (!plan.ok()) return refuse(plan.status());
+  const StatusOr<std::map<std::string, std::string>> secrets =
+      ReadSecret(context_.client, plan->secret(SecretUse::kProvisioner));
+  if (!secrets.ok()) return refuse(secrets.status());
+  CopyTo(*secrets, plan->request.mutable_secrets());
+  return Create(claim, inputs, *std::move(plan));
+}
+
+StatusOr<std::optional<csi::v1::TopologyRequirement>> Provisioner::Topology(
+    const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const {
+  if (!driver.topology()) return std::nullopt;
+  if (const std::optional<Attempt> last = LastAttempt(claim.uid());
+      last.has_value() && last->state == Attempt::State::kUnknown) {
+    return last->topology;
+  }
+  return RequireTopology({.driver = driver.name,
+                          .claim_name = claim.name(),
+                          .selected_node = claim.annotation(kSelectedNode),
+                          .allowed = &storage_class.allowed_topologies(),
+                          .strict = options_.strict_topology,
+                          .immediate_topology = options_.immediate_topology,
+                          .nodes = nodes_.List(),
+                          .csi_nodes = csi_nodes_.List()});
+}
+
+StatusOr<api::Labels> Provisioner::MutableParameters(const Claim& claim,
+                                                     const DriverInfo& driver) const {
+  const std::string name = claim.volume_attributes_class_name();
+  if (name.empty()) return api::Labels();
+  const std::string context = fmt::format("VolumeAttributesClass '{}'", name);
+  const StatusOr<Json> read = context_.client.Get(VolumeAttributesClassInfo(), "", name);
+  RETURN_IF_ERROR_WITH(read, context);
+  const api::Object attributes(*read);
+  if (const std::string owner = attributes.String({"driverName"}); owner != driver.name) {
+    return Error(StatusCode::kInvalidArgument, "{} is for driver '{}', not for '{}'", context,
+                 owner, driver.name);
+  }
+  return attributes.StringMap({"parameters"});
+}
+
+Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& inputs, Plan plan) {
+  if (!claim.has_finalizer(kProvisioningFinalizer)) {
+    const StatusOr<Claim> held =
+        EditAt(context_.client, claims_, claim, FinalizersPatch(claim, kProvisioningFinalizer, ""));
+    if (!held.ok()) return AfterApi(held.status());
+  }
+  context_.events.Record(
+      claim.reference(), EventType::kNormal, "Provisioning",
+      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  SetAttempt(claim.uid(), {.state = Attempt::State::kUnknown, .topology = inputs.topology});
+  const StatusOr<csi::v1::CreateVolumeResponse> response =
+      driver_.Call(&rpc::CsiClient::CreateVolume, plan.request, options_.timeout);
+  if (!response.ok()) return CreateFailed(claim, inputs, response.status());
+  if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
+    return Refuse(claim, plan, response->volume(), fits);
+  }
+  return WriteVolume(
+      claim, MakeVolume(plan, inputs, response->volume(), identity_prefix_ + inputs.driver.name));
+}
+
+Provisioner::Outcome Provisioner::CreateFailed(const Claim& claim, const PlanInputs& inputs,
+                                               const Status& status) {
+  const FailureState state =
+      Classify(status.code(), inputs.driver.topology() && claim.has_annotation(kSelectedNode));
+  if (state != FailureState::kInBackground) {
+    SetAttempt(claim.uid(), {.state = Attempt::State::kRefused, .topology = std::nullopt});
+  }
+  ReportFailure(claim, inputs.storage_class.name(), status);
+  if (claim.deleting() && state != FailureState::kInBackground) return Release(claim);
+  switch (state) {
+    case FailureState::kReschedule:
+      return Reschedule(claim, status);
+    case FailureState::kInfeasible:
+      LOG_WARNING("provision claim {}: infeasible: {}", base::Quote(claim.key()),
+                  base::ToString(status));
+      return Outcome::After(options_.retry_max);
+    case FailureState::kFinished:
+    case FailureState::kInBackground:
+      break;
+  }
+  return Outcome::Retry(status);
+}
+
+Provisioner::Outcome Provisioner::Refuse(const Claim& claim, const Plan& plan,
+                                         const csi::v1::Volume& volume, const Status& why) {
+  ReportFailure(claim, claim.storage_class_name().value_or(""), why);
+  if (volume.volume_id().empty()) return Outcome::Retry(why);
+  csi::v1::DeleteVolumeRequest request;
+  request.set_volume_id(volume.volume_id());
+  *request.mutable_secrets() = plan.request.secrets();
+  const auto deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout);
+  if (!deleted.ok()) {
+    // The next run asks for the same volume, gets it again, and tries to delete it again.
+    context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningCleanupFailed",
+                           fmt::format("Error cleaning provisioned volume \"{}\": {}",
+                                       plan.volume_name, DriverError(deleted.status())));
+  } else {
+    SetAttempt(claim.uid(), {.state = Attempt::State::kRefused, .topology = std::nullopt});
+  }
+  return Outcome::Retry(why);
+}
+
+Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& volume) {
+  StatusOr<Volume> created = kube::Create(context_.client, volume);
+  if (created.status().code() == StatusCode::kAlreadyExists) {
+    // An earlier run's, whose answer was lost or whose object the informer has not seen yet.
+    created = kube::Get<Volume>(context_.client, "", volume.name());
+    if (created.ok() && created->claim_uid() != claim.uid()) {
+      const Status taken =
+          Error(StatusCode::kAlreadyExists,
+                "PersistentVolume '{}' exists and belongs to another claim", volume.name());
+      ReportFailure(claim, volume.storage_class_name(), taken);
+      return Outcome::Retry(taken);
+    }
+  }
+  if (!created.ok()) {
+    ReportFailure(claim, volume.storage_class_name(),
+                  base::Annotate(created.status(), "create PersistentVolume"));
+    return AfterApi(created.status());
+  }
+  volumes_.Observe(created->json());
+  context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
+                         fmt::format("Successfully provisioned volume {}", volume.name()));
+  return Outcome::Done();
+}
+
+Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const Status& why) {
+  // The version is that of before the finalizer was written: read what stands now.
+  const auto current = claims_.Get(claim.key());
+  if (current == nullptr) return Outcome::Done();
+  if (!current->has_annotation(kSelectedNode)) return Outcome::Done();
+  LOG_INFO("claim {}: node {} cannot have the volume, another is to be chosen: {}",
+           base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
+           base::ToString(why));
+  return AfterApi(EditAt(context_.client, claims_, *current,
+                         {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}})
+                      .status());
+}
+
+Provisioner::Outcome Provisioner::Release(const Claim& claim) {
+  const auto current = claims_.Get(claim.key());
+  if (current == nullptr || !current->has_finalizer(kProvisioningFinalizer)) {
+    return Outcome::Done();
+  }
+  return AfterApi(EditAt(context_.client, claims_, *current,
+                         FinalizersPatch(*current, "", kProvisioningFinalizer))
+                      .status());
+}
+
+void Provisioner::ReportFailure(const Claim& claim, const std::string& class_name,
+                                const Status& status) {
+  context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
+                         fmt::format("failed to provision volume with StorageClass \"{}\": {}",
+                                     class_name, DriverError(status)));
+}
+
+}  // namespace berth::controllers::provisioner

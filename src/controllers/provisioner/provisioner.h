@@ -1,0 +1,121 @@
+// Makes volumes for claims and deletes them, through one CSI driver (in Kubernetes: the sidecar
+// external-provisioner).
+//
+// A claim that the binder asked this driver to serve (annotation storage-provisioner):
+//
+//   [asked] ── plan, finalizer "provisioning" written ──▶ [creating] ── CreateVolume ──▶
+//   PersistentVolume
+//      ▲                                                   │   ▲  │
+//      │   final failure: event, again after the backoff   │   │  │ outcome unknown: the same call
+//      again, ├───────────────────────────────────────────────────┘   └──┘ also if the claim is
+//      deleted meanwhile │ └── no capacity on the selected node: selected-node taken off, the
+//      scheduler chooses anew
+//
+// The finalizer is the record that is durable before the call: while it stands a volume may exist
+// in the driver that no object names, so the claim cannot vanish. It goes with the write that binds
+// the claim. A deleted claim with it is asked for once more: if the volume exists it gets its
+// PersistentVolume, which is then deleted in the usual way; if the driver finally refuses, the
+// claim is let go.
+//
+// A volume that is Released, with policy Delete, made by this driver, and named by no
+// VolumeAttachment:
+//
+//   [Released] ── DeleteVolume ──▶ finalizer off ──▶ PersistentVolume deleted
+//        ▲  │
+//        └──┘ failure: event VolumeFailedDelete, again after the backoff
+//
+// Two object writes for a volume before it is bound (finalizer, PersistentVolume).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/driver_connection.h"
+#include "controllers/provisioner/plan.h"
+
+namespace berth::controllers::provisioner {
+
+class Provisioner : public Controller {
+ public:
+  // `driver` is borrowed and outlives the provisioner; it may be started before or after.
+  Provisioner(Context context, DriverConnection& driver, Options options = {});
+  ~Provisioner() override;
+
+  std::string_view name() const override { return "provisioner"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+  using Volume = api::PersistentVolume;
+
+  void Watch();
+  void DriverReady();
+
+  // provision.cc
+  Outcome SyncClaim(const std::string& key);
+  bool IsOurs(const Claim& claim, const DriverInfo& driver) const;
+  Outcome Provision(const Claim& claim, const DriverInfo& driver,
+                    const api::StorageClass& storage_class);
+  base::StatusOr<std::optional<csi::v1::TopologyRequirement>> Topology(
+      const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const;
+  base::StatusOr<api::Labels> MutableParameters(const Claim& claim, const DriverInfo& driver) const;
+  Outcome Create(const Claim& claim, const PlanInputs& inputs, Plan plan);
+  Outcome CreateFailed(const Claim& claim, const PlanInputs& inputs, const base::Status& status);
+  Outcome Refuse(const Claim& claim, const Plan& plan, const csi::v1::Volume& volume,
+                 const base::Status& why);
+  Outcome WriteVolume(const Claim& claim, const Volume& volume);
+  Outcome Reschedule(const Claim& claim, const base::Status& why);
+  Outcome Release(const Claim& claim);
+  void ReportFailure(const Claim& claim, const std::string& class_name, const base::Status& status);
+
+  // clone.cc
+  base::StatusOr<std::optional<csi::v1::VolumeContentSource>> Source(const Claim& claim,
+                                                                     const DriverInfo& driver);
+  base::StatusOr<csi::v1::VolumeContentSource> CloneSource(const Claim& claim,
+                                                           const std::string& source_name,
+                                                           const DriverInfo& driver);
+  Outcome SyncCloneSource(const std::string& key);
+
+  // delete.cc
+  Outcome SyncVolume(const std::string& key);
+  base::Status SyncVolumeFinalizer(const Volume& volume);
+  Outcome DeleteVolume(const Volume& volume);
+
+  // What this process knows of a claim's last CreateVolume.
+  struct Attempt {
+    enum class State { kUnknown, kRefused } state = State::kUnknown;
+    // With an unknown outcome the same call is repeated, wherever nodes have gone meanwhile.
+    std::optional<csi::v1::TopologyRequirement> topology;
+  };
+  std::optional<Attempt> LastAttempt(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The last one failed finally: no volume of this claim exists.
+  bool Refused(const std::string& uid) const;
+  void SetAttempt(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Context context_;
+  DriverConnection& driver_;
+  const Options options_;
+  const std::string identity_prefix_;  // "<ms>-<random>-" of this process
+  kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::StorageClass>& classes_;
+  kube::Informer<api::Node>& nodes_;
+  kube::Informer<api::CsiNode>& csi_nodes_;
+  kube::Informer<api::VolumeAttachment>& attachments_;
+  mutable base::Mutex mutex_;
+  std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);  // by the claim's uid
+  base::KeyedWorkers claim_workers_;
+  base::KeyedWorkers volume_workers_;
+  base::KeyedWorkers source_workers_;
+};
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,46 @@
+// Where a volume may be: the accessibility requirements of CreateVolume, and what its answer means
+// for the nodes that can use the volume. Pure; the same choices as Kubernetes' external-provisioner
+// makes, so that volumes of a StatefulSet spread over zones in the same way.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "proto/csi.pb.h"
+
+namespace berth::controllers::provisioner {
+
+// The segments of one topology, by key.
+using TopologyTerm = std::map<std::string, std::string>;
+
+struct TopologyQuestion {
+  std::string driver;
+  std::string claim_name;
+  std::string selected_node;            // "": the class binds immediately
+  const base::Json* allowed = nullptr;  // StorageClass.allowedTopologies
+  bool strict = false;                  // only the selected node's topology
+  bool immediate_topology = true;       // without allowed topologies and node: any node's
+  std::vector<std::shared_ptr<const api::Node>> nodes;
+  std::vector<std::shared_ptr<const api::CsiNode>> csi_nodes;
+};
+
+// nullopt: the volume may be anywhere. NOT_FOUND: the selected node is not there any more, let the
+// scheduler choose another. FAILED_PRECONDITION: the driver's topology is not known (yet), or
+// excludes the node.
+base::StatusOr<std::optional<csi::v1::TopologyRequirement>> RequireTopology(
+    const TopologyQuestion& question);
+
+// PersistentVolume.spec.nodeAffinity for the topologies that CreateVolume returned; null for none.
+base::Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& topologies);
+
+// How far an Immediate claim's preferred list is rotated, before the modulo: FNV-1 of the name, and
+// the number of a StatefulSet's claim added.
+uint32_t SpreadIndex(std::string_view claim_name);
+
+}  // namespace berth::controllers::provisioner
