@@ -27,7 +27,15 @@ struct Faults {
   std::map<std::string, Fault, std::less<>> on ABSL_GUARDED_BY(mutex);
   std::set<std::string, std::less<>> seen ABSL_GUARDED_BY(mutex);
   UniqueFd log ABSL_GUARDED_BY(mutex);
+  std::string once_folder ABSL_GUARDED_BY(mutex);
 };
+
+// Leaves the mark of a crash; false if it is there already.
+bool MarkCrash(const std::string& folder, std::string_view point) {
+  if (folder.empty()) return true;
+  const std::string path = fmt::format("{}/{}", folder, point);
+  return UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).valid();
+}
 
 std::atomic<bool> enabled{false};
 
@@ -49,6 +57,7 @@ Status FaultPoint(std::string_view name) {
   const auto it = faults.on.find(name);
   if (it == faults.on.end() || ++it->second.passages < it->second.at_passage) return OkStatus();
   if (it->second.crash) {
+    if (!MarkCrash(faults.once_folder, name)) return OkStatus();
     kill(getpid(), SIGKILL);
     _exit(137);
   }
@@ -61,6 +70,9 @@ Status InitFaultPoints() {
   if (const char* path = std::getenv("BERTH_FAULT_LOG"); path != nullptr) {
     faults.log.Reset(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     enabled = true;
+  }
+  if (const char* folder = std::getenv("BERTH_FAULT_ONCE"); folder != nullptr) {
+    faults.once_folder = folder;
   }
   const char* spec = std::getenv("BERTH_FAULTS");
   if (spec == nullptr) return OkStatus();

@@ -7,7 +7,10 @@
 //   crash       the process ends at once, as by SIGKILL
 //   error       the point returns INTERNAL
 //   crash@N     as crash, at the N-th passage (from 1)
-// BERTH_FAULT_LOG names a file to which each point's name is appended when it is first passed.
+// BERTH_FAULT_ONCE names a folder in which a crash leaves a file with the point's name, and where
+// such a file lies, no process crashes there again: one crash, however often the process is started
+// anew. BERTH_FAULT_LOG names a file to which each point's name is appended when it is first
+// passed.
 #pragma once
 
 #include <string_view>

@@ -1,0 +1,158 @@
+#include "base/keyed_workers.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <set>
+
+namespace berth::base {
+namespace {
+
+using namespace std::chrono_literals;
+using Outcome = KeyedWorkers::Outcome;
+
+KeyedWorkers::Options Quick() {
+  return {.name = "test", .workers = 4, .retry_start = 20ms, .retry_max = 40ms};
+}
+
+TEST(KeyedWorkersTest, AddingAQueuedKeyAgainRunsItOnce) {
+  std::atomic<int> runs{0};
+  KeyedWorkers workers(Quick(), [&](const std::string&) {
+    ++runs;
+    return Outcome::Done();
+  });
+  for (int i = 0; i < 100; ++i) workers.Add("key");
+  workers.Start();
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(KeyedWorkersTest, AKeyAddedWhileItRunsRunsOnceMoreAndNeverTwiceAtOnce) {
+  std::atomic<int> runs{0}, running{0}, worst{0};
+  std::latch inside(1), release(1);
+  KeyedWorkers workers(Quick(), [&](const std::string&) {
+    worst = std::max(worst.load(), ++running);
+    if (++runs == 1) {
+      inside.count_down();
+      release.wait();
+    }
+    --running;
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("key");
+  inside.wait();
+  for (int i = 0; i < 10; ++i) workers.Add("key");
+  release.count_down();
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(worst, 1);
+}
+
+TEST(KeyedWorkersTest, DifferentKeysRunSideBySide) {
+  std::latch both(2);
+  KeyedWorkers workers(Quick(), [&](const std::string&) {
+    both.arrive_and_wait();  // ends only if the other is there at the same time
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("a");
+  workers.Add("b");
+  EXPECT_TRUE(workers.WaitIdle(10s));
+}
+
+TEST(KeyedWorkersTest, AFailureIsTriedAgainUntilItSucceeds) {
+  std::atomic<int> runs{0};
+  std::latch done(1);
+  KeyedWorkers workers(Quick(), [&](const std::string&) {
+    if (++runs < 4) return Outcome::Retry(Error(StatusCode::kUnavailable, "not yet"));
+    done.count_down();
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("key");
+  done.wait();
+  EXPECT_EQ(runs, 4);
+}
+
+TEST(KeyedWorkersTest, AddLeavesTheBackoffAloneAndAddNowEndsIt) {
+  std::atomic<int> runs{0};
+  std::latch second(1);
+  auto options = Quick();
+  options.retry_start = options.retry_max = 1h;
+  KeyedWorkers workers(options, [&](const std::string&) {
+    if (++runs == 2) second.count_down();
+    return runs == 1 ? Outcome::Retry(Error(StatusCode::kInternal, "first")) : Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("key");
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  workers.Add("key");
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(runs, 1);
+  workers.AddNow("key");
+  second.wait();
+}
+
+TEST(KeyedWorkersTest, AddNowWhileRunningBeatsTheBackoffOfAFailure) {
+  std::atomic<int> runs{0};
+  std::latch inside(1), release(1), second(1);
+  auto options = Quick();
+  options.retry_start = options.retry_max = 1h;
+  KeyedWorkers workers(options, [&](const std::string&) {
+    if (++runs == 2) {
+      second.count_down();
+      return Outcome::Done();
+    }
+    inside.count_down();
+    release.wait();
+    return Outcome::Retry(Error(StatusCode::kInternal, "first"));
+  });
+  workers.Start();
+  workers.Add("key");
+  inside.wait();
+  workers.AddNow("key");
+  release.count_down();
+  second.wait();
+}
+
+TEST(KeyedWorkersTest, AfterRunsAgainWithoutCountingAsFailure) {
+  std::atomic<int> runs{0};
+  std::latch third(1);
+  KeyedWorkers workers(Quick(), [&](const std::string&) {
+    if (++runs == 3) {
+      third.count_down();
+      return Outcome::Done();
+    }
+    return Outcome::After(1ms);
+  });
+  workers.Start();
+  workers.Add("key");
+  third.wait();
+}
+
+TEST(KeyedWorkersTest, StopWaitsForRunningWorkAndDropsTheRest) {
+  std::atomic<bool> ended{false};
+  std::latch inside(1);
+  auto options = Quick();
+  options.workers = 1;
+  std::atomic<int> runs{0};
+  KeyedWorkers workers(options, [&](const std::string&) {
+    ++runs;
+    inside.count_down();
+    std::this_thread::yield();
+    ended = true;
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("a");
+  inside.wait();
+  workers.AddAfter("b", 1h);
+  workers.Stop();
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(runs, 1);
+}
+
+}  // namespace
+}  // namespace berth::base
