@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -88,6 +89,13 @@ class Standalone:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def kill_soon(self, seconds):
+        """kill -9 after a while, from a thread, whatever goes on then."""
+        process = self.process
+        timer = threading.Timer(seconds, process.kill)
+        timer.daemon = True
+        timer.start()
 
     def log_tail(self, lines=40):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
