@@ -1,0 +1,224 @@
+#include "kube/config.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "api/yaml.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace berth::kube {
+namespace {
+
+using base::Annotate;
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::json::String;
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxFileBytes = 3 * 1024 * 1024;
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const int error = errno;
+    return Error(error == ENOENT   ? StatusCode::kNotFound
+                 : error == EACCES ? StatusCode::kPermissionDenied
+                                   : StatusCode::kUnavailable,
+                 "read {}: {}", Quote(path), std::generic_category().message(error));
+  }
+  std::string content(kMaxFileBytes + 1, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (file.bad())
+    return Error(StatusCode::kUnavailable, "read {}: input or output error", Quote(path));
+  content.resize(static_cast<size_t>(file.gcount()));
+  if (content.size() > kMaxFileBytes) {
+    return Error(StatusCode::kInvalidArgument, "read {}: larger than {} bytes", Quote(path),
+                 kMaxFileBytes);
+  }
+  return content;
+}
+
+// Standard base64 with padding; line breaks are skipped. nullopt if malformed.
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  size_t padding = 0;
+  for (const char c : text) {
+    int value = 0;
+    if (c >= 'A' && c <= 'Z') {
+      value = c - 'A';
+    } else if (c >= 'a' && c <= 'z') {
+      value = c - 'a' + 26;
+    } else if (c >= '0' && c <= '9') {
+      value = c - '0' + 52;
+    } else if (c == '+' || c == '/') {
+      value = c == '+' ? 62 : 63;
+    } else if (c == '\n' || c == '\r') {
+      continue;
+    } else if (c == '=') {
+      ++padding;
+      continue;
+    } else {
+      return std::nullopt;
+    }
+    if (padding > 0) return std::nullopt;
+    bits = (bits << 6) | static_cast<uint32_t>(value);
+    if (++count == 4) {
+      out += {static_cast<char>(bits >> 16), static_cast<char>(bits >> 8), static_cast<char>(bits)};
+      count = 0;
+      bits = 0;
+    }
+  }
+  if (count == 1 || padding > 2 || (padding > 0 && count + padding != 4)) return std::nullopt;
+  if (count >= 2) out += static_cast<char>(bits >> (count == 2 ? 4 : 10));
+  if (count == 3) out += static_cast<char>(bits >> 2);
+  return out;
+}
+
+// The entry of `list` with that name: {name: ..., <member>: {...}}.
+StatusOr<Json> Named(const Json& config, std::string_view list, std::string_view member,
+                     std::string_view name) {
+  for (const Json& entry : base::json::Array(config, {list})) {
+    if (String(entry, {"name"}) == name) return base::json::Map(entry, {member});
+  }
+  return Error(StatusCode::kNotFound, "there is no {} named {}", member, Quote(name));
+}
+
+class Loader {
+ public:
+  explicit Loader(const std::string& path) : folder_(fs::path(path).parent_path()) {}
+
+  StatusOr<Config> Load(const Json& file, std::string_view context_name) {
+    const std::string wanted =
+        context_name.empty() ? String(file, {"current-context"}) : std::string(context_name);
+    if (wanted.empty()) return Error(StatusCode::kNotFound, "it names no current-context");
+    ASSIGN_OR_RETURN(const Json context, Named(file, "contexts", "context", wanted));
+    ASSIGN_OR_RETURN(const Json cluster,
+                     Named(file, "clusters", "cluster", String(context, {"cluster"})));
+    config_.ns = String(context, {"namespace"}, "default");
+    RETURN_IF_ERROR(LoadCluster(cluster));
+    if (const std::string user_name = String(context, {"user"}); !user_name.empty()) {
+      ASSIGN_OR_RETURN(const Json user, Named(file, "users", "user", user_name));
+      RETURN_IF_ERROR_WITH(LoadUser(user), fmt::format("user {}", Quote(user_name)));
+    }
+    return std::move(config_);
+  }
+
+ private:
+  Status LoadCluster(const Json& cluster) {
+    constexpr std::string_view kUnix = "unix://";
+    const std::string server = String(cluster, {"server"});
+    if (server.starts_with(kUnix)) {
+      config_.socket = server.substr(kUnix.size());
+      if (!config_.socket.starts_with('/')) {
+        return Error(StatusCode::kInvalidArgument, "server {}: the socket's path is not absolute",
+                     Quote(server));
+      }
+    } else if (server.starts_with("https://") || server.starts_with("http://")) {
+      config_.server = server;
+    } else {
+      return Error(StatusCode::kInvalidArgument,
+                   "server {} is no https://, http:// or unix:// address", Quote(server));
+    }
+    if (base::json::Find(cluster, {"tls-server-name"}) != nullptr) {
+      return Error(StatusCode::kUnimplemented, "tls-server-name is not supported");
+    }
+    config_.proxy_url = String(cluster, {"proxy-url"});
+    config_.insecure_skip_tls_verify = base::json::Bool(cluster, {"insecure-skip-tls-verify"});
+    ASSIGN_OR_RETURN(config_.certificate_authority, Pem(cluster, "certificate-authority"));
+    return base::OkStatus();
+  }
+
+  Status LoadUser(const Json& user) {
+    for (const std::string_view field : {"exec", "auth-provider", "username", "password", "as"}) {
+      if (base::json::Find(user, {field}) != nullptr) {
+        return Error(StatusCode::kUnimplemented,
+                     "\"{}\" is not supported: use a client certificate, token or tokenFile",
+                     field);
+      }
+    }
+    ASSIGN_OR_RETURN(config_.client_certificate, Pem(user, "client-certificate"));
+    ASSIGN_OR_RETURN(config_.client_key, Pem(user, "client-key"));
+    config_.token = String(user, {"token"});
+    if (const std::string file = String(user, {"tokenFile"}); !file.empty())
+      config_.token_file = Path(file);
+    return base::OkStatus();
+  }
+
+  // "<field>-data" in base64, or the file that "<field>" names.
+  StatusOr<std::string> Pem(const Json& from, const std::string& field) {
+    if (const std::string data = String(from, {field + "-data"}); !data.empty()) {
+      auto decoded = DecodeBase64(data);
+      if (!decoded) return Error(StatusCode::kInvalidArgument, "{}-data is no base64", field);
+      return *std::move(decoded);
+    }
+    const std::string file = String(from, {field});
+    if (file.empty()) return std::string();
+    auto content = ReadFile(Path(file));
+    if (!content.ok()) return Annotate(content.status(), field);
+    return content;
+  }
+
+  std::string Path(const std::string& file) const { return (folder_ / file).string(); }
+
+  const fs::path folder_;
+  Config config_;
+};
+
+}  // namespace
+
+StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view context) {
+  const std::string what = fmt::format("kubeconfig {}", Quote(path));
+  auto text = ReadFile(path);
+  if (!text.ok()) return Annotate(text.status(), "kubeconfig");
+  auto documents = api::ParseYaml(*text);
+  if (!documents.ok()) return Annotate(documents.status(), what);
+  if (documents->size() != 1 || !documents->front().is_object()) {
+    return Error(StatusCode::kInvalidArgument, "{}: it is no single YAML mapping", what);
+  }
+  auto config = Loader(path).Load(documents->front(), context);
+  if (!config.ok()) return Annotate(config.status(), what);
+  return config;
+}
+
+std::string DefaultKubeconfigPath(std::string_view explicit_path) {
+  if (!explicit_path.empty()) return std::string(explicit_path);
+  if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0') {
+    const std::string_view paths(list);
+    return std::string(paths.substr(0, paths.find(':')));
+  }
+  const char* home = std::getenv("HOME");
+  return fmt::format("{}/.kube/config", home == nullptr ? "" : home);
+}
+
+StatusOr<Config> InClusterConfig(const std::string& folder) {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (host == nullptr || port == nullptr || *host == '\0' || *port == '\0') {
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "no service account: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so "
+        "this is no pod; give a kubeconfig");
+  }
+  Config config;
+  const bool ipv6 = std::string_view(host).find(':') != std::string_view::npos;
+  config.server = ipv6 ? fmt::format("https://[{}]:{}", host, port)
+                       : fmt::format("https://{}:{}", host, port);
+  config.token_file = folder + "/token";
+  ASSIGN_OR_RETURN(config.token, ReadFile(config.token_file));
+  ASSIGN_OR_RETURN(config.certificate_authority, ReadFile(folder + "/ca.crt"));
+  auto ns = ReadFile(folder + "/namespace");
+  config.ns = ns.ok() && !ns->empty() ? *ns : "default";
+  return config;
+}
+
+}  // namespace berth::kube

@@ -1,0 +1,59 @@
+#include "kube/http_status.h"
+
+#include "base/log.h"
+
+namespace berth::kube {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+
+StatusCode CodeOf(int64_t http, std::string_view reason) {
+  switch (http) {
+    case 400:
+    case 415:
+    case 422:
+      return StatusCode::kInvalidArgument;
+    case 401:
+      return StatusCode::kUnauthenticated;
+    case 403:
+      return StatusCode::kPermissionDenied;
+    case 404:
+      return StatusCode::kNotFound;
+    case 405:
+    case 406:
+      return StatusCode::kUnimplemented;
+    case 409:
+      return reason == "AlreadyExists" ? StatusCode::kAlreadyExists : StatusCode::kAborted;
+    case 410:
+      return StatusCode::kOutOfRange;
+    case 413:
+      return StatusCode::kResourceExhausted;
+    case 429:
+      return StatusCode::kUnavailable;
+    default:
+      return http >= 500 ? StatusCode::kUnavailable : StatusCode::kUnknown;
+  }
+}
+
+}  // namespace
+
+Status StatusFromHttp(long code, std::string_view body, std::string_view what) {
+  const auto parsed = base::json::Parse(body);
+  if (parsed.ok() && base::json::String(*parsed, {"kind"}) == "Status") {
+    const std::string message = base::json::String(*parsed, {"message"});
+    const StatusCode status_code = CodeOf(code, base::json::String(*parsed, {"reason"}));
+    if (!message.empty()) return Status(status_code, base::ToAbsl(message));
+  }
+  return base::Error(CodeOf(code, ""), "{}: HTTP {}{}{}", what, code, body.empty() ? "" : ": ",
+                     body.empty() ? "" : base::Quote(body));
+}
+
+Status StatusFromObject(const Json& status) {
+  return base::Error(
+      CodeOf(base::json::Int(status, {"code"}), base::json::String(status, {"reason"})), "{}",
+      base::json::String(status, {"message"}, "the watch failed without a message"));
+}
+
+}  // namespace berth::kube

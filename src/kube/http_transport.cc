@@ -1,0 +1,359 @@
+#include "kube/http_transport.h"
+
+#include <curl/curl.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "base/log.h"
+#include "kube/http_status.h"
+
+namespace berth::kube {
+
+using base::Error;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::chrono::seconds kConnectTimeout{10};
+constexpr std::chrono::seconds kIdleTime{60};
+constexpr std::chrono::seconds kTokenTime{60};
+constexpr size_t kMaxErrorBody = 64 * 1024;
+constexpr long kBufferBytes = 16 * 1024;
+
+using Time = HttpTransport::Time;
+
+std::chrono::milliseconds Until(Time deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+Status InitCurl() {
+  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (code == CURLE_OK) return base::OkStatus();
+  return Error(StatusCode::kInternal, "libcurl does not start: {}", curl_easy_strerror(code));
+}
+
+// Go's clients never ask a proxy for the machine itself; libcurl has to be told.
+std::string NoProxy() {
+  std::string list = "localhost,127.0.0.1,::1";
+  for (const char* name : {"no_proxy", "NO_PROXY"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
+      return value == std::string_view("*") ? "*" : fmt::format("{},{}", list, value);
+    }
+  }
+  return list;
+}
+
+curl_blob BlobOf(const std::string& data) {
+  // Not copied: the transport's Config outlives its handles.
+  return {.data = const_cast<char*>(data.data()), .len = data.size(), .flags = CURL_BLOB_NOCOPY};
+}
+
+}  // namespace
+
+std::string HttpRequest::what() const {
+  return fmt::format("{} {}", method, std::string_view(target).substr(0, target.find('?')));
+}
+
+// A libcurl handle with what a request leaves in it.
+class HttpTransport::Handle {
+ public:
+  Handle(const Config& config, const HttpClientOptions& options) : easy_(curl_easy_init()) {
+    if (easy_ == nullptr) return;
+    Set(CURLOPT_ERRORBUFFER, error_.data());
+    Set(CURLOPT_NOSIGNAL, 1L);
+    Set(CURLOPT_PROTOCOLS_STR, "http,https");
+    Set(CURLOPT_PATH_AS_IS, 1L);
+    Set(CURLOPT_BUFFERSIZE, kBufferBytes);
+    Set(CURLOPT_UPLOAD_BUFFERSIZE, kBufferBytes);
+    Set(CURLOPT_USERAGENT, options.user_agent.c_str());
+    Set(CURLOPT_CONNECTTIMEOUT_MS,
+        static_cast<long>(std::chrono::milliseconds(kConnectTimeout).count()));
+    Set(CURLOPT_WRITEFUNCTION, &Handle::OnBody);
+    Set(CURLOPT_WRITEDATA, this);
+    if (!config.socket.empty()) {
+      Set(CURLOPT_UNIX_SOCKET_PATH, config.socket.c_str());
+      Set(CURLOPT_PROXY, "");
+      Set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+      return;
+    }
+    Set(CURLOPT_TCP_KEEPALIVE, 1L);
+    Set(CURLOPT_TCP_KEEPIDLE, 30L);
+    Set(CURLOPT_TCP_KEEPINTVL, 10L);
+    Set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
+    if (!config.proxy_url.empty()) Set(CURLOPT_PROXY, config.proxy_url.c_str());
+    Set(CURLOPT_NOPROXY, NoProxy().c_str());
+    SetTls(config);
+  }
+  ~Handle() {
+    curl_slist_free_all(headers_);
+    curl_easy_cleanup(easy_);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  bool ok() const { return easy_ != nullptr; }
+  CURL* easy() { return easy_; }
+
+  // `request` must live until the request is done.
+  void Prepare(const Config& config, const HttpRequest& request, const std::string& token,
+               size_t max_body_bytes) {
+    received.clear();
+    max_bytes_ = max_body_bytes;
+    too_large_ = false;
+    error_[0] = '\0';
+    const std::string base = config.socket.empty() ? config.server : "http://localhost";
+    Set(CURLOPT_URL,
+        (std::string_view(base).ends_with('/') ? base.substr(0, base.size() - 1) + request.target
+                                               : base + request.target)
+            .c_str());
+    if (request.content_type.empty()) {
+      Set(CURLOPT_HTTPGET, 1L);
+    } else {
+      Set(CURLOPT_POSTFIELDS, request.body.c_str());
+      Set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    }
+    Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    curl_slist_free_all(std::exchange(headers_, nullptr));
+    Header("Accept: application/json");
+    // A large body would otherwise wait for the server's "100 Continue".
+    Header("Expect:");
+    if (!request.content_type.empty()) Header("Content-Type: " + request.content_type);
+    if (!token.empty()) Header("Authorization: Bearer " + token);
+    Set(CURLOPT_HTTPHEADER, headers_);
+  }
+
+  template <typename T>
+  void Set(CURLoption option, T value) {
+    // Only out-of-memory and options that this libcurl lacks fail; the latter a test would have
+    // met.
+    curl_easy_setopt(easy_, option, value);
+  }
+
+  long code() {
+    long code = 0;
+    curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &code);
+    return code;
+  }
+
+  Status Failure(CURLcode code, std::string_view what, std::string_view where) const {
+    if (too_large_) {
+      return Error(StatusCode::kResourceExhausted, "{}: the answer exceeds {} bytes", what,
+                   max_bytes_);
+    }
+    const std::string_view cause = error_[0] != '\0' ? error_.data() : curl_easy_strerror(code);
+    return Error(
+        code == CURLE_OPERATION_TIMEDOUT ? StatusCode::kDeadlineExceeded : StatusCode::kUnavailable,
+        "{}: API server at {}: {}", what, base::Quote(where), cause);
+  }
+
+  std::string received;
+
+ private:
+  static size_t OnBody(char* data, size_t size, size_t count, void* self) {
+    auto* handle = static_cast<Handle*>(self);
+    if (handle->received.size() + size * count > handle->max_bytes_) {
+      handle->too_large_ = true;
+      return 0;
+    }
+    handle->received.append(data, size * count);
+    return size * count;
+  }
+
+  void Header(const std::string& line) { headers_ = curl_slist_append(headers_, line.c_str()); }
+
+  void SetTls(const Config& config) {
+    Set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
+    if (config.insecure_skip_tls_verify) {
+      Set(CURLOPT_SSL_VERIFYPEER, 0L);
+      Set(CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    if (!config.certificate_authority.empty()) {
+      curl_blob blob = BlobOf(config.certificate_authority);
+      Set(CURLOPT_CAINFO_BLOB, &blob);
+    }
+    if (!config.client_certificate.empty()) {
+      curl_blob blob = BlobOf(config.client_certificate);
+      Set(CURLOPT_SSLCERT_BLOB, &blob);
+      Set(CURLOPT_SSLCERTTYPE, "PEM");
+    }
+    if (!config.client_key.empty()) {
+      curl_blob blob = BlobOf(config.client_key);
+      Set(CURLOPT_SSLKEY_BLOB, &blob);
+      Set(CURLOPT_SSLKEYTYPE, "PEM");
+    }
+  }
+
+  CURL* const easy_;
+  curl_slist* headers_ = nullptr;
+  std::array<char, CURL_ERROR_SIZE> error_{};
+  size_t max_bytes_ = 0;
+  bool too_large_ = false;
+};
+
+StatusOr<std::unique_ptr<HttpTransport>> HttpTransport::New(const Config& config,
+                                                            const HttpClientOptions& options) {
+  RETURN_IF_ERROR(InitCurl());
+  if (config.socket.empty() && config.server.empty()) {
+    return Error(StatusCode::kInvalidArgument, "the configuration names no API server");
+  }
+  return std::unique_ptr<HttpTransport>(new HttpTransport(config, options));
+}
+
+HttpTransport::HttpTransport(const Config& config, const HttpClientOptions& options)
+    : config_(config),
+      options_(options),
+      where_(config.socket.empty() ? config.server : "unix://" + config.socket),
+      token_(config.token) {}
+
+HttpTransport::~HttpTransport() = default;
+
+std::string HttpTransport::Token() {
+  MutexLock lock(mutex_);
+  if (config_.token_file.empty()) return token_;
+  const auto now = std::chrono::steady_clock::now();
+  if (token_read_ != Time() && now - token_read_ < kTokenTime) return token_;
+  std::ifstream file(config_.token_file);
+  std::string token(std::istreambuf_iterator<char>(file), {});
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) {
+    token.pop_back();
+  }
+  if (token.empty()) {
+    // The old one may still be good; without any the server will say so.
+    LOG_WARNING("token file {} cannot be read or is empty", base::Quote(config_.token_file));
+  } else {
+    token_ = std::move(token);
+  }
+  token_read_ = now;
+  return token_;
+}
+
+StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::Acquire(Time deadline) {
+  {
+    MutexLock lock(mutex_);
+    while (in_flight_ >= options_.max_in_flight) {
+      if (!released_.WaitUntil(mutex_, deadline) && in_flight_ >= options_.max_in_flight) {
+        return Error(StatusCode::kDeadlineExceeded,
+                     "{} requests to the API are under way and none ended", in_flight_);
+      }
+    }
+    ++in_flight_;
+    if (!idle_.empty()) {
+      auto handle = std::move(idle_.back().handle);
+      idle_.pop_back();
+      return handle;
+    }
+  }
+  return std::make_unique<Handle>(config_, options_);
+}
+
+void HttpTransport::Release(std::unique_ptr<Handle> handle) {
+  std::vector<Idle> expired;  // closed without the lock
+  handle->received = {};
+  {
+    MutexLock lock(mutex_);
+    --in_flight_;
+    const auto now = std::chrono::steady_clock::now();
+    const auto fresh = std::find_if(idle_.begin(), idle_.end(),
+                                    [&](const Idle& idle) { return now - idle.since < kIdleTime; });
+    std::move(idle_.begin(), fresh, std::back_inserter(expired));
+    idle_.erase(idle_.begin(), fresh);
+    if (handle->ok()) idle_.push_back({std::move(handle), now});
+    released_.NotifyOne();
+  }
+}
+
+StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time deadline) {
+  const std::string token = Token();
+  auto acquired = Acquire(deadline);
+  if (!acquired.ok()) return base::Annotate(acquired.status(), request.what());
+  std::unique_ptr<Handle> handle = *std::move(acquired);
+  const auto left = Until(deadline);
+  StatusOr<HttpAnswer> result = HttpAnswer();
+  if (!handle->ok()) {
+    result = Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.what());
+  } else if (left.count() == 0) {
+    result = Error(StatusCode::kDeadlineExceeded, "{}: no time is left for it", request.what());
+  } else {
+    handle->Prepare(config_, request, token, options_.max_body_bytes);
+    handle->Set(CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+    // Compression pays off for lists over a network only.
+    const bool compress = config_.socket.empty() && request.method == "GET";
+    handle->Set(CURLOPT_ACCEPT_ENCODING, compress ? "gzip" : static_cast<const char*>(nullptr));
+    const CURLcode code = curl_easy_perform(handle->easy());
+    if (code != CURLE_OK) {
+      result = handle->Failure(code, request.what(), where_);
+    } else {
+      curl_off_t retry_after = 0;
+      curl_easy_getinfo(handle->easy(), CURLINFO_RETRY_AFTER, &retry_after);
+      result->code = handle->code();
+      result->body = std::move(handle->received);
+      if (retry_after > 0) result->retry_after = std::chrono::seconds(retry_after);
+    }
+  }
+  Release(std::move(handle));
+  return result;
+}
+
+Status HttpTransport::Stream(const HttpRequest& request, std::stop_token stop, Time deadline,
+                             const Consume& consume) {
+  const Time answer_by = std::chrono::steady_clock::now() + options_.request_timeout;
+  Handle handle(config_, options_);
+  const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi(curl_multi_init(),
+                                                                    &curl_multi_cleanup);
+  if (!handle.ok() || multi == nullptr) {
+    return Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.what());
+  }
+  handle.Prepare(config_, request, Token(), options_.max_body_bytes);
+  curl_multi_add_handle(multi.get(), handle.easy());
+  // Taken out again before either is freed.
+  const std::unique_ptr<CURL, std::function<void(CURL*)>> added(
+      handle.easy(), [&](CURL* easy) { curl_multi_remove_handle(multi.get(), easy); });
+  const std::stop_callback wake(stop, [&] { curl_multi_wakeup(multi.get()); });
+
+  while (true) {
+    int running = 0;
+    const CURLMcode code = curl_multi_perform(multi.get(), &running);
+    if (stop.stop_requested()) {
+      return Error(StatusCode::kCancelled, "{}: the stream was stopped", request.what());
+    }
+    if (code != CURLM_OK) {
+      return Error(StatusCode::kUnavailable, "{}: {}", request.what(), curl_multi_strerror(code));
+    }
+    const long http_code = handle.code();
+    if (http_code == 200 && !handle.received.empty()) {
+      ASSIGN_OR_RETURN(const bool more, consume(handle.received));
+      if (!more) return base::OkStatus();
+    } else if (http_code != 200 && handle.received.size() > kMaxErrorBody) {
+      return StatusFromHttp(http_code, std::string_view(handle.received).substr(0, kMaxErrorBody),
+                            request.what());
+    }
+    if (running == 0) {
+      int left = 0;
+      const CURLMsg* message = curl_multi_info_read(multi.get(), &left);
+      const CURLcode result = message == nullptr ? CURLE_RECV_ERROR : message->data.result;
+      if (result != CURLE_OK) return handle.Failure(result, request.what(), where_);
+      if (http_code != 200) return StatusFromHttp(http_code, handle.received, request.what());
+      return base::OkStatus();
+    }
+    const Time wake_by = http_code == 0 ? std::min(deadline, answer_by) : deadline;
+    const auto wait = Until(wake_by);
+    if (wait.count() == 0) {
+      return Error(StatusCode::kDeadlineExceeded, "{}: API server at {}: {}", request.what(),
+                   base::Quote(where_),
+                   http_code == 0 ? "no answer in time" : "the stream did not end in time");
+    }
+    constexpr std::chrono::milliseconds kMaxWait = std::chrono::hours(1);
+    curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(std::min(wait, kMaxWait).count()),
+                    nullptr);
+  }
+}
+
+}  // namespace berth::kube
