@@ -1,0 +1,126 @@
+#include "csidriver/driver.h"
+
+#include <filesystem>
+
+#include "base/log.h"
+#include "csidriver/services.h"
+#include "platform/durable_file.h"
+#include "platform/file_system.h"
+#include "rpc/unix_server.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+// A topology segment's value, as the specification has it.
+bool IsSegmentValue(std::string_view text) {
+  const auto alphanumeric = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  return !text.empty() && text.size() <= 63 && alphanumeric(text.front()) &&
+         alphanumeric(text.back()) && std::ranges::all_of(text, [&](char c) {
+           return alphanumeric(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+base::Status CheckOptions(const DriverOptions& options) {
+  if (!IsSegmentValue(options.name)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "driver name {} is not a domain name of at most 63 bytes",
+                 base::Quote(options.name));
+  }
+  if (!IsSegmentValue(options.node_id)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "node id {} cannot be a topology value: at most 63 letters, digits, '-', '_', '.'",
+                 base::Quote(options.node_id));
+  }
+  for (const std::string& path : {options.pool_folder, options.endpoint}) {
+    if (!path.starts_with('/')) {
+      return Error(StatusCode::kInvalidArgument, "path {} of the driver is not absolute",
+                   base::Quote(path));
+    }
+  }
+  if (options.workers < 1 || options.max_queued < 1) {
+    return Error(StatusCode::kInvalidArgument, "a driver needs at least one worker and a queue");
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<Offer> MakeOffer(const DriverOptions& options, platform::Exec& exec) {
+  Offer offer{.topology_key = Driver::TopologyKey(options.name), .node_id = options.node_id};
+  for (const char* type : {"ext4", "xfs", "btrfs"}) {
+    const base::Status supported = platform::FindFileSystem(type)->IsSupported(exec);
+    if (supported.ok()) {
+      offer.fs_types.push_back(type);
+    } else {
+      LOG_INFO("{} volumes are not served: {}", type, base::Message(supported));
+    }
+  }
+  if (offer.fs_types.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "no file system can be made here: install e2fsprogs or xfsprogs");
+  }
+  return offer;
+}
+
+class DriverImpl final : public Driver {
+ public:
+  base::Status Run(const DriverOptions& options) {
+    RETURN_IF_ERROR(CheckOptions(options));
+    ASSIGN_OR_RETURN(offer_, MakeOffer(options, *exec_));
+    ASSIGN_OR_RETURN(pool_, block::Pool::Open(options.pool_folder,
+                                              {.overcommit = options.overcommit,
+                                               .freeze_limit = options.freeze_limit},
+                                              *mounter_, clock_));
+    ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
+    controller_ = std::make_unique<Controller>(*pool_, offer_);
+    node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
+    workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
+    services_.push_back(NewIdentityService(options.name, options.version));
+    services_.push_back(NewControllerService(*controller_, *workers_));
+    services_.push_back(NewNodeService(*node_, *workers_));
+    std::vector<grpc::Service*> services;
+    for (const auto& service : services_) services.push_back(service.get());
+    RETURN_IF_ERROR(platform::MakeFolders(std::filesystem::path(options.endpoint).parent_path()));
+    ASSIGN_OR_RETURN(server_, rpc::UnixServer::Start(options.endpoint, services));
+    if (options.registration_folder.empty()) return base::OkStatus();
+    RETURN_IF_ERROR(platform::MakeFolders(options.registration_folder));
+    ASSIGN_OR_RETURN(registration_,
+                     rpc::RegistrationServer::Start(
+                         fmt::format("{}/{}-reg.sock", options.registration_folder, options.name),
+                         options.name, options.endpoint));
+    return base::OkStatus();
+  }
+
+ private:
+  // In the order in which they need each other; the servers go first.
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  base::SystemClock clock_;
+  Offer offer_;
+  std::unique_ptr<block::Pool> pool_;
+  std::unique_ptr<NodeRecords> records_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<WorkerPool> workers_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<rpc::UnixServer> server_;
+  std::unique_ptr<rpc::RegistrationServer> registration_;
+};
+
+}  // namespace
+
+std::string Driver::TopologyKey(const std::string& driver_name) {
+  return fmt::format("topology.{}/node", driver_name);
+}
+
+base::StatusOr<std::unique_ptr<Driver>> Driver::Start(const DriverOptions& options) {
+  auto driver = std::make_unique<DriverImpl>();
+  RETURN_IF_ERROR_WITH(driver->Run(options),
+                       fmt::format("start CSI driver {}", base::Quote(options.name)));
+  return driver;
+}
+
+}  // namespace berth::csidriver

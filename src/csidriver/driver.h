@@ -1,0 +1,44 @@
+// The CSI driver that Berth ships: volumes of one node, from image files in a pool folder.
+//
+// Serves Identity, Controller and Node on one UNIX socket, and announces itself to the kubelet or
+// Berth's node agent by a registration socket. All state is in the pool folder, the mount table and
+// the loop devices: a driver started anew on the same folder goes on where the last one stopped,
+// and volumes in use stay in use meanwhile.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::csidriver {
+
+struct DriverOptions {
+  std::string name = "local.csi.berth.dev";
+  std::string version = "0.1.0";
+  std::string node_id;              // of the node; also its topology segment's value
+  std::string pool_folder;          // made if missing
+  std::string endpoint;             // path of the socket, in a folder that is made if missing
+  std::string registration_folder;  // the kubelet's plugins_registry; empty: not announced
+  double overcommit = 2.0;          // see block::PoolOptions
+  std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
+  int workers = 16;          // calls at work at once
+  size_t max_queued = 1024;  // calls waiting; beyond, UNAVAILABLE
+};
+
+class Driver {
+ public:
+  // Opens the pool, finishes what a crash left there, and serves. INVALID_ARGUMENT: options.
+  // FAILED_PRECONDITION: another process has the pool or the socket, or no file system is
+  // supported.
+  static base::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
+
+  // Stops serving and waits for calls at work. Leaves every volume as it is.
+  virtual ~Driver() = default;
+
+  // "topology.NAME/node", the key of the one topology segment.
+  static std::string TopologyKey(const std::string& driver_name);
+};
+
+}  // namespace berth::csidriver

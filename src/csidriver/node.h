@@ -1,0 +1,77 @@
+// The node service's work: volumes of the pool mapped, mounted and bound to where pods find them.
+//
+//             stage                      publish (each target)
+//   (none) ─────────▶ mapped, prepared, ─────────────────────▶ bound to a target
+//                     mounted at staging
+//          ◀─────────                   ◀─────────────────────
+//            unstage                     unpublish
+//
+// Every step is recorded (node_records.h) before it is taken, and every "already done" is checked
+// against the mount table and the loop device of the volume's very image. Raw block volumes are
+// only mapped when staged; publishing binds the device's node to the target file.
+//
+// Requests come in unchecked; each method checks its own. Thread-safe; one call per volume at a
+// time, the second gets ABORTED. Blocking: mkfs, fsck and mount run with deadlines of their own.
+#pragma once
+
+#include "base/status.h"
+#include "block/pool.h"
+#include "csidriver/node_records.h"
+#include "csidriver/presence.h"
+#include "csidriver/validate.h"
+#include "platform/exec.h"
+#include "platform/mounter.h"
+#include "proto/csi.pb.h"
+
+namespace berth::csidriver {
+
+class Node {
+ public:
+  // All are borrowed.
+  Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
+       const Offer& offer)
+      : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {}
+
+  // node_stage.cc
+  base::StatusOr<csi::v1::NodeStageVolumeResponse> NodeStageVolume(
+      const csi::v1::NodeStageVolumeRequest& request);
+  base::StatusOr<csi::v1::NodeUnstageVolumeResponse> NodeUnstageVolume(
+      const csi::v1::NodeUnstageVolumeRequest& request);
+  // node_publish.cc
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> NodePublishVolume(
+      const csi::v1::NodePublishVolumeRequest& request);
+  base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
+      const csi::v1::NodeUnpublishVolumeRequest& request);
+  // node_info.cc
+  base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> NodeGetVolumeStats(
+      const csi::v1::NodeGetVolumeStatsRequest& request);
+  base::StatusOr<csi::v1::NodeExpandVolumeResponse> NodeExpandVolume(
+      const csi::v1::NodeExpandVolumeRequest& request);
+  base::StatusOr<csi::v1::NodeGetCapabilitiesResponse> NodeGetCapabilities(
+      const csi::v1::NodeGetCapabilitiesRequest& request);
+  base::StatusOr<csi::v1::NodeGetInfoResponse> NodeGetInfo(
+      const csi::v1::NodeGetInfoRequest& request);
+
+ private:
+  base::StatusOr<Presence> Look(const std::string& volume_id) const {
+    return Presence::Look(pool_, mounter_, volume_id, records_.Get(volume_id));
+  }
+  base::Status StageMount(const block::Record& volume, const Capability& capability,
+                          const std::string& path);
+  base::Status UndoStage(const std::string& volume_id);
+  base::Status Bind(const block::Record& volume, const PublishedTarget& target,
+                    const Presence& presence);
+  base::Status UnmountAll(const std::string& volume_id, const std::string& path);
+
+  block::Pool& pool_;
+  NodeRecords& records_;
+  platform::Mounter& mounter_;
+  platform::Exec& exec_;
+  const Offer& offer_;
+};
+
+// Whether the volume may be used with `capability`: FAILED_PRECONDITION if it is of another access
+// type or holds another file system.
+base::Status CheckUse(const block::Record& volume, const Capability& capability);
+
+}  // namespace berth::csidriver

@@ -1,0 +1,157 @@
+#include "base/log.h"
+#include "csidriver/node.h"
+#include "platform/file_system.h"
+#include "platform/usage.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+base::Status NotThere(const std::string& id, const std::string& path) {
+  return Error(StatusCode::kNotFound, "volume {} is neither staged nor published at {}",
+               base::Quote(id), base::Quote(path));
+}
+
+bool Has(const std::vector<std::string>& options, std::string_view option) {
+  return std::ranges::find(options, option) != options.end();
+}
+
+// A file system that the kernel stopped writing to after an error, although it was not mounted
+// read-only.
+std::string Broken(const platform::MountEntry& mount) {
+  for (const char* sign : {"shutdown", "emergency_ro"}) {
+    if (Has(mount.super_options, sign)) return fmt::format("the file system went to '{}'", sign);
+  }
+  if (Has(mount.super_options, "ro") && !mount.read_only()) {
+    return "the file system was made read-only after an error";
+  }
+  return "";
+}
+
+void SetCondition(const std::string& problem, csi::v1::VolumeCondition& condition) {
+  condition.set_abnormal(!problem.empty());
+  condition.set_message(problem.empty() ? "the volume is well" : problem);
+}
+
+void AddUsage(csi::v1::VolumeUsage::Unit unit, int64_t total, int64_t used, int64_t available,
+              csi::v1::NodeGetVolumeStatsResponse& response) {
+  csi::v1::VolumeUsage& usage = *response.add_usage();
+  usage.set_unit(unit);
+  usage.set_total(total);
+  usage.set_used(used);
+  usage.set_available(available);
+}
+
+base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t size) {
+  if (range.required_bytes() > size) {
+    return Error(StatusCode::kOutOfRange,
+                 "{} bytes are required, and the volume has {}: ControllerExpandVolume comes first",
+                 range.required_bytes(), size);
+  }
+  if (range.limit_bytes() > 0 && size > range.limit_bytes()) {
+    return Error(StatusCode::kOutOfRange, "the volume has {} bytes, above the limit of {}", size,
+                 range.limit_bytes());
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
+    const csi::v1::NodeGetVolumeStatsRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
+  ASSIGN_OR_RETURN(const block::Record volume,
+                   pool_.Get(block::Kind::kVolume, request.volume_id()));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  if (!presence.IsAt(path)) return NotThere(volume.id, path);
+  csi::v1::NodeGetVolumeStatsResponse response;
+  std::string problem;
+  if (const base::Status image = pool_.CheckImage(volume); !image.ok()) {
+    problem = base::Message(image);
+  }
+  if (volume.access == block::AccessType::kBlock) {
+    csi::v1::VolumeUsage& usage = *response.add_usage();
+    usage.set_unit(csi::v1::VolumeUsage::BYTES);
+    usage.set_total(static_cast<int64_t>(presence.device()->size));
+  } else {
+    ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(path));
+    AddUsage(csi::v1::VolumeUsage::BYTES, usage.total_bytes, usage.used_bytes,
+             usage.available_bytes, response);
+    AddUsage(csi::v1::VolumeUsage::INODES, usage.total_inodes, usage.used_inodes,
+             usage.available_inodes, response);
+    // The mount at staging has the volume's own options; a target may be read-only by itself.
+    const platform::MountEntry* mount = presence.recorded().has_value()
+                                            ? presence.MountAt(presence.recorded()->staging_path)
+                                            : presence.MountAt(path);
+    if (problem.empty() && mount != nullptr) problem = Broken(*mount);
+  }
+  SetCondition(problem, *response.mutable_volume_condition());
+  return response;
+}
+
+base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
+    const csi::v1::NodeExpandVolumeRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(block::Record volume, pool_.Get(block::Kind::kVolume, request.volume_id()));
+  if (request.has_volume_capability()) {
+    ASSIGN_OR_RETURN(const Capability capability,
+                     ParseCapability(request.volume_capability(), offer_));
+    if (capability.access != volume.access) {
+      return Error(StatusCode::kInvalidArgument, "volume {} is a {} volume", base::Quote(volume.id),
+                   block::Name(volume.access));
+    }
+  }
+  RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  if (!presence.IsAt(path)) return NotThere(volume.id, path);
+  ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
+  csi::v1::NodeExpandVolumeResponse response;
+  response.set_capacity_bytes(static_cast<int64_t>(device.size));
+  if (!volume.grow_file_system) return response;
+  const platform::FileSystem* fs = platform::FindFileSystem(volume.fs_type);
+  if (fs == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "{} is not supported here", volume.fs_type);
+  }
+  base::Status grown = fs->Resize(exec_, device.path, presence.AnyMountPoint());
+  if (grown.code() == StatusCode::kPermissionDenied) {
+    // CSI's code for "cannot be expanded while in use"; the next stage grows it.
+    grown = Error(StatusCode::kFailedPrecondition, "{}", base::Message(grown));
+  }
+  RETURN_IF_ERROR_WITH(grown, fmt::format("expand volume {}", base::Quote(volume.id)));
+  // Map may have changed the record.
+  ASSIGN_OR_RETURN(volume, pool_.Get(block::Kind::kVolume, volume.id));
+  volume.grow_file_system = false;
+  RETURN_IF_ERROR(pool_.Update(volume));
+  return response;
+}
+
+base::StatusOr<csi::v1::NodeGetCapabilitiesResponse> Node::NodeGetCapabilities(
+    const csi::v1::NodeGetCapabilitiesRequest& request) {
+  using Rpc = csi::v1::NodeServiceCapability::RPC;
+  csi::v1::NodeGetCapabilitiesResponse response;
+  for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME,
+                          Rpc::VOLUME_CONDITION, Rpc::SINGLE_NODE_MULTI_WRITER}) {
+    response.add_capabilities()->mutable_rpc()->set_type(type);
+  }
+  return response;
+}
+
+base::StatusOr<csi::v1::NodeGetInfoResponse> Node::NodeGetInfo(
+    const csi::v1::NodeGetInfoRequest& request) {
+  csi::v1::NodeGetInfoResponse response;
+  response.set_node_id(offer_.node_id);
+  (*response.mutable_accessible_topology()->mutable_segments())[offer_.topology_key] =
+      offer_.node_id;
+  return response;
+}
+
+}  // namespace berth::csidriver

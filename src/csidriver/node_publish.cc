@@ -1,0 +1,216 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "csidriver/node.h"
+#include "platform/errno.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+// Makes what the volume is bound to: a folder, or for raw block a file. Its parent is the CO's to
+// make.
+base::Status MakeTarget(const std::string& path, block::AccessType access) {
+  if (access == block::AccessType::kMount) {
+    if (mkdir(path.c_str(), 0750) == 0) return base::OkStatus();
+  } else {
+    const base::UniqueFd fd(
+        open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0660));
+    if (fd.valid()) return base::OkStatus();
+  }
+  if (errno != EEXIST) return platform::ErrnoError(errno, "make target " + base::Quote(path));
+  // No mount is there (the caller looked), so that lstat cannot hang.
+  struct stat st;
+  if (lstat(path.c_str(), &st) != 0)
+    return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  const bool fits = access == block::AccessType::kMount ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
+  if (fits) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "target {} exists and is not a {}",
+               base::Quote(path), access == block::AccessType::kMount ? "folder" : "plain file");
+}
+
+// Removes an empty folder or file; whatever else is there was not made here.
+base::Status RemoveTarget(const std::string& path) {
+  struct stat st;
+  if (lstat(path.c_str(), &st) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return base::OkStatus();
+    return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  }
+  if (S_ISDIR(st.st_mode)) {
+    if (rmdir(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "target folder {} is not removed: {}",
+                 base::Quote(path), base::Message(platform::ErrnoError(errno, "rmdir")));
+  }
+  if (!S_ISREG(st.st_mode) || st.st_size != 0) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "target {} is not an empty file and is not removed", base::Quote(path));
+  }
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
+  return platform::ErrnoError(errno, "remove target " + base::Quote(path));
+}
+
+// A read-only bind does not keep writers off a device node, so the device itself is switched.
+base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only) {
+  const base::UniqueFd fd(open(device.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const int value = read_only ? 1 : 0;
+  if (!fd.valid() || ioctl(fd.get(), BLKROSET, &value) != 0) {
+    return platform::ErrnoError(
+        errno, fmt::format("switch {} to {}", device.path, read_only ? "read-only" : "writable"));
+  }
+  return base::OkStatus();
+}
+
+base::Status CheckBlockSharing(const std::vector<PublishedTarget>& others,
+                               const PublishedTarget& wanted) {
+  for (const PublishedTarget& other : others) {
+    if (other.read_only != wanted.read_only) {
+      return Error(
+          StatusCode::kFailedPrecondition,
+          "the raw block volume is published {} at {}, and a device is either read-only or "
+          "writable",
+          other.read_only ? "read-only" : "writable", base::Quote(other.path));
+    }
+  }
+  return base::OkStatus();
+}
+
+void Forget(NodeRecord& record, std::string_view path) {
+  std::erase_if(record.targets, [&](const PublishedTarget& target) { return target.path == path; });
+}
+
+}  // namespace
+
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
+    const csi::v1::NodePublishVolumeRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
+  ASSIGN_OR_RETURN(const Capability capability,
+                   ParseCapability(request.volume_capability(), offer_));
+  if (request.staging_target_path().empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "'staging_target_path' is missing: volumes of this driver are staged first");
+  }
+  ASSIGN_OR_RETURN(std::string staging,
+                   CheckPath("staging_target_path", request.staging_target_path()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const block::Record volume,
+                   pool_.Get(block::Kind::kVolume, request.volume_id()));
+  RETURN_IF_ERROR(CheckUse(volume, capability));
+  // Whoever swapped the image meanwhile must not have it handed to a pod.
+  RETURN_IF_ERROR(pool_.CheckImage(volume));
+  ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
+  if (const auto resolved = ResolveMountPoint(staging); resolved.ok()) staging = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  if (!presence.IsStaged() || presence.recorded()->staging_path != staging) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
+                 base::Quote(volume.id), base::Quote(staging));
+  }
+  const PublishedTarget wanted{.path = path,
+                               .read_only = request.readonly() || capability.read_only(),
+                               .capability = capability.Digest()};
+  NodeRecord record = *presence.recorded();
+  const PublishedTarget* known = record.FindTarget(path);
+  switch (presence.At(path)) {
+    case Found::kOurs: {
+      // A mount that is there without a record of it is held against what can still be seen.
+      const bool same = known != nullptr ? *known == wanted
+                                         : presence.MountAt(path)->read_only() == wanted.read_only;
+      RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/true, same));
+      if (known == nullptr) {
+        record.targets.push_back(wanted);
+        RETURN_IF_ERROR(records_.Put(record));
+      }
+      return csi::v1::NodePublishVolumeResponse();
+    }
+    case Found::kForeign:
+      return Error(StatusCode::kFailedPrecondition,
+                   "target {} is a mount point of {} already, which is not volume {}",
+                   base::Quote(path), base::Quote(presence.MountAt(path)->source),
+                   base::Quote(volume.id));
+    case Found::kNothing:
+      break;
+  }
+  const std::vector<PublishedTarget> others = presence.Targets(path);
+  if (!others.empty()) {
+    RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/false, true));
+    if (volume.access == block::AccessType::kBlock)
+      RETURN_IF_ERROR(CheckBlockSharing(others, wanted));
+  }
+  if (others.size() >= NodeRecords::kMaxTargets) {
+    return Error(StatusCode::kResourceExhausted, "volume {} is published at {} targets already",
+                 base::Quote(volume.id), others.size());
+  }
+  record.targets = others;  // what is no longer mounted is forgotten
+  record.targets.push_back(wanted);
+  RETURN_IF_ERROR(records_.Put(record));
+  if (const base::Status bound = Bind(volume, wanted, presence); !bound.ok()) {
+    if (bound.code() != StatusCode::kDeadlineExceeded) {
+      Forget(record, path);
+      for (const base::Status& undone : {RemoveTarget(path), records_.Put(record)}) {
+        if (!undone.ok()) {
+          LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
+        }
+      }
+    }
+    return base::Annotate(
+        bound, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+  }
+  return csi::v1::NodePublishVolumeResponse();
+}
+
+base::Status Node::Bind(const block::Record& volume, const PublishedTarget& target,
+                        const Presence& presence) {
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.publish.target.before"));
+  RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
+  platform::MountRequest mount{.target = target.path, .options = {"bind"}};
+  if (volume.access == block::AccessType::kBlock) {
+    RETURN_IF_ERROR(SetReadOnly(*presence.device(), target.read_only));
+    mount.source = presence.device()->path;
+  } else {
+    mount.source = presence.recorded()->staging_path;
+  }
+  if (target.read_only) mount.options.push_back("ro");
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.publish.mount.before"));
+  RETURN_IF_ERROR(mounter_.Mount(mount));
+  return base::FaultPoint("csidriver.publish.mount.after");
+}
+
+base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
+    const csi::v1::NodeUnpublishVolumeRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  const std::string& id = request.volume_id();
+  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(id));
+  if (!presence.recorded().has_value() && !presence.device().has_value()) {
+    // A volume that nobody knows is NOT_FOUND; of one that is merely not in use, an empty target
+    // may remain.
+    RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));
+  }
+  const std::string context =
+      fmt::format("unpublish volume {} from {}", base::Quote(id), base::Quote(path));
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.unpublish.unmount.before"));
+  RETURN_IF_ERROR_WITH(UnmountAll(id, path), context);
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.unpublish.unmount.after"));
+  RETURN_IF_ERROR_WITH(RemoveTarget(path), context);
+  if (presence.recorded().has_value() && presence.recorded()->FindTarget(path) != nullptr) {
+    NodeRecord record = *presence.recorded();
+    Forget(record, path);
+    RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
+  }
+  return csi::v1::NodeUnpublishVolumeResponse();
+}
+
+}  // namespace berth::csidriver

@@ -1,0 +1,134 @@
+#include "csidriver/node_records.h"
+
+#include "base/fault.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "platform/durable_file.h"
+
+namespace berth::csidriver {
+namespace {
+
+constexpr int kVersion = 1;
+
+}  // namespace
+
+const PublishedTarget* NodeRecord::FindTarget(std::string_view path) const {
+  const auto it = std::ranges::find(targets, path, &PublishedTarget::path);
+  return it == targets.end() ? nullptr : &*it;
+}
+
+std::string Encode(const NodeRecord& record) {
+  base::Json targets = base::Json::array();
+  for (const PublishedTarget& target : record.targets) {
+    targets.push_back(
+        {{"path", target.path}, {"readOnly", target.read_only}, {"capability", target.capability}});
+  }
+  const base::Json json = {
+      {"version", kVersion},
+      {"volumeId", record.volume_id},
+      {"bootId", record.boot_id},
+      {"stagingPath", record.staging_path},
+      {"capability", record.capability},
+      {"accessType", block::Name(record.access)},
+      {"targets", std::move(targets)},
+  };
+  return base::json::Dump(json) + "\n";
+}
+
+base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
+  namespace json = base::json;
+  ASSIGN_OR_RETURN(const base::Json value, json::Parse(text));
+  NodeRecord record;
+  record.volume_id = json::String(value, {"volumeId"});
+  record.boot_id = json::String(value, {"bootId"});
+  record.staging_path = json::String(value, {"stagingPath"});
+  record.capability = json::String(value, {"capability"});
+  record.access = json::String(value, {"accessType"}) == block::Name(block::AccessType::kBlock)
+                      ? block::AccessType::kBlock
+                      : block::AccessType::kMount;
+  for (const base::Json& target : json::Array(value, {"targets"})) {
+    record.targets.push_back({json::String(target, {"path"}), json::Bool(target, {"readOnly"}),
+                              json::String(target, {"capability"})});
+  }
+  if (json::Int(value, {"version"}) != kVersion || !block::IsId(record.volume_id) ||
+      record.boot_id.empty() || record.staging_path.empty()) {
+    return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");
+  }
+  return record;
+}
+
+base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string& folder) {
+  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  std::unique_ptr<NodeRecords> records(new NodeRecords(folder, std::move(boot_id)));
+  RETURN_IF_ERROR(records->Load());
+  return records;
+}
+
+base::Status NodeRecords::Load() {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  base::MutexLock lock(mutex_);
+  for (const std::string& name : names) {
+    const std::string path = folder_ + "/" + name;
+    if (name.starts_with(".") && name.find(".tmp-") != std::string::npos) {
+      RETURN_IF_ERROR(platform::RemoveDurably(path));
+      continue;
+    }
+    if (!name.ends_with(".json")) continue;
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
+    base::StatusOr<NodeRecord> record = DecodeNodeRecord(text);
+    if (!record.ok()) {
+      // The mount table still tells what is mounted: only the comparison of a repeated call's
+      // arguments is lost with this record, so it does not keep every other volume from being
+      // served.
+      LOG_ERROR("node record {} is not readable and is left aside: {}", base::Quote(path),
+                base::Message(record.status()));
+      continue;
+    }
+    if (record->boot_id != boot_id_) {
+      RETURN_IF_ERROR(platform::RemoveDurably(path));
+      continue;
+    }
+    records_[record->volume_id] = *std::move(record);
+  }
+  return base::OkStatus();
+}
+
+std::optional<NodeRecord> NodeRecords::Get(const std::string& volume_id) const {
+  base::MutexLock lock(mutex_);
+  const auto it = records_.find(volume_id);
+  if (it == records_.end()) return std::nullopt;
+  return it->second;
+}
+
+base::Status NodeRecords::Put(NodeRecord record) {
+  record.boot_id = boot_id_;
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.write.before"));
+  RETURN_IF_ERROR_WITH(platform::WriteDurably(Path(record.volume_id), Encode(record)),
+                       "write node record");
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.write.after"));
+  base::MutexLock lock(mutex_);
+  records_[record.volume_id] = std::move(record);
+  return base::OkStatus();
+}
+
+base::Status NodeRecords::PutShorter(NodeRecord record) {
+  const base::Status put = Put(record);
+  if (put.code() != base::StatusCode::kResourceExhausted) return put;
+  LOG_WARNING("{}", base::ToString(put));
+  base::MutexLock lock(mutex_);
+  record.boot_id = boot_id_;
+  records_[record.volume_id] = std::move(record);
+  return base::OkStatus();
+}
+
+base::Status NodeRecords::Remove(const std::string& volume_id) {
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.remove.before"));
+  RETURN_IF_ERROR_WITH(platform::RemoveDurably(Path(volume_id)), "remove node record");
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.remove.after"));
+  base::MutexLock lock(mutex_);
+  records_.erase(volume_id);
+  return base::OkStatus();
+}
+
+}  // namespace berth::csidriver

@@ -1,0 +1,177 @@
+#include "base/fault.h"
+#include "base/log.h"
+#include "block/prepare.h"
+#include "csidriver/node.h"
+#include "platform/safe_path.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+// More mounts than this on one path come from nothing that this driver does.
+constexpr int kMaxStacked = 16;
+
+// Something is in the way at the staging path, or elsewhere.
+base::Status CheckFree(const Presence& presence, const block::Record& volume,
+                       const std::string& path) {
+  if (const platform::MountEntry* mount = presence.MountAt(path);
+      presence.At(path) == Found::kForeign) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "staging path {} is a mount point of {} already, which is not volume {}",
+                 base::Quote(path), base::Quote(mount->source), base::Quote(volume.id));
+  }
+  if (const std::string elsewhere = presence.AnyMountPoint();
+      !elsewhere.empty() && presence.At(path) != Found::kOurs) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is mounted at {}",
+                 base::Quote(volume.id), base::Quote(elsewhere));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::Status CheckUse(const block::Record& volume, const Capability& capability) {
+  if (volume.access != capability.access) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "volume {} is a {} volume and cannot be used as {}", base::Quote(volume.id),
+                 block::Name(volume.access), block::Name(capability.access));
+  }
+  if (!capability.fs_type.empty() && capability.fs_type != volume.fs_type) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} has {} and cannot be used as {}",
+                 base::Quote(volume.id), volume.fs_type, capability.fs_type);
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
+    const csi::v1::NodeStageVolumeRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  ASSIGN_OR_RETURN(std::string path,
+                   CheckPath("staging_target_path", request.staging_target_path()));
+  ASSIGN_OR_RETURN(const Capability capability,
+                   ParseCapability(request.volume_capability(), offer_));
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const block::Record volume,
+                   pool_.Get(block::Kind::kVolume, request.volume_id()));
+  RETURN_IF_ERROR(CheckUse(volume, capability));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  if (presence.IsStaged()) {
+    if (presence.recorded()->staging_path != path) {
+      return Error(StatusCode::kFailedPrecondition, "volume {} is staged at {}",
+                   base::Quote(volume.id), base::Quote(presence.recorded()->staging_path));
+    }
+    if (presence.recorded()->capability != capability.Digest()) {
+      return Error(StatusCode::kAlreadyExists,
+                   "volume {} is staged at {} with another volume capability",
+                   base::Quote(volume.id), base::Quote(path));
+    }
+    return csi::v1::NodeStageVolumeResponse();
+  }
+  RETURN_IF_ERROR(CheckFree(presence, volume, path));
+  if (const auto folder = platform::OpenFolder(path); !folder.ok()) {
+    return Error(StatusCode::kFailedPrecondition, "staging path {} is not an existing folder: {}",
+                 base::Quote(path), base::Message(folder.status()));
+  }
+  NodeRecord record{.volume_id = volume.id,
+                    .staging_path = path,
+                    .capability = capability.Digest(),
+                    .access = volume.access};
+  // Where a record was lost, the targets that are still bound are found again as they are asked
+  // about.
+  if (presence.recorded().has_value()) record.targets = presence.Targets();
+  RETURN_IF_ERROR(records_.Put(record));
+  if (presence.At(path) == Found::kOurs) return csi::v1::NodeStageVolumeResponse();
+  if (const base::Status staged = StageMount(volume, capability, path); !staged.ok()) {
+    // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated
+    // call.
+    if (staged.code() != StatusCode::kDeadlineExceeded) {
+      if (const base::Status undone = UndoStage(volume.id); !undone.ok()) {
+        LOG_WARNING("volume {} could not be staged and not be taken back: {}",
+                    base::Quote(volume.id), base::ToString(undone));
+      }
+    }
+    return base::Annotate(
+        staged, fmt::format("stage volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+  }
+  return csi::v1::NodeStageVolumeResponse();
+}
+
+base::Status Node::StageMount(const block::Record& volume, const Capability& capability,
+                              const std::string& path) {
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.map.before"));
+  ASSIGN_OR_RETURN(platform::LoopDevice device, pool_.Map(volume.id));
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.map.after"));
+  if (volume.access == block::AccessType::kBlock) return base::OkStatus();
+  ASSIGN_OR_RETURN(device, block::PrepareFileSystem(pool_, exec_, volume.id, device));
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.mount.before"));
+  RETURN_IF_ERROR(mounter_.Mount({.source = device.path,
+                                  .target = path,
+                                  .fs_type = volume.fs_type,
+                                  .options = capability.mount_flags}));
+  return base::FaultPoint("csidriver.stage.mount.after");
+}
+
+base::Status Node::UndoStage(const std::string& volume_id) {
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+  if (!presence.AnyMountPoint().empty()) return base::OkStatus();
+  RETURN_IF_ERROR(pool_.Unmap(volume_id));
+  return records_.Remove(volume_id);
+}
+
+// Unmounts the volume from `path`, however often it is mounted there.
+base::Status Node::UnmountAll(const std::string& volume_id, const std::string& path) {
+  for (int i = 0; i < kMaxStacked; ++i) {
+    ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+    switch (presence.At(path)) {
+      case Found::kNothing:
+        return base::OkStatus();
+      case Found::kForeign:
+        return Error(StatusCode::kFailedPrecondition,
+                     "{} is a mount point of {}, which is not volume {}: it is left mounted",
+                     base::Quote(path), base::Quote(presence.MountAt(path)->source),
+                     base::Quote(volume_id));
+      case Found::kOurs:
+        RETURN_IF_ERROR(mounter_.Unmount(path));
+        break;
+    }
+  }
+  return Error(StatusCode::kInternal, "{} is still mounted after {} unmounts", base::Quote(path),
+               kMaxStacked);
+}
+
+base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
+    const csi::v1::NodeUnstageVolumeRequest& request) {
+  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  const std::string& id = request.volume_id();
+  ASSIGN_OR_RETURN(std::string path,
+                   CheckPath("staging_target_path", request.staging_target_path()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  ASSIGN_OR_RETURN(const Presence presence, Look(id));
+  if (!presence.recorded().has_value() && !presence.device().has_value()) {
+    // Nothing is staged: OK if it could be, NOT_FOUND if there is no such volume.
+    RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));
+    return csi::v1::NodeUnstageVolumeResponse();
+  }
+  if (presence.recorded().has_value() && presence.recorded()->staging_path != path &&
+      presence.At(path) != Found::kOurs) {
+    return csi::v1::NodeUnstageVolumeResponse();  // it is staged, but not there
+  }
+  if (const auto targets = presence.Targets(); !targets.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is still published at {}",
+                 base::Quote(id), base::Quote(targets[0].path));
+  }
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.before"));
+  RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
+  RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.after"));
+  RETURN_IF_ERROR_WITH(pool_.Unmap(id), fmt::format("unstage volume {}", base::Quote(id)));
+  RETURN_IF_ERROR(records_.Remove(id));
+  return csi::v1::NodeUnstageVolumeResponse();
+}
+
+}  // namespace berth::csidriver

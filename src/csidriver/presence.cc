@@ -1,0 +1,75 @@
+#include "csidriver/presence.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "block/mounts.h"
+#include "platform/errno.h"
+
+namespace berth::csidriver {
+
+base::StatusOr<Presence> Presence::Look(const block::Pool& pool, platform::Mounter& mounter,
+                                        const std::string& volume_id,
+                                        std::optional<NodeRecord> recorded) {
+  Presence presence;
+  presence.recorded_ = std::move(recorded);
+  ASSIGN_OR_RETURN(presence.device_, pool.FindDevice(volume_id));
+  ASSIGN_OR_RETURN(presence.table_, mounter.List());
+  return presence;
+}
+
+Found Presence::At(std::string_view path) const {
+  const platform::MountEntry* mount = MountAt(path);
+  if (mount == nullptr) return Found::kNothing;
+  if (device_.has_value()) {
+    const bool ours =
+        block::ShowsFileSystemOf(*mount, *device_) || block::ShowsNodeOf(*mount, *device_);
+    return ours ? Found::kOurs : Found::kForeign;
+  }
+  // Without the pool's record the device cannot be told, but this node's record of this boot still
+  // names the places where the volume was put, so that a pod can end.
+  const bool named = recorded_.has_value() &&
+                     (recorded_->staging_path == path || recorded_->FindTarget(path) != nullptr);
+  return named && mount->source.starts_with("/dev/loop") ? Found::kOurs : Found::kForeign;
+}
+
+bool Presence::IsStaged() const {
+  if (!recorded_.has_value() || !device_.has_value()) return false;
+  return recorded_->access == block::AccessType::kBlock ||
+         At(recorded_->staging_path) == Found::kOurs;
+}
+
+bool Presence::IsAt(std::string_view path) const {
+  if (At(path) == Found::kOurs) return true;
+  return recorded_.has_value() && recorded_->staging_path == path && IsStaged();
+}
+
+std::vector<PublishedTarget> Presence::Targets(std::string_view except) const {
+  std::vector<PublishedTarget> present;
+  if (!recorded_.has_value()) return present;
+  for (const PublishedTarget& target : recorded_->targets) {
+    if (target.path != except && At(target.path) == Found::kOurs) present.push_back(target);
+  }
+  return present;
+}
+
+std::string Presence::AnyMountPoint() const {
+  for (const platform::MountEntry& mount : table_) {
+    if (device_.has_value() && block::ShowsFileSystemOf(mount, *device_)) return mount.mount_point;
+  }
+  return "";
+}
+
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
+  char* resolved = realpath(parent.c_str(), nullptr);
+  if (resolved == nullptr) return platform::ErrnoError(errno, "resolve " + base::Quote(parent));
+  std::string result = resolved;
+  free(resolved);
+  if (result == "/") result.clear();
+  return result + path.substr(slash);
+}
+
+}  // namespace berth::csidriver

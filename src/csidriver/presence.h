@@ -1,0 +1,59 @@
+// What is really there of a volume on this node: its loop device and the mounts that show it, at
+// one moment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "block/pool.h"
+#include "csidriver/node_records.h"
+#include "platform/mounter.h"
+
+namespace berth::csidriver {
+
+enum class Found {
+  kNothing,  // no mount there
+  kOurs,     // a mount of this volume
+  kForeign,  // a mount of something else
+};
+
+class Presence {
+ public:
+  // `recorded` is what this node's record says; it may be empty.
+  static base::StatusOr<Presence> Look(const block::Pool& pool, platform::Mounter& mounter,
+                                       const std::string& volume_id,
+                                       std::optional<NodeRecord> recorded);
+
+  const std::optional<platform::LoopDevice>& device() const { return device_; }
+  const std::optional<NodeRecord>& recorded() const { return recorded_; }
+
+  // The topmost mount at `path`, or nullptr.
+  const platform::MountEntry* MountAt(std::string_view path) const {
+    return platform::FindMount(table_, path);
+  }
+  Found At(std::string_view path) const;
+
+  // Staged as the record says: the file system is mounted there; or, raw block, the device is
+  // there.
+  bool IsStaged() const;
+  // Staged or published at `path`.
+  bool IsAt(std::string_view path) const;
+  // Recorded targets, other than `except`, that are mounted.
+  std::vector<PublishedTarget> Targets(std::string_view except = "") const;
+  // Any place where the volume's file system is mounted; empty: nowhere.
+  std::string AnyMountPoint() const;
+
+ private:
+  std::optional<platform::LoopDevice> device_;
+  std::optional<NodeRecord> recorded_;
+  std::vector<platform::MountEntry> table_;
+};
+
+// `path` as the mount table has it: without symlinks in all but its last part. NOT_FOUND: its
+// folder is not there.
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
+
+}  // namespace berth::csidriver

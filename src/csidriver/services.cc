@@ -1,0 +1,146 @@
+#include "csidriver/services.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "proto/csi.grpc.pb.h"
+#include "rpc/outcome.h"
+
+namespace berth::csidriver {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// Runs `work` for one call and gives its answer. Messages never quote secrets or mount flags, so
+// that they can be logged.
+template <typename Response>
+grpc::Status Answer(const char* method, base::StatusOr<Response> result, Response* response) {
+  if (result.ok()) {
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+  LOG_WARNING("{}: {}", method, base::ToString(result.status()));
+  return rpc::ToGrpc(result.status());
+}
+
+template <typename Response, typename Work>
+ServerUnaryReactor* Enqueue(CallbackServerContext* context, WorkerPool& workers, const char* method,
+                            Response* response, Work work) {
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  // Request and response live until Finish.
+  const bool taken = workers.Submit(
+      [=, work = std::move(work)] { reactor->Finish(Answer<Response>(method, work(), response)); });
+  if (!taken) {
+    reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
+  }
+  return reactor;
+}
+
+class IdentityService final : public csi::v1::Identity::CallbackService {
+ public:
+  IdentityService(std::string name, std::string version)
+      : name_(std::move(name)), version_(std::move(version)) {}
+
+  ServerUnaryReactor* GetPluginInfo(CallbackServerContext* context,
+                                    const csi::v1::GetPluginInfoRequest* request,
+                                    csi::v1::GetPluginInfoResponse* response) override {
+    response->set_name(name_);
+    response->set_vendor_version(version_);
+    return Done(context);
+  }
+
+  ServerUnaryReactor* GetPluginCapabilities(
+      CallbackServerContext* context, const csi::v1::GetPluginCapabilitiesRequest* request,
+      csi::v1::GetPluginCapabilitiesResponse* response) override {
+    using csi::v1::PluginCapability;
+    for (const auto type : {PluginCapability::Service::CONTROLLER_SERVICE,
+                            PluginCapability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS}) {
+      response->add_capabilities()->mutable_service()->set_type(type);
+    }
+    response->add_capabilities()->mutable_volume_expansion()->set_type(
+        PluginCapability::VolumeExpansion::ONLINE);
+    return Done(context);
+  }
+
+  ServerUnaryReactor* Probe(CallbackServerContext* context, const csi::v1::ProbeRequest* request,
+                            csi::v1::ProbeResponse* response) override {
+    // The socket is there only once the pool is open.
+    response->mutable_ready()->set_value(true);
+    return Done(context);
+  }
+
+ private:
+  static ServerUnaryReactor* Done(CallbackServerContext* context) {
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  const std::string name_;
+  const std::string version_;
+};
+
+// One override that hands a call over.
+#define BERTH_SERVE(target, method)                                          \
+  ServerUnaryReactor* method(CallbackServerContext* context,                 \
+                             const csi::v1::method##Request* request,        \
+                             csi::v1::method##Response* response) override { \
+    return Enqueue(context, workers_, #method, response,                     \
+                   [this, request] { return target.method(*request); });     \
+  }
+
+class ControllerService final : public csi::v1::Controller::CallbackService {
+ public:
+  ControllerService(Controller& controller, WorkerPool& workers)
+      : controller_(controller), workers_(workers) {}
+
+  BERTH_SERVE(controller_, CreateVolume)
+  BERTH_SERVE(controller_, DeleteVolume)
+  BERTH_SERVE(controller_, ValidateVolumeCapabilities)
+  BERTH_SERVE(controller_, ListVolumes)
+  BERTH_SERVE(controller_, GetCapacity)
+  BERTH_SERVE(controller_, ControllerGetCapabilities)
+  BERTH_SERVE(controller_, CreateSnapshot)
+  BERTH_SERVE(controller_, DeleteSnapshot)
+  BERTH_SERVE(controller_, ListSnapshots)
+  BERTH_SERVE(controller_, ControllerExpandVolume)
+  BERTH_SERVE(controller_, ControllerGetVolume)
+
+ private:
+  Controller& controller_;
+  WorkerPool& workers_;
+};
+
+class NodeService final : public csi::v1::Node::CallbackService {
+ public:
+  NodeService(Node& node, WorkerPool& workers) : node_(node), workers_(workers) {}
+
+  BERTH_SERVE(node_, NodeStageVolume)
+  BERTH_SERVE(node_, NodeUnstageVolume)
+  BERTH_SERVE(node_, NodePublishVolume)
+  BERTH_SERVE(node_, NodeUnpublishVolume)
+  BERTH_SERVE(node_, NodeGetVolumeStats)
+  BERTH_SERVE(node_, NodeExpandVolume)
+  BERTH_SERVE(node_, NodeGetCapabilities)
+  BERTH_SERVE(node_, NodeGetInfo)
+
+ private:
+  Node& node_;
+  WorkerPool& workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string version) {
+  return std::make_unique<IdentityService>(std::move(name), std::move(version));
+}
+
+std::unique_ptr<grpc::Service> NewControllerService(Controller& controller, WorkerPool& workers) {
+  return std::make_unique<ControllerService>(controller, workers);
+}
+
+std::unique_ptr<grpc::Service> NewNodeService(Node& node, WorkerPool& workers) {
+  return std::make_unique<NodeService>(node, workers);
+}
+
+}  // namespace berth::csidriver

@@ -1,0 +1,24 @@
+// The three CSI services over gRPC's callback API: every call goes to the worker pool, which
+// finishes it; no gRPC thread ever waits on storage. Identity is answered in place, so that a probe
+// passes however busy the workers are.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/service_type.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csidriver/controller.h"
+#include "csidriver/node.h"
+#include "csidriver/worker_pool.h"
+
+namespace berth::csidriver {
+
+// A service that borrows what it serves, all of which must outlive it.
+std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string version);
+std::unique_ptr<grpc::Service> NewControllerService(Controller& controller, WorkerPool& workers);
+std::unique_ptr<grpc::Service> NewNodeService(Node& node, WorkerPool& workers);
+
+}  // namespace berth::csidriver
