@@ -67,7 +67,7 @@ void WriteString(std::string& out, const std::string& text, int indent) {
   if (IsPlain(text)) {
     out += text;
   } else if (FitsBlock(text)) {
-    WriteBlock(out, text, indent);
+    WriteBlock(out, text, std::max(indent, 2));  // also where the document is a lone text
   } else if (text.empty() || !IsPrintable(text) || !ResolvePlainScalar(text).is_string()) {
     // JSON's string syntax is a part of YAML's double-quoted one.
     out += base::json::Dump(Json(text));
