@@ -19,7 +19,9 @@ class EventRecorder : public base::EventSink {
   // `component` and `host` become the event's source. `client` and `clock` must outlive the
   // recorder.
   EventRecorder(Client& client, const base::Clock& clock, std::string component, std::string host);
-  ~EventRecorder() override;  // writes what is queued, for at most two seconds
+  // Writes what is queued, for at most two seconds and the rest of the one request that is under
+  // way.
+  ~EventRecorder() override;
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) override;
