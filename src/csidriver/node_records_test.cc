@@ -1,0 +1,61 @@
+#include "csidriver/node_records.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/ids.h"
+#include "platform/durable_file.h"
+#include "platform/fake_temp_folder.h"
+
+namespace berth::csidriver {
+namespace {
+
+NodeRecord Sample() {
+  return {.volume_id = base::NewUuid(),
+          .staging_path = "/staging",
+          .capability = "digest",
+          .access = block::AccessType::kBlock,
+          .targets = {{"/a", true, "x"}, {"/b", false, "y"}}};
+}
+
+std::unique_ptr<NodeRecords> Open(const std::string& folder) {
+  auto records = NodeRecords::Open(folder);
+  EXPECT_TRUE(records.ok()) << records.status();
+  return records.ok() ? *std::move(records) : nullptr;
+}
+
+TEST(NodeRecordsTest, RecordsOfThisBootSurviveARestart) {
+  const platform::TempFolder folder;
+  const NodeRecord record = Sample();
+  ASSERT_TRUE(Open(folder.path())->Put(record).ok());
+  const auto records = Open(folder.path());
+  const auto found = records->Get(record.volume_id);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->staging_path, "/staging");
+  EXPECT_EQ(found->access, block::AccessType::kBlock);
+  EXPECT_EQ(found->targets, record.targets);
+  ASSERT_TRUE(records->Remove(record.volume_id).ok());
+  EXPECT_FALSE(Open(folder.path())->Get(record.volume_id).has_value());
+}
+
+TEST(NodeRecordsTest, RecordsOfAnotherBootAreDropped) {
+  const platform::TempFolder folder;
+  NodeRecord record = Sample();
+  record.boot_id = "another boot";
+  const std::string path = folder / (record.volume_id + ".json");
+  ASSERT_TRUE(platform::WriteDurably(path, Encode(record)).ok());
+  EXPECT_FALSE(Open(folder.path())->Get(record.volume_id).has_value());
+  EXPECT_EQ(platform::ReadFile(path).status().code(), base::StatusCode::kNotFound);
+}
+
+TEST(NodeRecordsTest, ADamagedRecordDoesNotKeepTheOthersFromBeingRead) {
+  const platform::TempFolder folder;
+  const NodeRecord record = Sample();
+  ASSERT_TRUE(Open(folder.path())->Put(record).ok());
+  std::ofstream(folder / (base::NewUuid() + ".json")) << "{";
+  EXPECT_TRUE(Open(folder.path())->Get(record.volume_id).has_value());
+}
+
+}  // namespace
+}  // namespace berth::csidriver
