@@ -1,0 +1,51 @@
+// What the API knows about the CSI drivers of this node: the CSINode object, and labels and an
+// annotation of the Node (kubelet: nodeinfomanager).
+//
+//   Node annotation csi.volume.kubernetes.io/nodeid   {"driver": "node id", ...}
+//   Node labels                                       the driver's topology segments
+//   CSINode.spec.drivers[]                            name, nodeID, topologyKeys, allocatable.count
+//
+// Thread-safe; calls for different drivers may run in parallel (a conflict is read again and
+// repeated).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "api/kinds.h"
+#include "base/status.h"
+#include "kube/client.h"
+
+namespace berth::node {
+
+struct NodeDriver {
+  std::string name;
+  std::string node_id;
+  api::Labels topology;     // segments of NodeGetInfo.accessible_topology
+  int64_t max_volumes = 0;  // 0: no limit
+};
+
+class CsiNodes {
+ public:
+  // `client` outlives this.
+  CsiNodes(kube::Client& client, std::string node_name)
+      : client_(client), node_name_(std::move(node_name)) {}
+
+  // Idempotent. INVALID_ARGUMENT: what the driver says cannot be; FAILED_PRECONDITION: a topology
+  // label of the Node has another value already.
+  base::Status Add(const NodeDriver& driver);
+  // One that is not there is OK. Topology labels stay, as with the kubelet.
+  base::Status Remove(const std::string& driver);
+
+ private:
+  base::Status PatchNode(const NodeDriver& driver, bool add);
+  base::Status WriteCsiNode(const NodeDriver& driver, bool add);
+  base::Status CreateCsiNode(const NodeDriver& driver);
+  base::Status OnConflict(const std::function<base::Status()>& write) const;
+
+  kube::Client& client_;
+  const std::string node_name_;
+};
+
+}  // namespace berth::node

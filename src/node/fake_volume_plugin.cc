@@ -1,0 +1,194 @@
+#include "node/fake_volume_plugin.h"
+
+#include <algorithm>
+
+#include "api/csi_names.h"
+#include "platform/durable_file.h"
+
+namespace berth::node {
+
+using base::Error;
+using base::MutexLock;
+using base::OkStatus;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+std::vector<std::string> FakeVolumePlugin::Calls() const {
+  MutexLock lock(mutex_);
+  return calls_;
+}
+
+size_t FakeVolumePlugin::CallCount(const std::string& call) const {
+  MutexLock lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(calls_.begin(), calls_.end(),
+                    [&call](const std::string& made) { return made.starts_with(call); }));
+}
+
+bool FakeVolumePlugin::WaitForCalls(const std::string& call, size_t count) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto made = std::count_if(calls_.begin(), calls_.end(),
+                                    [&call](const std::string& c) { return c.starts_with(call); });
+    if (static_cast<size_t>(made) >= count) return true;
+    if (!changed_.WaitUntil(mutex_, deadline)) return false;
+  }
+}
+
+void FakeVolumePlugin::FailNext(const std::string& method, Status status, bool takes_effect) {
+  MutexLock lock(mutex_);
+  failures_[method] = {.status = std::move(status), .takes_effect = takes_effect};
+}
+
+void FakeVolumePlugin::FailAll(const std::string& method, Status status) {
+  MutexLock lock(mutex_);
+  failures_.erase(method);
+  if (!status.ok()) failures_[method] = {.status = std::move(status), .once = false};
+}
+
+void FakeVolumePlugin::Hang(const std::string& method, const std::string& subject) {
+  MutexLock lock(mutex_);
+  hang_method_ = method;
+  hang_subject_ = subject;
+}
+
+void FakeVolumePlugin::Unhang() {
+  MutexLock lock(mutex_);
+  hang_method_.clear();
+  changed_.NotifyAll();
+}
+
+void FakeVolumePlugin::SetObserver(std::function<void(const std::string&)> observer) {
+  MutexLock lock(mutex_);
+  observer_ = std::move(observer);
+}
+
+std::set<std::string> FakeVolumePlugin::Mounted() const {
+  MutexLock lock(mutex_);
+  return mounted_;
+}
+
+api::Labels FakeVolumePlugin::LastPublishContext() const {
+  MutexLock lock(mutex_);
+  return publish_context_;
+}
+
+void FakeVolumePlugin::Reboot() {
+  host_.fake_mounter().Clear();
+  MutexLock lock(mutex_);
+  mounted_.clear();
+}
+
+Status FakeVolumePlugin::Call(const std::string& method, const std::string& subject,
+                              const std::function<Status()>& effect) {
+  const std::string call = fmt::format("{} {}", method, subject);
+  std::function<void(const std::string&)> observer;
+  Failure failure;
+  {
+    MutexLock lock(mutex_);
+    calls_.push_back(call);
+    changed_.NotifyAll();
+    while (hang_method_ == method && subject.find(hang_subject_) != std::string::npos) {
+      changed_.Wait(mutex_);
+    }
+    observer = observer_;
+    if (const auto found = failures_.find(method); found != failures_.end()) {
+      failure = found->second;
+      if (failure.once) failures_.erase(found);
+    }
+  }
+  if (observer) observer(call);
+  if (!failure.status.ok() && !failure.takes_effect) return failure.status;
+  RETURN_IF_ERROR(effect());
+  return failure.status;
+}
+
+bool FakeVolumePlugin::Supports(const volume::VolumeSpec& spec) const {
+  return spec.pod_volume.source_type() == options_.source_type;
+}
+
+StatusOr<std::optional<std::string>> FakeVolumePlugin::DeviceName(
+    const volume::VolumeSpec& spec) const {
+  if (spec.pv == nullptr) return std::optional<std::string>();
+  return std::optional<std::string>(
+      api::UniqueVolumeName(spec.pv->csi().driver(), spec.pv->csi().volume_handle()));
+}
+
+StatusOr<bool> FakeVolumePlugin::NeedsAttach(const volume::VolumeSpec&) const {
+  return options_.needs_attach;
+}
+
+StatusOr<base::Json> FakeVolumePlugin::DeviceState(const volume::VolumeSpec& spec) const {
+  return base::Json{{"handle", spec.pv->csi().volume_handle()}};
+}
+
+StatusOr<base::Json> FakeVolumePlugin::PodState(const api::Pod&,
+                                                const volume::VolumeSpec& spec) const {
+  return base::Json{{"volume", spec.name}};
+}
+
+Status FakeVolumePlugin::MountDevice(const api::Pod&, const volume::VolumeSpec& spec,
+                                     const api::Labels& publish_context) {
+  const std::string name = **DeviceName(spec);
+  return Call("MountDevice", name, [&] {
+    MutexLock lock(mutex_);
+    mounted_.insert(name);
+    publish_context_ = publish_context;
+    return OkStatus();
+  });
+}
+
+Status FakeVolumePlugin::UnmountDevice(const volume::DeviceRecord& record) {
+  return Call("UnmountDevice", record.device_name, [&]() -> Status {
+    MutexLock lock(mutex_);
+    mounted_.erase(record.device_name);
+    return OkStatus();
+  });
+}
+
+StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
+                                                    const volume::VolumeSpec& spec,
+                                                    const api::Labels& publish_context) {
+  const std::string subject = pod.uid() + "/" + spec.folder_name();
+  const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  const std::string path = folder + "/mount";
+  RETURN_IF_ERROR(Call("SetUp", subject, [&]() -> Status {
+    if (spec.pv != nullptr && !Mounted().contains(**DeviceName(spec))) {
+      return Error(StatusCode::kFailedPrecondition, "the device is not mounted");
+    }
+    RETURN_IF_ERROR(platform::MakeFolders(path));
+    if (!host_.fake_mounter().IsMounted(path)) {
+      RETURN_IF_ERROR(host_.mounter().Mount({.source = "fake", .target = path, .fs_type = "fake"}));
+    }
+    MutexLock lock(mutex_);
+    mounted_.insert(subject);
+    publish_context_ = publish_context;
+    return OkStatus();
+  }));
+  return volume::Published{.path = path, .block = spec.block()};
+}
+
+Status FakeVolumePlugin::TearDown(const volume::PodVolumeRecord& record) {
+  const std::string subject = record.pod_uid + "/" + record.folder_name;
+  return Call("TearDown", subject, [&]() -> Status {
+    const std::string folder = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+    RETURN_IF_ERROR(host_.mounter().Unmount(folder + "/mount"));
+    RETURN_IF_ERROR(platform::RemoveTree(folder));
+    MutexLock lock(mutex_);
+    mounted_.erase(subject);
+    return OkStatus();
+  });
+}
+
+Status FakeVolumePlugin::Expand(const volume::PodVolumeRecord& record, const volume::VolumeSpec&,
+                                int64_t bytes) {
+  return Call("Expand", fmt::format("{} {}", record.folder_name, bytes), [] { return OkStatus(); });
+}
+
+StatusOr<volume::VolumePlugin::Stats> FakeVolumePlugin::GetStats(const volume::PodVolumeRecord&) {
+  return Stats{};
+}
+
+}  // namespace berth::node
