@@ -289,7 +289,13 @@ StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& l
     Builder builder(text, limits);
     while (parser.HandleNextDocument(builder)) {
     }
-    return builder.TakeDocuments();
+    std::vector<Json> documents = builder.TakeDocuments();
+    // Strict serialisation is the JSON library's check for UTF-8, which yaml-cpp passes through
+    // unseen.
+    for (const Json& document : documents) (void)document.dump();
+    return documents;
+  } catch (const Json::exception&) {
+    return Error(StatusCode::kInvalidArgument, "YAML must be UTF-8 text");
   } catch (const Abort& abort) {
     return abort.status;
   } catch (const YAML::Exception& e) {
