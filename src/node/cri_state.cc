@@ -462,6 +462,8 @@ void CriState::Loop(std::stop_token stop) {
       if (!WaitForTurn(interval)) return;
       continue;
     }
+    if (listed.code() == StatusCode::kCancelled)
+      return;  // CriClient::CancelAll: this process stops
     SetReachable(base::Error(StatusCode::kUnavailable,
                              "container runtime at '{}' is not reachable: {}", options_.endpoint,
                              base::Message(listed)));

@@ -126,6 +126,14 @@ ImagePuller::Result ImagePuller::Ensure(const api::Pod& pod, const api::Containe
   return {};
 }
 
+void ImagePuller::Prefetch(const api::Pod& pod, const api::Container& container) {
+  const std::string policy = PullPolicy(container);
+  if (policy == "Never") return;
+  if (policy != "Always" && Find(container.image()).status().code() != StatusCode::kNotFound)
+    return;
+  Ensure(pod, container, 0);
+}
+
 void ImagePuller::StartPull(const api::Pod& pod, const api::Container& container,
                             const std::string& key) {
   const std::string image = container.image();

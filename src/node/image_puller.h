@@ -41,6 +41,9 @@ class ImagePuller {
   // For the start number `restart_count` of a container; policy Always pulls once for each.
   Result Ensure(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
 
+  // Begins a pull that Ensure would begin; says nothing if the image is there.
+  void Prefetch(const api::Pod& pod, const api::Container& container);
+
   // The pod is gone.
   void Forget(const std::string& pod_uid);
 

@@ -6,12 +6,13 @@
 
 namespace berth::node {
 
-bool PodTasks::Run(const std::string& key, std::function<void(std::stop_token)> task) {
+bool PodTasks::Run(const std::string& key, std::function<void(std::stop_token)> task,
+                   std::function<void()> after) {
   std::list<std::thread> finished;
   {
     base::MutexLock lock(mutex_);
     if (stopping_ || !keys_.insert(key).second) return false;
-    queue_.push_back({key, std::move(task)});
+    queue_.push_back({key, std::move(task), std::move(after)});
     finished.swap(finished_);
     if (threads_ < max_threads_) {
       ++threads_;
@@ -40,6 +41,11 @@ void PodTasks::Worker() {
     task.run = nullptr;  // what it holds goes before the key is free
     mutex_.Lock();
     keys_.erase(task.key);
+    if (task.after) {
+      mutex_.Unlock();
+      task.after();
+      mutex_.Lock();
+    }
   }
   --threads_;
   for (auto it = running_.begin(); it != running_.end(); ++it) {

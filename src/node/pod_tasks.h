@@ -24,8 +24,9 @@ class PodTasks {
   PodTasks& operator=(const PodTasks&) = delete;
 
   // False: a task of this key is there already, or it was stopped. `stop` of the task is requested
-  // by Stop.
-  bool Run(const std::string& key, std::function<void(std::stop_token stop)> task);
+  // by Stop. `after` runs when the key is free again.
+  bool Run(const std::string& key, std::function<void(std::stop_token stop)> task,
+           std::function<void()> after = nullptr);
   bool Busy(const std::string& key) const;
   // Drops what is queued, asks what runs to stop, and waits for it.
   void Stop();
@@ -34,6 +35,7 @@ class PodTasks {
   struct Task {
     std::string key;
     std::function<void(std::stop_token)> run;
+    std::function<void()> after;
   };
   void Worker();
 

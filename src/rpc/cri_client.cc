@@ -25,6 +25,8 @@ CriClient::CriClient(std::unique_ptr<Stubs> stubs) : stubs_(std::move(stubs)) {}
 
 CriClient::~CriClient() = default;
 
+void CriClient::CancelAll() { stubs_->channel->CancelAll(); }
+
 // Bodies are not logged: they carry environment variables and registry passwords.
 #define BERTH_DEFINE(service, rpc)                                                            \
   base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,         \

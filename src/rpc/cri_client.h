@@ -56,6 +56,10 @@ class CriClient {
       std::stop_token stop,
       const std::function<void(const cri::ContainerEventResponse&)>& on_event);
 
+  // Ends the unary calls that run, and every later one, with CANCELLED: stopping a container takes
+  // as long as its grace period, which a process that ends does not wait for.
+  void CancelAll();
+
  private:
   struct Stubs;
   explicit CriClient(std::unique_ptr<Stubs> stubs);

@@ -69,6 +69,24 @@ base::Status UnixChannel::Prepare(Timeout timeout) {
   return base::OkStatus();
 }
 
+void UnixChannel::CancelAll() {
+  base::MutexLock lock(mutex_);
+  cancelled_ = true;
+  for (grpc::ClientContext* context : running_) context->TryCancel();
+}
+
+UnixChannel::Running::Running(UnixChannel& channel, grpc::ClientContext& context)
+    : channel_(channel), context_(context) {
+  base::MutexLock lock(channel_.mutex_);
+  channel_.running_.insert(&context_);
+  if (channel_.cancelled_) context_.TryCancel();
+}
+
+UnixChannel::Running::~Running() {
+  base::MutexLock lock(channel_.mutex_);
+  channel_.running_.erase(&context_);
+}
+
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
                       Timeout timeout,
@@ -85,6 +103,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     grpc::ClientContext context;
     const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     context.set_deadline(std::chrono::system_clock::now() + left);
+    const UnixChannel::Running running(channel, context);
     status = FromGrpc(call(&context));
   }
   if (log) {

@@ -11,9 +11,11 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "rpc/outcome.h"
 
@@ -33,10 +35,30 @@ class UnixChannel {
   // reconnect backoff when the peer has just come back.
   base::Status Prepare(Timeout timeout);
 
+  // Ends the unary calls that run, and every later one at once, with CANCELLED: a process that
+  // stops need not wait for a peer's long call. What such a call did is unknown.
+  void CancelAll();
+
+  // A unary call in flight, for CancelAll.
+  class Running {
+   public:
+    Running(UnixChannel& channel, grpc::ClientContext& context);
+    ~Running();
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    UnixChannel& channel_;
+    grpc::ClientContext& context_;
+  };
+
  private:
   UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel);
   const std::string socket_;
   const std::shared_ptr<grpc::Channel> channel_;
+  base::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What a unary call is called. The fault points are literals.

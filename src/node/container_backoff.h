@@ -1,0 +1,32 @@
+// How long a container that keeps ending must wait before it is started again: nothing the first
+// time, then 10 s, doubling to 5 min, counted from its exit; forgotten after it ran for 10 minutes.
+// Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace berth::node {
+
+class CrashBackoff {
+ public:
+  // The wait that is left; zero: it may start now. Times are ns since the epoch; `exit` 0: it never
+  // ran.
+  std::chrono::milliseconds Wait(const std::string& container, int64_t exit, int64_t now) const;
+  // The whole wait of this turn, for messages.
+  std::chrono::seconds Delay(const std::string& container) const;
+  // It is started again after that exit.
+  void Started(const std::string& container, int64_t exit, int64_t now);
+
+ private:
+  struct Entry {
+    std::chrono::nanoseconds delay{0};
+    int64_t updated = 0;
+  };
+  static bool Expired(const Entry& entry, int64_t exit);
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace berth::node

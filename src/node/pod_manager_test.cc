@@ -1,0 +1,490 @@
+#include "node/pod_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "kube/fake_client.h"
+#include "node/cri_labels.h"
+#include "node/fake_volume_manager.h"
+#include "platform/durable_file.h"
+#include "rpc/fake_cri.h"
+
+namespace berth::node {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+namespace json = base::json;
+namespace cri = rpc::cri;
+
+class EventLog : public base::EventSink {
+ public:
+  void Record(const base::ObjectReference& object, base::EventType, std::string_view reason,
+              std::string_view message) override {
+    base::MutexLock lock(mutex_);
+    events_.push_back(fmt::format("{} {}: {}", object.name, reason, message));
+    changed_.NotifyAll();
+  }
+  std::vector<std::string> All() const {
+    base::MutexLock lock(mutex_);
+    return events_;
+  }
+  bool WaitFor(const std::string& part) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::MutexLock lock(mutex_);
+    while (true) {
+      for (const std::string& event : events_) {
+        if (event.find(part) != std::string::npos) return true;
+      }
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      changed_.WaitUntil(mutex_, deadline);
+    }
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  mutable base::CondVar changed_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A mounter for pods without subPath: nothing is to be mounted.
+class NoMounter : public platform::Mounter {
+ public:
+  base::StatusOr<std::vector<platform::MountEntry>> List() override {
+    return std::vector<platform::MountEntry>();
+  }
+  base::Status Mount(const platform::MountRequest&) override { return Refuse(); }
+  base::Status Unmount(std::string_view) override { return Refuse(); }
+  base::Status UnmountLazy(std::string_view) override { return Refuse(); }
+  base::Status MakeShared(std::string_view) override { return Refuse(); }
+
+ private:
+  static base::Status Refuse() {
+    return base::Error(StatusCode::kUnimplemented, "no mounts in this test");
+  }
+};
+
+class PodManagerTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/berth-pods-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    auto fake = rpc::FakeCri::Start({.events = GetParam()});
+    ASSERT_TRUE(fake.ok()) << base::ToString(fake.status());
+    runtime_ = *std::move(fake);
+    runtime_->state().AddImage("busybox:1");
+    paths_ = std::make_unique<volume::Paths>(folder_ + "/kubelet");
+  }
+
+  void TearDown() override {
+    StopAgent();
+    runtime_.reset();
+    EXPECT_TRUE(platform::RemoveTree(folder_).ok());
+  }
+
+  void StartAgent() {
+    auto client = rpc::CriClient::New(runtime_->socket());
+    ASSERT_TRUE(client.ok());
+    cri_ = *std::move(client);
+    pods_ = std::make_unique<kube::Informer<api::Pod>>(client_);
+    PodManagerOptions options{.settings = {.node_name = "node-a",
+                                           .log_folder = folder_ + "/logs",
+                                           .agent = folder_,
+                                           .host_ip = [] { return std::string("192.0.2.1"); }},
+                              .record_folder = folder_ + "/data/pods",
+                              .cri_endpoint = runtime_->socket()};
+    auto manager = PodManager::New(
+        options, *paths_, client_, *pods_, *cri_, volumes_, mounter_, events_, clock_,
+        [this](const api::KindInfo& kind, std::string_view ns, std::string_view name) {
+          return client_.Get(kind, ns, name);
+        });
+    ASSERT_TRUE(manager.ok()) << base::ToString(manager.status());
+    manager_ = *std::move(manager);
+    ASSERT_TRUE(
+        volumes_.Start([this](const std::string& uid) { manager_->OnVolumesChanged(uid); }).ok());
+    manager_->Start();
+    pods_->Start();
+  }
+
+  void StopAgent() {
+    if (pods_ != nullptr) pods_->Stop();
+    if (manager_ != nullptr) {
+      (void)volumes_.Start(nullptr);
+      manager_->Stop();
+    }
+    manager_.reset();
+    pods_.reset();
+    cri_.reset();
+  }
+
+  static Json PodJson(const std::string& name, Json spec = Json::object()) {
+    if (!spec.contains("containers")) {
+      spec["containers"] = Json::array({{{"name", "main"}, {"image", "busybox:1"}}});
+    }
+    spec["nodeName"] = "node-a";
+    return {{"apiVersion", "v1"},
+            {"kind", "Pod"},
+            {"metadata", {{"name", name}, {"namespace", "default"}}},
+            {"spec", std::move(spec)},
+            {"status", {{"phase", "Pending"}}}};
+  }
+  std::string AddPod(const std::string& name, Json spec = Json::object()) {
+    return json::String(client_.Add(PodJson(name, std::move(spec))), {"metadata", "uid"});
+  }
+
+  Json PodNow(const std::string& name) { return client_.Peek(api::kinds::kPod, "default", name); }
+  bool WaitPod(const std::string& name, const std::function<bool(const Json& pod)>& holds) {
+    return client_.WaitUntil([&] {
+      const Json pod = PodNow(name);
+      return !pod.is_null() && holds(pod);
+    });
+  }
+  bool WaitPhase(const std::string& name, const std::string& phase) {
+    const bool ok = WaitPod(
+        name, [&](const Json& pod) { return json::String(pod, {"status", "phase"}) == phase; });
+    if (!ok) ADD_FAILURE() << "pod " << name << " is: " << PodNow(name).dump(1);
+    return ok;
+  }
+  static Json ContainerStatus(const Json& pod, size_t index = 0) {
+    const Json& list = json::Array(pod, {"status", "containerStatuses"});
+    return index < list.size() ? list[index] : Json::object();
+  }
+  bool WaitWaiting(const std::string& name, const std::string& reason) {
+    const bool ok = WaitPod(name, [&](const Json& pod) {
+      return json::String(ContainerStatus(pod), {"state", "waiting", "reason"}) == reason;
+    });
+    if (!ok) ADD_FAILURE() << "pod " << name << " is: " << PodNow(name).dump(1);
+    return ok;
+  }
+  bool WaitGone(const std::string& name) {
+    return client_.WaitUntil([&] { return PodNow(name).is_null(); });
+  }
+  void DeletePod(const std::string& name, int64_t grace = 5) {
+    ASSERT_TRUE(
+        client_.Delete(api::kinds::kPod, "default", name, {.grace_period_seconds = grace}).ok());
+  }
+  std::string RunningId(const std::string& uid, const std::string& container) {
+    const auto found = runtime_->state().FindContainer(uid, container);
+    return found.has_value() ? found->status.id() : "";
+  }
+
+  std::string folder_;
+  std::unique_ptr<rpc::FakeCri> runtime_;
+  std::unique_ptr<volume::Paths> paths_;
+  base::SystemClock clock_;
+  kube::FakeClient client_;
+  FakeVolumeManager volumes_;
+  NoMounter mounter_;
+  EventLog events_;
+  std::unique_ptr<rpc::CriClient> cri_;
+  std::unique_ptr<kube::Informer<api::Pod>> pods_;
+  std::unique_ptr<PodManager> manager_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Runtime, PodManagerTest, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "WithEvents" : "WithoutEvents";
+});
+
+TEST_P(PodManagerTest, RunsAPodAndSaysSo) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  const Json pod = PodNow("web");
+  const Json status = ContainerStatus(pod);
+  EXPECT_TRUE(json::Bool(status, {"ready"}));
+  EXPECT_TRUE(json::Bool(status, {"started"}));
+  EXPECT_EQ(json::Int(status, {"restartCount"}), 0);
+  EXPECT_THAT(json::String(status, {"containerID"}), HasSubstr("containerd://"));
+  EXPECT_FALSE(json::String(status, {"imageID"}).empty());
+  EXPECT_EQ(json::String(pod, {"status", "hostIP"}), "192.0.2.1");
+  EXPECT_FALSE(json::String(pod, {"status", "podIP"}).empty());
+  EXPECT_EQ(json::String(pod, {"status", "qosClass"}), "BestEffort");
+  std::map<std::string, std::string> conditions;
+  for (const Json& condition : json::Array(pod, {"status", "conditions"})) {
+    conditions[json::String(condition, {"type"})] = json::String(condition, {"status"});
+  }
+  EXPECT_EQ(conditions["Ready"], "True");
+  EXPECT_EQ(conditions["Initialized"], "True");
+  EXPECT_TRUE(events_.WaitFor("web Started: Started container main"));
+
+  const auto sandboxes = runtime_->state().Sandboxes();
+  ASSERT_THAT(sandboxes, SizeIs(1));
+  EXPECT_EQ(sandboxes[0].config.hostname(), "web");
+  EXPECT_EQ(sandboxes[0].config.labels().at(labels::kPodUid), uid);
+  EXPECT_EQ(sandboxes[0].config.log_directory(), folder_ + "/logs/default_web_" + uid);
+  const auto container = runtime_->state().FindContainer(uid, "main");
+  ASSERT_TRUE(container.has_value());
+  EXPECT_EQ(container->config.log_path(), "main/0.log");
+}
+
+TEST_P(PodManagerTest, StartsWithoutWaitingForItsOwnStatusWrites) {
+  client_.FailNext("patch", "pods/status", base::Error(StatusCode::kUnavailable, "busy"));
+  StartAgent();
+  AddPod("web");
+  EXPECT_TRUE(runtime_->script().WaitFor("StartContainer"));
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+}
+
+TEST_P(PodManagerTest, WaitsForVolumesAndSaysForWhich) {
+  volumes_.SetReady(false, "volume 'data': waiting for claim 'c' to be bound");
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    return json::String(ContainerStatus(pod), {"state", "waiting", "message"}) ==
+           "volume 'data': waiting for claim 'c' to be bound";
+  }));
+  EXPECT_EQ(runtime_->script().Count("RunPodSandbox"), 0);
+  volumes_.SetReady(true);
+  EXPECT_TRUE(WaitPhase("web", "Running"));
+}
+
+TEST_P(PodManagerTest, RunsInitContainersInOrderBeforeTheOthers) {
+  runtime_->state().ExitWhenStarted("first", 0);
+  StartAgent();
+  const std::string uid = AddPod("web", {{"initContainers",
+                                          {{{"name", "first"}, {"image", "busybox:1"}},
+                                           {{"name", "second"}, {"image", "busybox:1"}}}}});
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    const Json& init = json::Array(pod, {"status", "initContainerStatuses"});
+    return init.size() == 2 && json::Find(init[1], {"state", "running"}) != nullptr;
+  }));
+  EXPECT_EQ(runtime_->script().Count("StartContainer"), 2);
+  EXPECT_EQ(json::String(ContainerStatus(PodNow("web")), {"state", "waiting", "reason"}),
+            "PodInitializing");
+  ASSERT_TRUE(runtime_->state().Exit(RunningId(uid, "second"), 0).ok());
+  EXPECT_TRUE(WaitPhase("web", "Running"));
+}
+
+TEST_P(PodManagerTest, EndsAPodThatNeverRestarts) {
+  StartAgent();
+  const std::string uid = AddPod("job", {{"restartPolicy", "Never"}});
+  ASSERT_TRUE(WaitPhase("job", "Running"));
+  ASSERT_TRUE(runtime_->state().Exit(RunningId(uid, "main"), 3).ok());
+  ASSERT_TRUE(WaitPhase("job", "Failed"));
+  EXPECT_EQ(json::Int(ContainerStatus(PodNow("job")), {"state", "terminated", "exitCode"}), 3);
+  EXPECT_TRUE(volumes_.WaitReleased(uid));
+  EXPECT_EQ(runtime_->script().Count("StartContainer"), 1);
+}
+
+TEST_P(PodManagerTest, RestartsAContainerOnceAtOnceAndThenBacksOff) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  ASSERT_TRUE(runtime_->state().Exit(RunningId(uid, "main"), 1).ok());
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    const Json status = ContainerStatus(pod);
+    return json::Int(status, {"restartCount"}) == 1 &&
+           json::Find(status, {"state", "running"}) != nullptr;
+  }));
+  EXPECT_EQ(json::Int(ContainerStatus(PodNow("web")), {"lastState", "terminated", "exitCode"}), 1);
+  ASSERT_TRUE(runtime_->state().Exit(RunningId(uid, "main"), 1).ok());
+  ASSERT_TRUE(WaitWaiting("web", "CrashLoopBackOff"));
+  EXPECT_THAT(json::String(ContainerStatus(PodNow("web")), {"state", "waiting", "message"}),
+              HasSubstr("back-off 10s restarting failed container=main pod=web_default"));
+  EXPECT_EQ(json::String(PodNow("web"), {"status", "phase"}), "Running");
+}
+
+TEST_P(PodManagerTest, DeletesAPodInOrder) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  volumes_.SetReleases(false);
+  DeletePod("web", 7);
+  ASSERT_TRUE(volumes_.WaitReleased(uid));
+  EXPECT_THAT(runtime_->state().Sandboxes(), IsEmpty());
+  EXPECT_EQ(runtime_->script().LastRequest<cri::StopContainerRequest>("StopContainer").timeout(),
+            7);
+  EXPECT_FALSE(PodNow("web").is_null()) << "deleted before its volumes were released";
+  volumes_.SetReleases(true);
+  EXPECT_TRUE(WaitGone("web"));
+  ASSERT_TRUE(client_.WaitUntil([&] {
+    const auto left = platform::ListFolder(folder_ + "/data/pods");
+    return left.ok() && left->empty();
+  })) << "a record is left";
+  EXPECT_FALSE(platform::ListFolder(paths_->Pod(uid)).ok());
+  EXPECT_FALSE(platform::ListFolder(folder_ + "/logs/default_web_" + uid).ok());
+}
+
+TEST_P(PodManagerTest, TellsWhichRuntimeIsMissingAndStartsWhenItComes) {
+  runtime_->GoAway();
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitWaiting("web", "RuntimeUnreachable"));
+  EXPECT_THAT(json::String(ContainerStatus(PodNow("web")), {"state", "waiting", "message"}),
+              HasSubstr("container runtime at '" + runtime_->socket() + "' is not reachable: "));
+  EXPECT_TRUE(events_.WaitFor("web RuntimeUnreachable"));
+  ASSERT_TRUE(runtime_->ComeBack().ok());
+  EXPECT_TRUE(WaitPhase("web", "Running"));
+}
+
+TEST_P(PodManagerTest, DeletesAPodThatNeverRanWithoutARuntime) {
+  runtime_->GoAway();
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitWaiting("web", "RuntimeUnreachable"));
+  DeletePod("web");
+  EXPECT_TRUE(WaitGone("web"));
+}
+
+TEST_P(PodManagerTest, TakesRunningContainersOnAfterARestart) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  const std::string id = RunningId(uid, "main");
+  StopAgent();
+  StartAgent();
+  ASSERT_TRUE(runtime_->state().Exit(id, 1).ok());
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    return json::Int(ContainerStatus(pod), {"restartCount"}) == 1;
+  }));
+  EXPECT_EQ(runtime_->script().Count("RunPodSandbox"), 1);
+  EXPECT_EQ(runtime_->script().Count("StartContainer"), 2);
+}
+
+TEST_P(PodManagerTest, TearsDownAPodThatWasDeletedWhileItWasDown) {
+  StartAgent();
+  const std::string uid = AddPod("web", {{"terminationGracePeriodSeconds", 9}});
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  StopAgent();
+  ASSERT_TRUE(client_.Remove(api::kinds::kPod, "default", "web"));
+  StartAgent();
+  ASSERT_TRUE(volumes_.WaitReleased(uid));
+  EXPECT_THAT(runtime_->state().Sandboxes(), IsEmpty());
+  EXPECT_EQ(runtime_->script().LastRequest<cri::StopContainerRequest>("StopContainer").timeout(),
+            9);
+}
+
+TEST_P(PodManagerTest, LeavesSandboxesOfOthersAlone) {
+  cri::RunPodSandboxRequest request;
+  request.mutable_config()->mutable_metadata()->set_name("other");
+  request.mutable_config()->mutable_metadata()->set_namespace_("default");
+  request.mutable_config()->mutable_metadata()->set_uid("uid-of-a-kubelet");
+  (*request.mutable_config()->mutable_labels())[labels::kPodUid] = "uid-of-a-kubelet";
+  auto other = rpc::CriClient::New(runtime_->socket());
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE((*other)->RunPodSandbox(request, std::chrono::seconds(10)).ok());
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  ASSERT_TRUE(manager_->WaitIdle(std::chrono::seconds(10)));
+  EXPECT_EQ(runtime_->script().Count("StopPodSandbox"), 0);
+  EXPECT_THAT(runtime_->state().Sandboxes(), SizeIs(2));
+}
+
+TEST_P(PodManagerTest, MakesAContainerAgainThatWasCreatedAndNeverStarted) {
+  runtime_->script().Hang("StartContainer");
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(runtime_->script().WaitFor("StartContainer"));
+  StopAgent();
+  runtime_->script().Release("StartContainer");
+  StartAgent();
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  EXPECT_EQ(runtime_->script().Count("RunPodSandbox"), 1);
+  EXPECT_EQ(json::Int(ContainerStatus(PodNow("web")), {"restartCount"}), 0);
+  const auto containers = runtime_->state().Containers();
+  EXPECT_THAT(containers, SizeIs(1)) << "the half-made container is still there";
+}
+
+TEST_P(PodManagerTest, MakesANewSandboxWhenItDied) {
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  ASSERT_TRUE(runtime_->state().KillSandbox(runtime_->state().Sandboxes()[0].status.id()).ok());
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    const Json status = ContainerStatus(pod);
+    return json::Int(status, {"restartCount"}) == 1 &&
+           json::Find(status, {"state", "running"}) != nullptr;
+  })) << PodNow("web").dump(1);
+  EXPECT_EQ(runtime_->script()
+                .LastRequest<cri::RunPodSandboxRequest>("RunPodSandbox")
+                .config()
+                .metadata()
+                .attempt(),
+            1u);
+}
+
+TEST_P(PodManagerTest, SaysWhyAnImageIsMissing) {
+  StartAgent();
+  AddPod("web", {{"containers",
+                  {{{"name", "main"}, {"image", "absent:1"}, {"imagePullPolicy", "Never"}}}}});
+  ASSERT_TRUE(WaitWaiting("web", "ErrImageNeverPull"));
+}
+
+TEST_P(PodManagerTest, BacksOffAPullThatFails) {
+  runtime_->script().Fail("PullImage", base::Error(StatusCode::kUnavailable, "registry is away"),
+                          1);
+  StartAgent();
+  AddPod("web", {{"containers", {{{"name", "main"}, {"image", "absent:1"}}}}});
+  ASSERT_TRUE(WaitWaiting("web", "ImagePullBackOff"));
+  EXPECT_TRUE(events_.WaitFor("registry is away"));
+}
+
+TEST_P(PodManagerTest, SaysWhichSecretIsMissingAndNeverItsValue) {
+  StartAgent();
+  AddPod("web", {{"containers",
+                  {{{"name", "main"},
+                    {"image", "busybox:1"},
+                    {"env",
+                     {{{"name", "A"},
+                       {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}}}}}}}});
+  ASSERT_TRUE(WaitWaiting("web", "CreateContainerConfigError"));
+  EXPECT_EQ(json::String(ContainerStatus(PodNow("web")), {"state", "waiting", "message"}),
+            "secret \"s\" not found");
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "Secret"},
+               {"metadata", {{"name", "s"}, {"namespace", "default"}}},
+               {"data", {{"k", "aHVzaA=="}}}});
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  for (const std::string& event : events_.All())
+    EXPECT_THAT(event, ::testing::Not(HasSubstr("hush")));
+}
+
+TEST_P(PodManagerTest, StopsAndRestartsAContainerWhoseLivenessProbeFails) {
+  std::atomic<int> exit_code{1};
+  runtime_->state().SetExecSync([&](const cri::ExecSyncRequest&) {
+    cri::ExecSyncResponse response;
+    response.set_exit_code(exit_code);
+    return response;
+  });
+  StartAgent();
+  AddPod("web", {{"containers",
+                  {{{"name", "main"},
+                    {"image", "busybox:1"},
+                    {"livenessProbe",
+                     {{"exec", {{"command", {"check"}}}},
+                      {"periodSeconds", 1},
+                      {"failureThreshold", 1}}}}}}});
+  EXPECT_TRUE(
+      events_.WaitFor("web Killing: Container main failed liveness probe, will be restarted"));
+  exit_code = 0;
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    return json::Int(ContainerStatus(pod), {"restartCount"}) >= 1;
+  }));
+}
+
+TEST_P(PodManagerTest, RunsThePreStopHookBeforeTheStop) {
+  StartAgent();
+  AddPod("web", {{"containers",
+                  {{{"name", "main"},
+                    {"image", "busybox:1"},
+                    {"lifecycle", {{"preStop", {{"exec", {{"command", {"drain"}}}}}}}}}}}});
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  DeletePod("web");
+  ASSERT_TRUE(WaitGone("web"));
+  std::vector<std::string> order;
+  for (const std::string& method : runtime_->script().Methods()) {
+    if (method == "ExecSync" || method == "StopContainer") order.push_back(method);
+  }
+  EXPECT_THAT(order, ::testing::ElementsAre("ExecSync", "StopContainer"));
+}
+
+}  // namespace
+}  // namespace berth::node

@@ -1,0 +1,89 @@
+// What the pods' workers share, and what they keep of one pod.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "api/kinds.h"
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "kube/client.h"
+#include "node/container_backoff.h"
+#include "node/container_config.h"
+#include "node/container_probes.h"
+#include "node/container_stop.h"
+#include "node/cri_state.h"
+#include "node/image_puller.h"
+#include "node/pod_records.h"
+#include "node/pod_status.h"
+#include "node/pod_status_writer.h"
+#include "node/pod_tasks.h"
+#include "node/volume_manager.h"
+#include "volume/paths.h"
+
+namespace berth::node {
+
+struct PodSettings {
+  std::string node_name;
+  std::string log_folder;  // of pods' logs
+  std::string agent;       // labels::kAgent: the data folder
+  std::function<std::string()> host_ip;
+};
+
+// All borrowed.
+struct PodParts {
+  const PodSettings& settings;
+  const volume::Paths& paths;
+  kube::Client& client;
+  rpc::CriClient& cri;
+  CriState& runtime;
+  VolumeManager& volumes;
+  const PodRecords& records;
+  PodStatusWriter& statuses;
+  PodTasks& tasks;
+  ImagePuller& images;
+  ContainerConfigs& configs;
+  ContainerStopper& stopper;
+  ContainerProbes& probes;
+  base::EventSink& events;
+  const base::Clock& clock;
+  const ObjectReader& reader;
+  std::function<void(const std::string& pod_uid)> requeue;
+};
+
+// One pod's, between its syncs. Touched only by the worker that runs the pod's key.
+struct PodEntry {
+  std::string uid;
+  // As the API has it, or the record of a pod that the API has forgotten; null: only its uid is
+  // known.
+  std::shared_ptr<const api::Pod> pod;
+  bool gone = false;  // from the API
+
+  PodRecord record;  // record.pod is null: none was written
+  CrashBackoff backoff;
+  std::map<std::string, WaitingReason> waiting;  // of the last sync
+  std::map<std::string, std::string> messages;   // by container id
+  std::string hosts_of;                          // the sandbox for which /etc/hosts was written
+  bool prefetched = false;  // image pulls were begun before the volumes are there
+  base::Json final_status;  // of a pod that goes, taken before its containers are removed
+  bool finished = false;    // nothing of it is left on the node
+};
+
+// The facts of a pod for its environment and status.
+PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime);
+
+// Computes the status from what the runtime has and gives it to the writer, unless the pod is gone.
+void PublishStatus(const PodParts& parts, PodEntry& entry);
+base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
+                         bool terminating);
+
+// What probes and hooks say of a container.
+ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
+
+// Writes the record if it differs from what was written.
+base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record);
+
+}  // namespace berth::node
