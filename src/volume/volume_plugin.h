@@ -62,6 +62,9 @@ struct PodVolumeRecord {
 struct Published {
   std::string path;    // a folder or file to bind-mount, or for block a device node
   bool block = false;
+  // Containers get it read-only whatever their volumeMounts say: the node agent alone writes the content
+  // of configMap, secret, projected and downwardAPI volumes.
+  bool read_only = false;
 };
 
 class VolumePlugin {

@@ -1,0 +1,127 @@
+#include "volume/local/host_path.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/usage.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+
+constexpr std::chrono::seconds kStatTimeout(10);
+
+const Json& SourceOf(const VolumeSpec& spec) {
+  if (spec.pv != nullptr) return base::json::Map(spec.pv->json(), {"spec", "hostPath"});
+  return base::json::Map(spec.pod_volume.json(), {"hostPath"});
+}
+
+StatusOr<std::string> PathOf(const VolumeSpec& spec) {
+  std::string path = base::json::String(SourceOf(spec), {"path"});
+  if (!path.starts_with('/') || path.find('\0') != std::string::npos) {
+    return base::Error(StatusCode::kInvalidArgument, "hostPath.path {} is not absolute",
+                       Quote(path));
+  }
+  const std::string framed = path + "/";
+  if (framed.find("/../") != std::string::npos) {
+    return base::Error(StatusCode::kInvalidArgument, "hostPath.path {} must not contain '..'",
+                       Quote(path));
+  }
+  return path;
+}
+
+// st_mode of what `path` leads to, 0: nothing. It may lie on a dead network mount, so a child asks.
+StatusOr<mode_t> ModeOf(const std::string& path) {
+  struct stat st = {};
+  RETURN_IF_ERROR(
+      platform::RunInChild(fmt::format("stat {}", Quote(path)), kStatTimeout, &st, sizeof(st), [&] {
+        if (stat(path.c_str(), &st) == 0) return 0;
+        st.st_mode = 0;
+        return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+      }));
+  return st.st_mode;
+}
+
+Status MakeFile(const std::string& path) {
+  const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (fd.valid()) return base::OkStatus();
+  return platform::ErrnoError(errno, fmt::format("make file {}", Quote(path)));
+}
+
+struct PathType {
+  std::string_view name;
+  mode_t kind;
+  std::string_view description;  // as the kubelet words it
+};
+constexpr std::array kPathTypes = std::to_array<PathType>({
+    {"DirectoryOrCreate", S_IFDIR, "directory"},
+    {"Directory", S_IFDIR, "directory"},
+    {"FileOrCreate", S_IFREG, "file"},
+    {"File", S_IFREG, "file"},
+    {"Socket", S_IFSOCK, "socket file"},
+    {"CharDevice", S_IFCHR, "character device"},
+    {"BlockDevice", S_IFBLK, "block device"},
+});
+
+Status CheckType(const std::string& path, const std::string& type) {
+  if (type.empty()) return base::OkStatus();
+  const auto* wanted = std::find_if(kPathTypes.begin(), kPathTypes.end(),
+                                    [&](const PathType& t) { return t.name == type; });
+  if (wanted == kPathTypes.end()) {
+    return base::Error(StatusCode::kInvalidArgument, "{} is an invalid volume type", type);
+  }
+  ASSIGN_OR_RETURN(mode_t mode, ModeOf(path));
+  if (mode == 0 && type.ends_with("OrCreate")) {
+    RETURN_IF_ERROR(wanted->kind == S_IFDIR ? platform::MakeFolders(path, 0755) : MakeFile(path));
+    mode = wanted->kind;
+  }
+  if ((mode & S_IFMT) == wanted->kind) return base::OkStatus();
+  return base::Error(StatusCode::kFailedPrecondition, "hostPath type check failed: {} is not a {}",
+                     path, wanted->description);
+}
+
+}  // namespace
+
+bool HostPathPlugin::Supports(const VolumeSpec& spec) const {
+  if (spec.pv == nullptr) return LocalPlugin::Supports(spec);
+  return !spec.block() && base::json::Find(spec.pv->json(), {"spec", "hostPath"}) != nullptr;
+}
+
+StatusOr<Json> HostPathPlugin::PodState(const api::Pod&, const VolumeSpec& spec) const {
+  ASSIGN_OR_RETURN(std::string path, PathOf(spec));
+  return Json{{"path", std::move(path)}};
+}
+
+StatusOr<Published> HostPathPlugin::SetUp(const api::Pod&, const VolumeSpec& spec,
+                                          const api::Labels&) {
+  ASSIGN_OR_RETURN(std::string path, PathOf(spec));
+  RETURN_IF_ERROR(CheckType(path, base::json::String(SourceOf(spec), {"type"})));
+  return Published{.path = std::move(path), .read_only = spec.read_only};
+}
+
+Status HostPathPlugin::TearDown(const PodVolumeRecord&) { return base::OkStatus(); }
+
+StatusOr<VolumePlugin::Stats> HostPathPlugin::GetStats(const PodVolumeRecord& record) {
+  ASSIGN_OR_RETURN(const platform::FileSystemUsage fs,
+                   platform::GetFileSystemUsage(base::json::String(record.state, {"path"})));
+  return Stats{.total_bytes = fs.total_bytes,
+               .used_bytes = fs.used_bytes,
+               .available_bytes = fs.available_bytes,
+               .total_inodes = fs.total_inodes,
+               .used_inodes = fs.used_inodes,
+               .available_inodes = fs.available_inodes};
+}
+
+}  // namespace berth::volume

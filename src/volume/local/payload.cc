@@ -1,0 +1,126 @@
+#include "volume/local/payload.h"
+
+#include "base/base64.h"
+#include "base/log.h"
+#include "volume/local/downward_values.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Json;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMaxPath = 4096;
+constexpr size_t kMaxPart = 255;
+
+bool IsSecret(const api::KindInfo& kind) { return kind.kind == api::kinds::kSecret.kind; }
+
+// All values of a ConfigMap (data, binaryData) or Secret (data), decoded.
+StatusOr<std::map<std::string, std::string>> Values(const api::KindInfo& kind, const Json& object) {
+  std::map<std::string, std::string> values;
+  const Json& plain = base::json::Map(object, {"data"});
+  const Json& encoded = IsSecret(kind) ? plain : base::json::Map(object, {"binaryData"});
+  if (!IsSecret(kind)) {
+    for (const auto& [key, value] : plain.items()) {
+      if (value.is_string()) values[key] = value.get<std::string>();
+    }
+  }
+  for (const auto& [key, value] : encoded.items()) {
+    if (!value.is_string()) continue;
+    std::optional<std::string> bytes = base::DecodeBase64(value.get_ref<const std::string&>());
+    if (!bytes) {
+      return base::Error(StatusCode::kDataLoss, "{} {}: the value of key {} is not base64",
+                         kind.singular, Quote(base::json::String(object, {"metadata", "name"})),
+                         Quote(key));
+    }
+    values[key] = *std::move(bytes);
+  }
+  return values;
+}
+
+Status AddFile(const std::string& path, PayloadFile file, Payload& payload) {
+  RETURN_IF_ERROR(CheckPayloadPath(path));
+  payload[path] = std::move(file);
+  return base::OkStatus();
+}
+
+Status AddItems(const KeysSource& keys, const std::map<std::string, std::string>& values,
+                const Json& items, bool optional, Payload& payload) {
+  for (const Json& item : items) {
+    const std::string key = base::json::String(item, {"key"});
+    const auto value = values.find(key);
+    if (value == values.end()) {
+      if (optional) continue;
+      return base::Error(StatusCode::kNotFound, "{} {}/{} references non-existent {} key: {}",
+                         keys.kind.singular, keys.ns, keys.name,
+                         IsSecret(keys.kind) ? "secret" : "config", key);
+    }
+    ASSIGN_OR_RETURN(const mode_t mode, ParseMode(item, "mode", keys.default_mode));
+    RETURN_IF_ERROR(AddFile(base::json::String(item, {"path"}),
+                            {.data = value->second, .mode = mode}, payload));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+Status CheckPayloadPath(std::string_view path) {
+  const auto refuse = [&](std::string_view why) {
+    return base::Error(StatusCode::kInvalidArgument, "path {} in a volume: {}", Quote(path), why);
+  };
+  if (path.empty()) return refuse("must not be empty");
+  if (path.size() > kMaxPath) return refuse("is longer than 4096 bytes");
+  if (path.starts_with('/')) return refuse("must be relative");
+  if (path.starts_with("..")) return refuse("must not start with '..'");
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    begin = end + 1;
+    if (part == "..") return refuse("must not contain '..'");
+    // Also keeps two spellings of one file apart from each other.
+    if (part.empty() || part == ".") return refuse("must not contain empty parts or '.'");
+    if (part.size() > kMaxPart) return refuse("has a part longer than 255 bytes");
+    if (part.find('\0') != std::string_view::npos) return refuse("must not contain a NUL");
+  }
+  return base::OkStatus();
+}
+
+StatusOr<mode_t> ParseMode(const Json& source, std::string_view field, mode_t fallback) {
+  const int64_t mode = base::json::Int(source, {field}, fallback);
+  if (mode >= 0 && mode <= 0777) return static_cast<mode_t>(mode);
+  return base::Error(StatusCode::kInvalidArgument, "{} {} is not between 0 and 0777 (octal)", field,
+                     mode);
+}
+
+Status AddKeys(Host& host, const KeysSource& keys, Payload& payload) {
+  const bool optional = base::json::Bool(keys.source, {"optional"});
+  const StatusOr<Json> object = host.GetObject(keys.kind, keys.ns, keys.name);
+  if (object.status().code() == StatusCode::kNotFound) {
+    if (optional) return base::OkStatus();
+    return base::Error(StatusCode::kNotFound, "{} \"{}\" not found", keys.kind.singular, keys.name);
+  }
+  RETURN_IF_ERROR(object);
+  ASSIGN_OR_RETURN(const auto values, Values(keys.kind, *object));
+  const Json& items = base::json::Array(keys.source, {"items"});
+  if (!items.empty()) return AddItems(keys, values, items, optional, payload);
+  for (const auto& [key, value] : values) {
+    RETURN_IF_ERROR(AddFile(key, {.data = value, .mode = keys.default_mode}, payload));
+  }
+  return base::OkStatus();
+}
+
+Status AddDownward(Host& host, const api::Pod& pod, const Json& source, mode_t default_mode,
+                   Payload& payload) {
+  for (const Json& item : base::json::Array(source, {"items"})) {
+    ASSIGN_OR_RETURN(const mode_t mode, ParseMode(item, "mode", default_mode));
+    ASSIGN_OR_RETURN(std::string value, DownwardValue(host, pod, item));
+    RETURN_IF_ERROR(AddFile(base::json::String(item, {"path"}),
+                            {.data = std::move(value), .mode = mode}, payload));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::volume

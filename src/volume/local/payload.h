@@ -1,0 +1,53 @@
+// The files of a configMap, secret, projected or downwardAPI volume, put together from API objects.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "volume/host.h"
+
+namespace berth::volume {
+
+struct PayloadFile {
+  std::string data;  // may be secret: never logged
+  mode_t mode = 0644;
+  std::optional<uid_t> owner;  // root without
+};
+
+// By path relative to the volume.
+using Payload = std::map<std::string, PayloadFile>;
+
+// INVALID_ARGUMENT for what could lead out of the volume or collide with the writer's own names:
+// empty, absolute, with "..", a first part that begins with "..", parts over 255 or paths over
+// 4,096 bytes.
+base::Status CheckPayloadPath(std::string_view path);
+
+// Whose ConfigMap or Secret a source names, and how its keys become files.
+struct KeysSource {
+  const api::KindInfo& kind;
+  std::string ns;
+  std::string name;
+  const base::Json& source;  // with items[] and optional
+  mode_t default_mode = 0644;
+};
+
+// Adds the keys of a ConfigMap or Secret. NOT_FOUND with the kubelet's words for an object or key
+// that is missing and not optional.
+base::Status AddKeys(Host& host, const KeysSource& keys, Payload& payload);
+
+// Adds the files of downwardAPI items[].
+base::Status AddDownward(Host& host, const api::Pod& pod, const base::Json& source,
+                         mode_t default_mode, Payload& payload);
+
+// The member `field` (a defaultMode or mode) or, absent, `fallback`. INVALID_ARGUMENT outside 0 to
+// 0777.
+base::StatusOr<mode_t> ParseMode(const base::Json& source, std::string_view field, mode_t fallback);
+
+}  // namespace berth::volume
