@@ -1,0 +1,185 @@
+#include "volume/csi/csi_plugin.h"
+
+#include "api/csi_names.h"
+#include "volume/csi/block_volumes.h"
+#include "volume/csi/csi_volume.h"
+#include "volume/csi/driver_clients.h"
+#include "volume/csi/mount_volumes.h"
+#include "volume/csi/node_inputs.h"
+#include "volume/csi/vol_data.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::OkStatus;
+using base::StatusCode;
+using csi_volume::Record;
+using csi_volume::Volume;
+
+class CsiPlugin : public VolumePlugin {
+ public:
+  explicit CsiPlugin(Host& host)
+      : host_(host), drivers_(host), mounts_(host, drivers_), blocks_(host, drivers_) {}
+
+  std::string_view name() const override { return csi_volume::kPluginName; }
+  bool Supports(const VolumeSpec& spec) const override;
+  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
+  StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;
+  StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
+  StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
+  Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                     const api::Labels& publish_context) override;
+  Status UnmountDevice(const DeviceRecord& record) override;
+  StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                            const api::Labels& publish_context) override;
+  Status TearDown(const PodVolumeRecord& record) override;
+  Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
+
+ private:
+  // Where a pod finds the volume.
+  std::string PublishedPath(const PodVolumeRecord& record) const;
+
+  Host& host_;
+  DriverClients drivers_;
+  csi_volume::MountVolumes mounts_;
+  csi_volume::BlockVolumes blocks_;
+};
+
+bool CsiPlugin::Supports(const VolumeSpec& spec) const {
+  return spec.pv != nullptr ? spec.pv->has_csi() : spec.pod_volume.source_type() == "csi";
+}
+
+StatusOr<std::optional<std::string>> CsiPlugin::DeviceName(const VolumeSpec& spec) const {
+  if (spec.pv == nullptr) return std::optional<std::string>();
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
+  return std::optional(api::UniqueVolumeName(volume.driver, volume.handle));
+}
+
+StatusOr<bool> CsiPlugin::NeedsAttach(const VolumeSpec& spec) const {
+  if (spec.pv == nullptr) return false;
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
+  const auto driver = csi_volume::ReadDriverObject(host_, volume.driver);
+  if (!driver.ok()) {
+    return Error(StatusCode::kUnavailable,
+                 "whether volume '{}' needs to be attached is not known: {}", spec.name,
+                 base::Message(driver.status()));
+  }
+  return driver->attach_required();
+}
+
+StatusOr<Json> CsiPlugin::DeviceState(const VolumeSpec& spec) const {
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
+  return csi_volume::ToJson(volume);
+}
+
+StatusOr<Json> CsiPlugin::PodState(const api::Pod& pod, const VolumeSpec& spec) const {
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, &pod));
+  return csi_volume::ToJson(volume);
+}
+
+Status CsiPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                              const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, &pod));
+  if (volume.ephemeral) return OkStatus();
+  const Status staged = volume.block ? blocks_.Stage(volume, publish_context)
+                                     : mounts_.Stage(pod, volume, publish_context);
+  return base::Annotate(staged, fmt::format("stage volume '{}'", volume.name));
+}
+
+Status CsiPlugin::UnmountDevice(const DeviceRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  const Status unstaged =
+      volume.block ? blocks_.Unstage(volume, record.pv_name) : mounts_.Unstage(volume);
+  return base::Annotate(unstaged, fmt::format("unstage volume '{}'", record.pv_name));
+}
+
+StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                                     const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, &pod));
+  auto published = volume.block ? blocks_.Publish(pod, volume, publish_context)
+                                : mounts_.Publish(pod, volume, publish_context);
+  RETURN_IF_ERROR_WITH(published,
+                       fmt::format("publish volume '{}' for pod '{}'", volume.name, pod.key()));
+  return published;
+}
+
+Status CsiPlugin::TearDown(const PodVolumeRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  const Status unpublished = record.block
+                                 ? blocks_.Unpublish(volume, record.pod_uid, record.folder_name)
+                                 : mounts_.Unpublish(volume, record.pod_uid, record.folder_name);
+  return base::Annotate(unpublished, fmt::format("unpublish volume '{}' of pod {}",
+                                                 record.folder_name, record.pod_uid));
+}
+
+std::string CsiPlugin::PublishedPath(const PodVolumeRecord& record) const {
+  return record.block ? host_.paths().CsiBlockPublish(record.folder_name, record.pod_uid)
+                      : mounts_.Target(record.pod_uid, record.folder_name);
+}
+
+Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
+  ASSIGN_OR_RETURN(const Record recorded, csi_volume::ReadRecord(record.state));
+  if (spec.pv == nullptr) {
+    return Error(StatusCode::kUnimplemented, "inline volume '{}' cannot grow", record.folder_name);
+  }
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
+  if (volume.driver != recorded.driver || volume.handle != recorded.handle) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "grow volume '{}': what is set up is volume '{}' of driver '{}'", volume.name,
+                 recorded.handle, recorded.driver);
+  }
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (!capabilities.expand) {
+    return Error(StatusCode::kUnimplemented, "CSI driver '{}' grows nothing on the node",
+                 volume.driver);
+  }
+  csi::v1::NodeExpandVolumeRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_volume_path(PublishedPath(record));
+  request.mutable_capacity_range()->set_required_bytes(bytes);
+  *request.mutable_volume_capability() = csi_volume::Capability(volume, capabilities, std::nullopt);
+  if (volume.block) {
+    request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
+  } else if (capabilities.stage_unstage) {
+    request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
+  }
+  ASSIGN_OR_RETURN(*request.mutable_secrets(), csi_volume::ReadSecret(host_, volume.expand_secret));
+  const Status grown = client->rpc().NodeExpandVolume(request, kCsiTimeout).status();
+  return base::Annotate(grown, fmt::format("grow volume '{}' to {} bytes", volume.name, bytes));
+}
+
+StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (!capabilities.volume_stats) {
+    return Error(StatusCode::kUnimplemented, "CSI driver '{}' has no volume statistics",
+                 volume.driver);
+  }
+  csi::v1::NodeGetVolumeStatsRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_volume_path(PublishedPath(record));
+  ASSIGN_OR_RETURN(const auto answer, client->rpc().NodeGetVolumeStats(request, kCsiTimeout));
+  Stats stats;
+  for (const csi::v1::VolumeUsage& usage : answer.usage()) {
+    if (usage.unit() == csi::v1::VolumeUsage::BYTES) {
+      stats.total_bytes = usage.total();
+      stats.used_bytes = usage.used();
+      stats.available_bytes = usage.available();
+    } else if (usage.unit() == csi::v1::VolumeUsage::INODES) {
+      stats.total_inodes = usage.total();
+      stats.used_inodes = usage.used();
+      stats.available_inodes = usage.available();
+    }
+  }
+  return stats;
+}
+
+}  // namespace
+
+std::unique_ptr<VolumePlugin> NewCsiPlugin(Host& host) { return std::make_unique<CsiPlugin>(host); }
+
+}  // namespace berth::volume

@@ -1,0 +1,56 @@
+// What the API says about a CSI volume, in one piece, and what tear-down keeps of it. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/status.h"
+#include "proto/csi.pb.h"
+#include "volume/csi/driver_clients.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume::csi_volume {
+
+inline constexpr std::string_view kPluginName = "kubernetes.io/csi";
+
+struct Volume {
+  std::string driver;
+  std::string handle;
+  std::string name;  // of its folder: the PV's, or the pod volume's
+  bool ephemeral = false;
+  bool block = false;
+  bool read_only = false;
+  std::string fs_type;  // empty: the driver's choice
+  std::vector<std::string> mount_options;
+  std::vector<std::string> access_modes;
+  api::Labels attributes;
+  api::SecretReference stage_secret, publish_secret, expand_secret;
+};
+
+// The volume of a PV, or with `pod` also an inline one (whose handle depends on the pod).
+// INVALID_ARGUMENT: no CSI volume, or one whose driver name or handle cannot be.
+StatusOr<Volume> ReadVolume(const VolumeSpec& spec, const api::Pod* pod);
+
+// What DeviceState and PodState write, and tear-down reads back.
+struct Record {
+  std::string driver;
+  std::string handle;
+  bool block = false;
+};
+Json ToJson(const Volume& volume);
+// INVALID_ARGUMENT if `state` does not name a driver and a handle.
+StatusOr<Record> ReadRecord(const Json& state);
+
+// The capability for stage, publish and expand. `mount_group`: the pod's fsGroup, for drivers that
+// apply it themselves.
+csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilities& capabilities,
+                                     std::optional<int64_t> mount_group);
+
+// True if the node is to give the published volume to the pod's fsGroup.
+bool NodeAppliesFsGroup(const Volume& volume, const NodeCapabilities& capabilities,
+                        const api::CsiDriver& driver, const api::Pod& pod);
+
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,65 @@
+#include "volume/csi/driver_clients.h"
+
+#include <sys/stat.h>
+
+namespace berth::volume {
+
+base::StatusOr<NodeCapabilities> DriverClient::Capabilities() {
+  {
+    base::MutexLock lock(mutex_);
+    if (capabilities_.has_value()) return *capabilities_;
+  }
+  using Rpc = csi::v1::NodeServiceCapability::RPC;
+  ASSIGN_OR_RETURN(const auto answer, rpc_->NodeGetCapabilities({}, kCsiTimeout));
+  NodeCapabilities found;
+  for (const auto& capability : answer.capabilities()) {
+    switch (capability.rpc().type()) {
+      case Rpc::STAGE_UNSTAGE_VOLUME:
+        found.stage_unstage = true;
+        break;
+      case Rpc::GET_VOLUME_STATS:
+        found.volume_stats = true;
+        break;
+      case Rpc::EXPAND_VOLUME:
+        found.expand = true;
+        break;
+      case Rpc::SINGLE_NODE_MULTI_WRITER:
+        found.single_node_multi_writer = true;
+        break;
+      case Rpc::VOLUME_MOUNT_GROUP:
+        found.volume_mount_group = true;
+        break;
+      default:
+        break;
+    }
+  }
+  base::MutexLock lock(mutex_);
+  capabilities_ = found;
+  return found;
+}
+
+DriverClients::SocketIdentity DriverClients::Identify(const std::string& path) {
+  SocketIdentity identity{.path = path};
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0) {
+    identity.device = info.st_dev;
+    identity.inode = info.st_ino;
+    identity.changed_ns = info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec;
+  }
+  return identity;
+}
+
+base::StatusOr<std::shared_ptr<DriverClient>> DriverClients::Get(const std::string& driver) {
+  ASSIGN_OR_RETURN(const std::string path, host_.drivers().Socket(driver));
+  const SocketIdentity identity = Identify(path);
+  base::MutexLock lock(mutex_);
+  Entry& entry = entries_[driver];
+  if (entry.client == nullptr || entry.socket != identity) {
+    auto rpc = rpc::CsiClient::New(path);
+    RETURN_IF_ERROR_WITH(rpc, fmt::format("CSI driver '{}'", driver));
+    entry = {.socket = identity, .client = std::make_shared<DriverClient>(driver, *std::move(rpc))};
+  }
+  return entry.client;
+}
+
+}  // namespace berth::volume

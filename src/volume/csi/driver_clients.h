@@ -1,0 +1,78 @@
+// One client for each driver's socket, and what the driver behind it can do.
+//
+// A driver that exits and comes back binds its socket anew: its client and capabilities are then
+// fetched anew. Thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "rpc/csi_client.h"
+#include "volume/host.h"
+
+namespace berth::volume {
+
+// csiTimeout of the kubelet.
+inline constexpr std::chrono::minutes kCsiTimeout{2};
+
+// NodeGetCapabilities.
+struct NodeCapabilities {
+  bool stage_unstage = false;
+  bool volume_stats = false;
+  bool expand = false;
+  bool single_node_multi_writer = false;
+  bool volume_mount_group = false;
+};
+
+class DriverClient {
+ public:
+  DriverClient(std::string driver, std::unique_ptr<rpc::CsiClient> rpc)
+      : driver_(std::move(driver)), rpc_(std::move(rpc)) {}
+
+  const std::string& driver() const { return driver_; }
+  rpc::CsiClient& rpc() { return *rpc_; }
+  // Asked of the driver once.
+  base::StatusOr<NodeCapabilities> Capabilities();
+
+ private:
+  const std::string driver_;
+  const std::unique_ptr<rpc::CsiClient> rpc_;
+  base::Mutex mutex_;
+  std::optional<NodeCapabilities> capabilities_ ABSL_GUARDED_BY(mutex_);
+};
+
+class DriverClients {
+ public:
+  explicit DriverClients(Host& host) : host_(host) {}
+
+  // UNAVAILABLE: the driver is not registered on this node.
+  base::StatusOr<std::shared_ptr<DriverClient>> Get(const std::string& driver);
+
+ private:
+  // Which socket file a client was made for.
+  struct SocketIdentity {
+    std::string path;
+    dev_t device = 0;
+    ino_t inode = 0;
+    int64_t changed_ns = 0;
+    bool operator==(const SocketIdentity&) const = default;
+  };
+  struct Entry {
+    SocketIdentity socket;
+    std::shared_ptr<DriverClient> client;
+  };
+  static SocketIdentity Identify(const std::string& path);
+
+  Host& host_;
+  base::Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume

@@ -1,0 +1,164 @@
+#include "volume/csi/mount_volumes.h"
+
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "platform/ownership.h"
+#include "volume/csi/node_inputs.h"
+#include "volume/csi/vol_data.h"
+
+namespace berth::volume::csi_volume {
+namespace {
+
+using base::Error;
+using base::OkStatus;
+using base::Quote;
+using base::StatusCode;
+
+}  // namespace
+
+std::string MountVolumes::Target(const std::string& pod_uid, const std::string& name) const {
+  return host_.paths().PodVolume(pod_uid, kPluginName, name) + "/mount";
+}
+
+void MountVolumes::ForgetTarget(const std::string& folder, const std::string& target) {
+  Status removed = CheckUnmounted(host_.mounter(), target, "a call that failed");
+  if (removed.ok()) removed = RemoveEmptyFolder(target);
+  if (removed.ok()) removed = RemoveVolData(folder);
+  // The call's own failure is what the caller must hear of; tear-down meets this one again.
+  if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
+}
+
+Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
+                           const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (!capabilities.stage_unstage) return OkStatus();
+
+  const std::string folder = host_.paths().CsiDevice(volume.driver, volume.handle);
+  const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  ASSIGN_OR_RETURN(const Finding before,
+                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+  csi::v1::NodeStageVolumeRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_staging_target_path(target);
+  Assign(publish_context, *request.mutable_publish_context());
+  Assign(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = Capability(volume, capabilities, pod.fs_group());
+  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.stage_secret));
+
+  RETURN_IF_ERROR(WriteVolData(folder, DeviceVolData(volume)));
+  if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
+  const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
+  // What an earlier call may have done is not undone by a later one that did nothing.
+  if (rpc::IsFinal(staged) && !before.recorded) ForgetTarget(folder, target);
+  return staged;
+}
+
+Status MountVolumes::Unstage(const Record& record) {
+  const std::string folder = host_.paths().CsiDevice(record.driver, record.handle);
+  const std::string target = host_.paths().CsiGlobalMount(record.driver, record.handle);
+  ASSIGN_OR_RETURN(const Finding before,
+                   Inspect(host_.mounter(), folder, target, record.driver, record.handle));
+  // The record is written before NodeStageVolume and removed after NodeUnstageVolume: the driver
+  // knows nothing of a volume without one.
+  if (before.recorded) {
+    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
+    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+    if (capabilities.stage_unstage) {
+      csi::v1::NodeUnstageVolumeRequest request;
+      request.set_volume_id(record.handle);
+      request.set_staging_target_path(target);
+      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(request, kCsiTimeout));
+    }
+    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
+  }
+  RETURN_IF_ERROR(RemoveEmptyFolder(target));
+  return RemoveVolData(folder);
+}
+
+Status MountVolumes::CheckStaged(const Volume& volume) const {
+  const std::string folder = host_.paths().CsiDevice(volume.driver, volume.handle);
+  const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  ASSIGN_OR_RETURN(const Finding staged,
+                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+  if (staged.recorded) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
+               Quote(volume.handle), Quote(target));
+}
+
+Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const {
+  const std::string_view mode = volume.ephemeral ? "Ephemeral" : "Persistent";
+  if (driver.supports_lifecycle(mode)) return OkStatus();
+  return Error(
+      StatusCode::kInvalidArgument,
+      "CSI driver '{}' does not serve volumes of lifecycle mode {}: its CSIDriver object does "
+      "not list it",
+      volume.driver, mode);
+}
+
+StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& volume,
+                                          const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const api::CsiDriver driver, ReadDriverObject(host_, volume.driver));
+  RETURN_IF_ERROR(CheckLifecycle(volume, driver));
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  const bool staged = capabilities.stage_unstage && !volume.ephemeral;
+  if (staged) RETURN_IF_ERROR(CheckStaged(volume));
+
+  const std::string target = Target(pod.uid(), volume.name);
+  const std::string folder = host_.paths().PodVolume(pod.uid(), kPluginName, volume.name);
+  ASSIGN_OR_RETURN(const Finding before,
+                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+  csi::v1::NodePublishVolumeRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_target_path(target);
+  if (staged) {
+    request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
+  }
+  request.set_readonly(volume.read_only);
+  Assign(publish_context, *request.mutable_publish_context());
+  Assign(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = Capability(volume, capabilities, pod.fs_group());
+  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.publish_secret));
+  RETURN_IF_ERROR(AddPodInputs(host_, pod, volume, driver, *request.mutable_volume_context(),
+                               *request.mutable_secrets()));
+
+  RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, host_.node_name())));
+  const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
+  if (rpc::IsFinal(published) && !before.recorded) ForgetTarget(folder, target);
+  RETURN_IF_ERROR(published);
+  if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
+    RETURN_IF_ERROR(ApplyFsGroup(pod, target));
+  }
+  return Published{.path = target};
+}
+
+Status MountVolumes::ApplyFsGroup(const api::Pod& pod, const std::string& target) {
+  const platform::FsGroupOptions options{
+      .group = static_cast<gid_t>(*pod.fs_group()),
+      .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch"};
+  RETURN_IF_ERROR_WITH(platform::ApplyFsGroup(target, options),
+                       fmt::format("give {} to fsGroup {}", Quote(target), options.group));
+  return OkStatus();
+}
+
+Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
+                               const std::string& name) {
+  const std::string target = Target(pod_uid, name);
+  const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
+  ASSIGN_OR_RETURN(const Finding before,
+                   Inspect(host_.mounter(), folder, target, record.driver, record.handle));
+  // As in Unstage: without a record NodePublishVolume was never called, or its end was reached.
+  if (before.recorded) {
+    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
+    csi::v1::NodeUnpublishVolumeRequest request;
+    request.set_volume_id(record.handle);
+    request.set_target_path(target);
+    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(request, kCsiTimeout));
+    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
+  }
+  RETURN_IF_ERROR(RemoveEmptyFolder(target));
+  return RemoveVolData(folder);
+}
+
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,40 @@
+// CSI volumes with a file system: persistent ones and inline ones.
+//
+//   staged     plugins/kubernetes.io/csi/DRIVER/SHA256(HANDLE)/{vol_data.json, globalmount}
+//   published  pods/UID/volumes/kubernetes.io~csi/NAME/{vol_data.json, mount}
+#pragma once
+
+#include <string>
+
+#include "volume/csi/csi_volume.h"
+#include "volume/csi/driver_clients.h"
+#include "volume/host.h"
+
+namespace berth::volume::csi_volume {
+
+class MountVolumes {
+ public:
+  MountVolumes(Host& host, DriverClients& drivers) : host_(host), drivers_(drivers) {}
+
+  Status Stage(const api::Pod& pod, const Volume& volume, const api::Labels& publish_context);
+  Status Unstage(const Record& record);
+  StatusOr<Published> Publish(const api::Pod& pod, const Volume& volume,
+                              const api::Labels& publish_context);
+  Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& name);
+
+  // pods/UID/volumes/kubernetes.io~csi/NAME/mount
+  std::string Target(const std::string& pod_uid, const std::string& name) const;
+
+ private:
+  // Refuses a publish from a globalmount that is not this volume's.
+  Status CheckStaged(const Volume& volume) const;
+  Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
+  // After a first call that surely did nothing.
+  void ForgetTarget(const std::string& folder, const std::string& target);
+  Status ApplyFsGroup(const api::Pod& pod, const std::string& target);
+
+  Host& host_;
+  DriverClients& drivers_;
+};
+
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,87 @@
+#include "volume/csi/node_inputs.h"
+
+#include "base/base64.h"
+
+namespace berth::volume::csi_volume {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+constexpr std::string_view kTokensKey = "csi.storage.k8s.io/serviceAccount.tokens";
+
+// {"AUDIENCE": {"token": "...", "expirationTimestamp": "..."}}
+StatusOr<std::string> RequestTokens(Host& host, const api::Pod& pod, const Json& token_requests) {
+  Json tokens = Json::object();
+  for (const Json& wanted : token_requests) {
+    const std::string audience = base::json::String(wanted, {"audience"});
+    Json spec = {
+        {"audiences", Json::array()},
+        {"boundObjectRef",
+         {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", pod.name()}, {"uid", pod.uid()}}}};
+    // An empty audience asks for the API server's own.
+    if (!audience.empty()) spec["audiences"].push_back(audience);
+    if (const Json* seconds = base::json::Find(wanted, {"expirationSeconds"})) {
+      spec["expirationSeconds"] = *seconds;
+    }
+    const Json request = {{"apiVersion", "authentication.k8s.io/v1"},
+                          {"kind", "TokenRequest"},
+                          {"spec", std::move(spec)}};
+    const auto answer = host.CreateToken(pod.ns(), pod.service_account_name(), request);
+    RETURN_IF_ERROR_WITH(answer, fmt::format("token of service account '{}' for audience '{}'",
+                                             pod.service_account_name(), audience));
+    tokens[audience] = {
+        {"token", base::json::String(*answer, {"status", "token"})},
+        {"expirationTimestamp", base::json::String(*answer, {"status", "expirationTimestamp"})}};
+  }
+  return base::json::Dump(tokens);
+}
+
+}  // namespace
+
+void Assign(const api::Labels& from, StringMap& to) { to.insert(from.begin(), from.end()); }
+
+StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver) {
+  auto object = host.GetObject(api::kinds::kCsiDriver, "", driver);
+  if (object.status().code() == StatusCode::kNotFound) return api::CsiDriver();
+  RETURN_IF_ERROR_WITH(object, fmt::format("read CSIDriver '{}'", driver));
+  return api::CsiDriver(*std::move(object));
+}
+
+StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference) {
+  StringMap values;
+  if (reference.empty()) return values;
+  const auto object = host.GetObject(api::kinds::kSecret, reference.ns, reference.name);
+  RETURN_IF_ERROR_WITH(object, fmt::format("read secret '{}/{}'", reference.ns, reference.name));
+  for (const auto& [key, encoded] : base::json::Map(*object, {"data"}).items()) {
+    const auto value =
+        encoded.is_string() ? base::DecodeBase64(encoded.get<std::string>()) : std::nullopt;
+    if (!value.has_value() || !google::protobuf::internal::IsStructurallyValidUTF8(
+                                  value->data(), static_cast<int>(value->size()))) {
+      return Error(StatusCode::kInvalidArgument,
+                   "secret '{}/{}': the value of '{}' is not text, which CSI asks for",
+                   reference.ns, reference.name, key);
+    }
+    values[key] = *value;
+  }
+  return values;
+}
+
+Status AddPodInputs(Host& host, const api::Pod& pod, const Volume& volume,
+                    const api::CsiDriver& driver, StringMap& context, StringMap& secrets) {
+  if (driver.pod_info_on_mount()) {
+    context["csi.storage.k8s.io/pod.name"] = pod.name();
+    context["csi.storage.k8s.io/pod.namespace"] = pod.ns();
+    context["csi.storage.k8s.io/pod.uid"] = pod.uid();
+    context["csi.storage.k8s.io/serviceAccount.name"] = pod.service_account_name();
+    context["csi.storage.k8s.io/ephemeral"] = volume.ephemeral ? "true" : "false";
+  }
+  const Json& token_requests = base::json::Array(driver.json(), {"spec", "tokenRequests"});
+  if (token_requests.empty()) return base::OkStatus();
+  ASSIGN_OR_RETURN(std::string tokens, RequestTokens(host, pod, token_requests));
+  StringMap& place = driver.Bool({"spec", "serviceAccountTokenInSecrets"}) ? secrets : context;
+  place[std::string(kTokensKey)] = std::move(tokens);
+  return base::OkStatus();
+}
+
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,30 @@
+// What node calls take from the API: secrets, the pod's identity, service account tokens.
+#pragma once
+
+#include <google/protobuf/map.h>
+
+#include <optional>
+#include <string>
+
+#include "volume/csi/csi_volume.h"
+#include "volume/host.h"
+
+namespace berth::volume::csi_volume {
+
+using StringMap = google::protobuf::Map<std::string, std::string>;
+
+void Assign(const api::Labels& from, StringMap& to);
+
+// The driver's CSIDriver object; one without a spec (the defaults) if there is none.
+StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver);
+
+// The values of the Secret that `reference` names; nothing for an empty reference. Values that are
+// not text are INVALID_ARGUMENT, as CSI asks for text.
+StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference);
+
+// What NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount and
+// tokenRequests of the CSIDriver object. Tokens go into `secrets` where the driver asks for it.
+Status AddPodInputs(Host& host, const api::Pod& pod, const Volume& volume,
+                    const api::CsiDriver& driver, StringMap& context, StringMap& secrets);
+
+}  // namespace berth::volume::csi_volume

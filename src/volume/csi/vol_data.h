@@ -1,0 +1,45 @@
+// vol_data.json: whose mount this is (the kubelet's format, a flat object of strings), and the
+// comparison of that record with the mount table (DESIGN rule 7).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "platform/mounter.h"
+#include "volume/csi/csi_volume.h"
+
+namespace berth::volume::csi_volume {
+
+// The keys of pods' and of block volumes' records.
+Json PodVolData(const Volume& volume, const std::string& node);
+// Those of staged file systems.
+Json DeviceVolData(const Volume& volume);
+
+// What is found in a volume's folder and at its mount point.
+struct Finding {
+  bool recorded = false;  // by a vol_data.json that names the volume
+  bool mounted = false;
+};
+
+// FAILED_PRECONDITION: the folder's record names another volume, or something is mounted at
+// `mount_point` although no record says what.
+StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
+                          const std::string& mount_point, std::string_view driver,
+                          std::string_view handle);
+
+// Makes `folder` and writes its record durably; does nothing if that very record is there.
+Status WriteVolData(const std::string& folder, const Json& data);
+
+// Removes record and folder. FAILED_PRECONDITION: the folder holds something else.
+Status RemoveVolData(const std::string& folder);
+
+// FAILED_PRECONDITION, naming what is mounted, if `path` is a mount point. `after` is the call
+// after which nothing should be.
+Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::string_view after);
+
+// Removes a folder that must be empty, or nothing if it is not there. FAILED_PRECONDITION
+// otherwise.
+Status RemoveEmptyFolder(const std::string& path);
+
+}  // namespace berth::volume::csi_volume
