@@ -12,8 +12,8 @@ StatusOr<const api::KindInfo*> KindNamed(const std::string& word) {
   for (const api::KindInfo* info : api::AllKinds()) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", info->plural);
   }
-  return base::Error(base::StatusCode::kInvalidArgument, "there is no kind '{}'; known are {}", word,
-                     known);
+  return base::Error(base::StatusCode::kInvalidArgument, "there is no kind '{}'; known are {}",
+                     word, known);
 }
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {

@@ -27,7 +27,8 @@ struct Target {
   std::vector<std::string> names;
 };
 
-// Reads "pods", "pod a b", "pods,pvc", "pod/a pvc/b". INVALID_ARGUMENT names the word that is no kind.
+// Reads "pods", "pod a b", "pods,pvc", "pod/a pvc/b". INVALID_ARGUMENT names the word that is no
+// kind.
 StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words);
 
 // The namespace to send for a kind: none for cluster-scoped ones.

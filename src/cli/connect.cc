@@ -16,10 +16,11 @@ StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_giv
   }
   const std::string socket = ApiSocket(options.data_folder);
   if (access(socket.c_str(), F_OK) != 0) {
-    return base::Error(base::StatusCode::kNotFound,
-                       "there is no API at '{}': is 'berth up' running there? Else name a folder with "
-                       "--data, or a cluster with --kubeconfig",
-                       socket);
+    return base::Error(
+        base::StatusCode::kNotFound,
+        "there is no API at '{}': is 'berth up' running there? Else name a folder with "
+        "--data, or a cluster with --kubeconfig",
+        socket);
   }
   kube::Config config;
   config.socket = socket;

@@ -6,8 +6,8 @@
 
 namespace berth::cli {
 
-// --kubeconfig, else the UNIX socket below --data if that was given, else $KUBECONFIG, else the socket below
-// the default data folder. NOT_FOUND says what was tried.
+// --kubeconfig, else the UNIX socket below --data if that was given, else $KUBECONFIG, else the
+// socket below the default data folder. NOT_FOUND says what was tried.
 StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_given);
 
 // The socket of a standalone Berth's API: <data>/api.sock.

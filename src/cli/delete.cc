@@ -33,7 +33,8 @@ StatusOr<std::vector<Doomed>> Select(kube::Client& client, const ApiOptions& api
     if (!target.names.empty()) continue;
     if (!options.all) {
       return base::Error(StatusCode::kInvalidArgument,
-                         "say which {} to delete by name, or --all for all of them", target.kind->plural);
+                         "say which {} to delete by name, or --all for all of them",
+                         target.kind->plural);
     }
     ASSIGN_OR_RETURN(const kube::ListResult list, client.List(*target.kind, ns, {}));
     for (const base::Json& item : list.items) {
@@ -49,8 +50,10 @@ Status WaitUntilGone(kube::Client& client, const Doomed& doomed, const DeleteOpt
   const auto timeout = options.timeout.count() > 0 ? options.timeout : std::chrono::hours(24 * 7);
   const Status waited = WaitFor(client, *doomed.kind, doomed.ns, doomed.name, timeout, stop,
                                 [&](const std::optional<api::Object>& object) {
-                                  if (!object.has_value() || object->uid() != doomed.uid) return true;
-                                  finalizers = fmt::format("{}", fmt::join(object->finalizers(), ", "));
+                                  if (!object.has_value() || object->uid() != doomed.uid)
+                                    return true;
+                                  finalizers =
+                                      fmt::format("{}", fmt::join(object->finalizers(), ", "));
                                   return false;
                                 });
   if (waited.code() != StatusCode::kDeadlineExceeded || finalizers.empty()) return waited;
@@ -70,8 +73,9 @@ Status Delete(kube::Client& client, const ApiOptions& api, const DeleteOptions& 
     Status status = present.status();
     if (present.ok()) {
       one.uid = api::Object(*present).uid();
-      status = client.Delete(*one.kind, one.ns, one.name,
-                             {.grace_period_seconds = options.grace_period_seconds, .uid = one.uid});
+      status =
+          client.Delete(*one.kind, one.ns, one.name,
+                        {.grace_period_seconds = options.grace_period_seconds, .uid = one.uid});
     }
     if (status.ok()) {
       Print(fmt::format("{} \"{}\" deleted\n", one.kind->singular, one.name));

@@ -50,7 +50,9 @@ void AddEvents(std::string& out, std::vector<api::Object>& events, base::WallTim
   for (const api::Object& event : events) {
     const int64_t count = event.Int({"count"}, 1);
     std::string age = api::AgeSince(event.String({"lastTimestamp"}), now);
-    if (count > 1) age += fmt::format(" (x{} over {})", count, api::AgeSince(event.String({"firstTimestamp"}), now));
+    if (count > 1)
+      age += fmt::format(" (x{} over {})", count,
+                         api::AgeSince(event.String({"firstTimestamp"}), now));
     out += fmt::format("  {:<8} {:<24} {:<18} {}: {}\n", event.String({"type"}),
                        event.String({"reason"}), age, event.String({"source", "component"}),
                        event.String({"message"}));

@@ -106,8 +106,8 @@ Status WatchTable(kube::Client& client, const ApiOptions& api, const GetOptions&
   ASSIGN_OR_RETURN(const Json table, GetJson(client, url, kTableFormat));
   Print(printer.Render(table));
   const std::string version = base::json::String(table, {"metadata", "resourceVersion"});
-  url += fmt::format("{}watch=true&resourceVersion={}", url.find('?') == std::string::npos ? "?" : "&",
-                     version);
+  url += fmt::format("{}watch=true&resourceVersion={}",
+                     url.find('?') == std::string::npos ? "?" : "&", version);
   std::string pending;
   Status failed = base::OkStatus();
   RETURN_IF_ERROR(client.GetStream(url, kTableFormat, stop, [&](std::string_view chunk) {

@@ -17,7 +17,9 @@ struct GetOptions {
   bool watch = false;
 };
 
-// Prints to standard output; "No resources found" goes to standard error. A watch runs until `stop`.
-Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& options, std::stop_token stop);
+// Prints to standard output; "No resources found" goes to standard error. A watch runs until
+// `stop`.
+Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& options,
+           std::stop_token stop);
 
 }  // namespace berth::cli

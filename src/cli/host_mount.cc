@@ -36,7 +36,8 @@ StatusOr<std::string> ThisNode(kube::Client& client) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", node.name());
   }
   return Error(StatusCode::kFailedPrecondition,
-               "no node is called '{}' as this host is; say --node-name with one of: {}", host, names);
+               "no node is called '{}' as this host is; say --node-name with one of: {}", host,
+               names);
 }
 
 // A name that is the same for the same node and path, so that a second mount there is refused.
@@ -73,14 +74,13 @@ Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& op
     RETURN_IF_ERROR(created);
   }
   std::string message = "no node agent has looked at it yet";
-  const Status waited =
-      WaitFor(client, api::kinds::kHostMount, api.ns, name, options.timeout, stop,
-              [&](const std::optional<api::Object>& now) {
-                if (!now.has_value()) return false;
-                const api::HostMount mount{Json(now->json())};
-                if (!mount.message().empty()) message = mount.message();
-                return mount.phase() == "Mounted";
-              });
+  const Status waited = WaitFor(client, api::kinds::kHostMount, api.ns, name, options.timeout, stop,
+                                [&](const std::optional<api::Object>& now) {
+                                  if (!now.has_value()) return false;
+                                  const api::HostMount mount{Json(now->json())};
+                                  if (!mount.message().empty()) message = mount.message();
+                                  return mount.phase() == "Mounted";
+                                });
   if (waited.code() == StatusCode::kDeadlineExceeded) {
     return Error(StatusCode::kDeadlineExceeded,
                  "claim '{}' is not mounted at '{}' yet: {}. It will be when that is cured; "

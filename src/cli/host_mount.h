@@ -17,8 +17,8 @@ struct MountOptions {
   std::chrono::seconds timeout{120};
 };
 
-// Creates the HostMount and waits until it is mounted. DEADLINE_EXCEEDED says what it waits for, and leaves
-// the object: the mount is made when that comes.
+// Creates the HostMount and waits until it is mounted. DEADLINE_EXCEEDED says what it waits for,
+// and leaves the object: the mount is made when that comes.
 Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& options,
              std::stop_token stop);
 

@@ -60,15 +60,17 @@ Status AddObject(Json json, const std::string& ns, const std::string& where,
     return base::OkStatus();
   }
   if (object.kind().empty() || object.api_version().empty()) {
-    return Error(StatusCode::kInvalidArgument, "{}: an object needs 'apiVersion' and 'kind'", where);
+    return Error(StatusCode::kInvalidArgument, "{}: an object needs 'apiVersion' and 'kind'",
+                 where);
   }
   const api::KindInfo* kind = api::FindKind(object.api_version(), object.kind());
   if (kind == nullptr) {
-    return Error(StatusCode::kInvalidArgument, "{}: unknown kind '{}' in '{}'", where, object.kind(),
-                 object.api_version());
+    return Error(StatusCode::kInvalidArgument, "{}: unknown kind '{}' in '{}'", where,
+                 object.kind(), object.api_version());
   }
   if (object.name().empty() && object.String({"metadata", "generateName"}).empty()) {
-    return Error(StatusCode::kInvalidArgument, "{}: the {} has no metadata.name", where, object.kind());
+    return Error(StatusCode::kInvalidArgument, "{}: the {} has no metadata.name", where,
+                 object.kind());
   }
   if (kind->namespaced && object.ns().empty()) object.set_ns(ns);
   out.push_back({kind, std::move(object), where});

@@ -16,9 +16,9 @@ struct Manifest {
   std::string where;  // file and document, for messages
 };
 
-// All objects of `paths` in order ("-" is standard input, a folder means its *.yaml, *.yml and *.json
-// files), with `ns` filled in where a namespaced object has none; a List is unpacked. INVALID_ARGUMENT says
-// where the fault is, before anything is sent.
+// All objects of `paths` in order ("-" is standard input, a folder means its *.yaml, *.yml and
+// *.json files), with `ns` filled in where a namespaced object has none; a List is unpacked.
+// INVALID_ARGUMENT says where the fault is, before anything is sent.
 base::StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
                                                     const std::string& ns);
 

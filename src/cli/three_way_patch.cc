@@ -42,8 +42,8 @@ Json ThreeWayPatch(const Json& last_applied, const Json& wanted, const Json& liv
       if (!value.is_null()) patch[key] = value;
       continue;
     }
-    const Json& before = last_applied.is_object() && last_applied.contains(key) ? last_applied[key]
-                                                                                : kEmpty;
+    const Json& before =
+        last_applied.is_object() && last_applied.contains(key) ? last_applied[key] : kEmpty;
     if (value.is_object() && at->is_object()) {
       Json inner = ThreeWayPatch(before, value, *at);
       if (!inner.empty()) patch[key] = std::move(inner);

@@ -17,7 +17,8 @@ class Deadline {
       : forward_(outer, [this] { source_.request_stop(); }),
         timer_([this, timeout](const std::stop_token& destroyed) {
           std::unique_lock lock(mutex_);
-          if (!changed_.wait_for(lock, destroyed, timeout, [&] { return destroyed.stop_requested(); }) &&
+          if (!changed_.wait_for(lock, destroyed, timeout,
+                                 [&] { return destroyed.stop_requested(); }) &&
               !destroyed.stop_requested()) {
             source_.request_stop();
           }

@@ -12,10 +12,12 @@
 
 namespace berth::cli {
 
-// Calls `done` with the object's state (nullopt: it is not there) now and after each change, until it gives
-// true. DEADLINE_EXCEEDED after `timeout`; CANCELLED on `stop`. A broken watch is made anew.
+// Calls `done` with the object's state (nullopt: it is not there) now and after each change, until
+// it gives true. DEADLINE_EXCEEDED after `timeout`; CANCELLED on `stop`. A broken watch is made
+// anew.
 base::Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
-                     const std::string& name, std::chrono::milliseconds timeout, std::stop_token stop,
+                     const std::string& name, std::chrono::milliseconds timeout,
+                     std::stop_token stop,
                      const std::function<bool(const std::optional<api::Object>&)>& done);
 
 }  // namespace berth::cli

@@ -75,7 +75,8 @@ void AddApply(CLI::App& app, int& exit_code) {
 void AddGet(CLI::App& app, int& exit_code) {
   auto [command, connection] = AddCommand(app, "get", "List objects, or show them");
   auto options = std::make_shared<cli::GetOptions>();
-  command->add_option("objects", options->words, "KIND[,KIND] [NAME...] or KIND/NAME...")->required();
+  command->add_option("objects", options->words, "KIND[,KIND] [NAME...] or KIND/NAME...")
+      ->required();
   command->add_option("-o,--output", options->output, "wide, json, yaml or name");
   command->add_option("-l,--selector", options->label_selector, "Label selector");
   command->add_option("--field-selector", options->field_selector, "Field selector");
@@ -99,15 +100,18 @@ void AddDescribe(CLI::App& app, int& exit_code) {
 }
 
 void AddDelete(CLI::App& app, int& exit_code) {
-  auto [command, connection] = AddCommand(app, "delete", "Delete objects and wait until they are gone");
+  auto [command, connection] =
+      AddCommand(app, "delete", "Delete objects and wait until they are gone");
   auto options = std::make_shared<cli::DeleteOptions>();
   auto timeout = std::make_shared<int64_t>(0);
   command->add_option("objects", options->words, "KIND NAME... or KIND/NAME...");
   command->add_option("-f,--filename", options->files, "Delete what these manifests name");
   command->add_flag("--all", options->all, "All objects of the kinds");
-  command->add_option("--grace-period", options->grace_period_seconds, "Seconds that pods get to end");
+  command->add_option("--grace-period", options->grace_period_seconds,
+                      "Seconds that pods get to end");
   command->add_flag("--wait,!--no-wait", options->wait, "Wait until they are gone (the default)");
-  command->add_flag("--ignore-not-found", options->ignore_not_found, "What is not there is no error");
+  command->add_flag("--ignore-not-found", options->ignore_not_found,
+                    "What is not there is no error");
   command->add_option("--timeout", *timeout, "Seconds to wait at most");
   OnRun(*command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
@@ -157,14 +161,16 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
     auto options = std::make_shared<cli::MountOptions>();
     command->add_option("claim", options->claim, "PersistentVolumeClaim")->required();
     command->add_option("path", options->path, "Folder to mount it on")->required();
-    command->add_option("--node-name", options->node_name, "The node, if this host is called otherwise");
+    command->add_option("--node-name", options->node_name,
+                        "The node, if this host is called otherwise");
     command->add_flag("--read-only", options->read_only, "Mount it read-only");
     command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
-    OnRun(*command, connection, exit_code,
-          [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-            options->timeout = std::chrono::seconds(*timeout);
-            return cli::Mount(client, api, *options, stop);
-          });
+    OnRun(
+        *command, connection, exit_code,
+        [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+          options->timeout = std::chrono::seconds(*timeout);
+          return cli::Mount(client, api, *options, stop);
+        });
   }
   auto [command, connection] = AddCommand(app, "umount", "Unmount what 'berth mount' mounted");
   auto path = std::make_shared<std::string>();

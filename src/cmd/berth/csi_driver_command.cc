@@ -10,18 +10,21 @@
 namespace berth::cmd {
 
 void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("csi-driver", "Run the CSI driver for volumes of this host");
+  CLI::App* command =
+      app.add_subcommand("csi-driver", "Run the CSI driver for volumes of this host");
   auto options = std::make_shared<csidriver::DriverOptions>();
   auto verbosity = std::make_shared<int>(0);
   command->add_option("--driver-name", options->name, "Name of the driver")->capture_default_str();
   command->add_option("--node-id", options->node_id, "This node, as topology and CSINode name it")
       ->required();
   command->add_option("--pool", options->pool_folder, "Folder of the volumes' images")->required();
-  command->add_option("--endpoint", options->endpoint, "Path of the socket to serve on")->required();
+  command->add_option("--endpoint", options->endpoint, "Path of the socket to serve on")
+      ->required();
   command->add_option("--registration-folder", options->registration_folder,
                       "The kubelet's plugins_registry; without it nobody is told");
-  command->add_option("--overcommit", options->overcommit,
-                      "How much of the pool's size thin volumes may promise, as a factor")
+  command
+      ->add_option("--overcommit", options->overcommit,
+                   "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {

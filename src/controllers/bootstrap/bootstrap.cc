@@ -13,7 +13,8 @@ Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json obj
   object["kind"] = kind.kind;
   const Status created = client.Create(kind, "", object).status();
   if (created.code() == base::StatusCode::kAlreadyExists) return base::OkStatus();
-  return base::Annotate(created, fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
+  return base::Annotate(created,
+                        fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
 }
 
 }  // namespace
@@ -29,7 +30,8 @@ Status CreateStandaloneObjects(kube::Client& client, const std::string& driver) 
   return CreateIfMissing(
       client, api::kinds::kStorageClass,
       {{"metadata",
-        {{"name", "local"}, {"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}},
+        {{"name", "local"},
+         {"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}},
        {"provisioner", driver},
        {"reclaimPolicy", "Delete"},
        {"volumeBindingMode", "WaitForFirstConsumer"},

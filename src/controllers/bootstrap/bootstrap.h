@@ -7,8 +7,8 @@
 
 namespace berth::controllers::bootstrap {
 
-// Creates, where they are missing, the CSIDriver object of `driver` and the default StorageClass "local" that
-// provisions from it on the node of the first pod. What a person has changed stays.
+// Creates, where they are missing, the CSIDriver object of `driver` and the default StorageClass
+// "local" that provisions from it on the node of the first pod. What a person has changed stays.
 base::Status CreateStandaloneObjects(kube::Client& client, const std::string& driver);
 
 }  // namespace berth::controllers::bootstrap

@@ -1,0 +1,202 @@
+#include "cmd/berth/standalone.h"
+
+#include <unistd.h>
+
+#include "apiserver/server.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/connect.h"
+#include "controllers/attachdetach/attach_detach.h"
+#include "controllers/attacher/attacher.h"
+#include "controllers/binder/binder.h"
+#include "controllers/bootstrap/bootstrap.h"
+#include "controllers/driver_connection.h"
+#include "controllers/protection/protection.h"
+#include "controllers/provisioner/provisioner.h"
+#include "controllers/resizer/resizer.h"
+#include "controllers/scheduler/scheduler.h"
+#include "csidriver/driver.h"
+#include "kube/event_recorder.h"
+#include "kube/http_client.h"
+#include "node/node_agent.h"
+#include "platform/durable_file.h"
+#include "platform/supervised_process.h"
+#include "store/store.h"
+#include "volume/csi/csi_plugin.h"
+#include "volume/local/local_plugins.h"
+#include "volume/paths.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Status;
+using base::StatusOr;
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// The controllers of one CSI driver.
+struct DriverControllers {
+  std::unique_ptr<controllers::DriverConnection> connection;
+  std::vector<std::unique_ptr<controllers::Controller>> controllers;
+};
+
+class StandaloneImpl : public Standalone {
+ public:
+  explicit StandaloneImpl(const UpOptions& options)
+      : options_(options),
+        node_name_(options.node_name.empty() ? HostName() : options.node_name),
+        paths_(options.data_folder + "/kubelet") {}
+
+  ~StandaloneImpl() override {
+    if (node_ != nullptr) node_->Stop();
+    for (auto& driver : drivers_) {
+      for (auto& controller : driver.controllers) controller->Stop();
+      driver.connection->Stop();
+    }
+    for (auto& controller : controllers_) controller->Stop();
+    if (informers_ != nullptr) informers_->Stop();
+  }
+
+  Status Run() {
+    RETURN_IF_ERROR(TakeFolder());
+    RETURN_IF_ERROR(StartApi());
+    RETURN_IF_ERROR(StartDriver());
+    RETURN_IF_ERROR(MakeControllers());
+    RETURN_IF_ERROR(StartNode());
+    informers_->Start();
+    RETURN_IF_ERROR(informers_->WaitForSync(std::chrono::seconds(30)));
+    for (auto& controller : controllers_) controller->Start();
+    for (auto& driver : drivers_) {
+      for (auto& controller : driver.controllers) controller->Start();
+      driver.connection->Start();
+    }
+    return base::OkStatus();
+  }
+
+ private:
+  std::string Below(std::string_view name) const {
+    return fmt::format("{}/{}", options_.data_folder, name);
+  }
+
+  Status TakeFolder() {
+    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    auto lock = platform::LockFile(Below("berth.lock"));
+    if (lock.status().code() == base::StatusCode::kFailedPrecondition) {
+      return base::Error(base::StatusCode::kFailedPrecondition,
+                         "the data folder '{}' is in use by another 'berth up'",
+                         options_.data_folder);
+    }
+    RETURN_IF_ERROR(lock);
+    folder_lock_ = *std::move(lock);
+    for (const char* name : {"api", "kubelet", "run", "run/nodes"}) {
+      RETURN_IF_ERROR(platform::MakeFolders(Below(name), 0755));
+    }
+    return base::OkStatus();
+  }
+
+  Status StartApi() {
+    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = Below("api/objects.db")}));
+    ASSIGN_OR_RETURN(server_,
+                     apiserver::Server::Start(*store_, clock_,
+                                              {.unix_socket = cli::ApiSocket(options_.data_folder),
+                                               .port = options_.port,
+                                               .certificate_folder = Below("api/pki"),
+                                               .kubeconfig = Below("kubeconfig"),
+                                               .node_sockets = Below("run/nodes")}));
+    kube::Config config;
+    config.socket = cli::ApiSocket(options_.data_folder);
+    ASSIGN_OR_RETURN(client_, kube::NewHttpClient(config));
+    RETURN_IF_ERROR(controllers::bootstrap::CreateStandaloneObjects(*client_, driver_.name));
+    informers_ = std::make_unique<kube::Informers>(*client_);
+    controller_events_ =
+        std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-controllers", node_name_);
+    node_events_ =
+        std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-node", node_name_);
+    return base::OkStatus();
+  }
+
+  Status StartDriver() {
+    driver_.endpoint = paths_.PluginSocket(driver_.name);
+    driver_.pool_folder = options_.pool_folder.empty() ? Below("pool") : options_.pool_folder;
+    RETURN_IF_ERROR(platform::MakeFolders(paths_.PluginsRegistry(), 0755));
+    driver_process_.emplace(platform::SupervisedProcess::Options{
+        .name = "the CSI driver",
+        .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
+                 node_name_, "--pool", driver_.pool_folder, "--endpoint", driver_.endpoint,
+                 "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
+                 fmt::format("{}", options_.overcommit)}});
+    return base::OkStatus();
+  }
+
+  Status MakeControllers() {
+    const controllers::Context context{*client_, *informers_, *controller_events_, clock_};
+    controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
+    controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
+    controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
+    controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));
+    std::vector<std::string> sockets = {driver_.endpoint};
+    sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
+    for (const std::string& socket : sockets) {
+      DriverControllers driver;
+      ASSIGN_OR_RETURN(driver.connection, controllers::DriverConnection::New(socket));
+      controllers::DriverConnection& connection = *driver.connection;
+      driver.controllers.push_back(
+          std::make_unique<controllers::provisioner::Provisioner>(context, connection));
+      driver.controllers.push_back(
+          std::make_unique<controllers::attacher::Attacher>(context, connection));
+      driver.controllers.push_back(
+          std::make_unique<controllers::resizer::Resizer>(context, connection));
+      drivers_.push_back(std::move(driver));
+    }
+    return base::OkStatus();
+  }
+
+  Status StartNode() {
+    const node::NodeAgentOptions options{.node_name = node_name_,
+                                         .data_folder = Below("node"),
+                                         .kubelet_folder = paths_.root(),
+                                         .cri_endpoint = options_.runtime_endpoint,
+                                         .node_sockets = Below("run/nodes"),
+                                         .log_folder = Below("pod-logs")};
+    const auto make_plugins = [](volume::Host& host) {
+      auto plugins = volume::NewLocalPlugins(host);
+      plugins.push_back(volume::NewCsiPlugin(host));
+      return plugins;
+    };
+    ASSIGN_OR_RETURN(node_, node::NodeAgent::Start(options, *client_, *informers_, *node_events_,
+                                                   clock_, make_plugins));
+    return base::OkStatus();
+  }
+
+  const UpOptions options_;
+  const std::string node_name_;
+  const volume::Paths paths_;
+  const base::SystemClock clock_;
+  csidriver::DriverOptions driver_;
+
+  // In the order of their making; the end goes the other way round.
+  base::UniqueFd folder_lock_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<apiserver::Server> server_;
+  std::unique_ptr<kube::Client> client_;
+  std::unique_ptr<kube::EventRecorder> controller_events_, node_events_;
+  std::unique_ptr<kube::Informers> informers_;
+  std::optional<platform::SupervisedProcess> driver_process_;
+  std::vector<std::unique_ptr<controllers::Controller>> controllers_;
+  std::vector<DriverControllers> drivers_;
+  std::unique_ptr<node::NodeAgent> node_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Standalone>> Standalone::Start(const UpOptions& options) {
+  auto standalone = std::make_unique<StandaloneImpl>(options);
+  RETURN_IF_ERROR(standalone->Run());
+  return standalone;
+}
+
+}  // namespace berth::cmd
