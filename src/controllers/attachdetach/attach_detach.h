@@ -1,0 +1,155 @@
+// Decides which volume is attached to which node (in Kubernetes: the attachdetach controller). It
+// writes VolumeAttachments, which a driver's attacher fulfils, and Node.status.volumesAttached,
+// which tells the node what it may use.
+//
+// For a volume and a node, in the volume's own serial queue:
+//
+//   [nothing] ── a pod on the node uses it, no other node has it ──▶ VolumeAttachment created
+//                        │ another node has it, and one at a time may:        │ attached
+//                        ▼ event "Multi-Attach error"                          ▼
+//                    [refused]                               [attached: in volumesAttached]
+//                                                                              │ no pod uses it any
+//                                                                              more, │ and it is
+//                                                                              safe
+//       VolumeAttachment deleted ◀── [being detached: taken off volumesAttached]
+//
+// Safe is (DESIGN rule 8): the node does not report the volume in volumesInUse; or the node is
+// gone; or it has the taint node.kubernetes.io/out-of-service; or it has been not ready for six
+// minutes on end since the volume was to go. The entry leaves volumesAttached by a patch on the
+// very version of the Node whose volumesInUse was looked at. A node writes volumesInUse, and then
+// reads volumesAttached in that write's answer, before it uses a volume: so one of the two sees the
+// other.
+//
+// A VolumeAttachment that is being deleted is never given to the node again, also if its detach
+// fails; a pod that wants the volume back there waits until it is gone, and gets a new one.
+//
+// Whatever this controller knows stands in objects: after a restart VolumeAttachments are taken up
+// as they are found, and only the six minutes begin anew. VolumeAttachments of other makers (whose
+// name is not the one derived from volume, driver and node) count as attached, and are left alone.
+// Nodes without the annotation volumes.kubernetes.io/controller-managed-attach-detach are, too.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::attachdetach {
+
+struct Options {
+  // How long a node must have been not ready before a volume that it reports in use is detached.
+  // Not less than the time a node takes to stop using volumes when it loses the API.
+  std::chrono::milliseconds max_wait_for_unmount = std::chrono::minutes(6);
+  bool disable_force_detach_on_timeout = false;
+  // HostMounts use claims too. Off where the API does not serve that kind.
+  bool host_mounts = true;
+};
+
+class AttachDetach : public Controller {
+ public:
+  explicit AttachDetach(Context context, Options options = {});
+  ~AttachDetach() override;
+
+  std::string_view name() const override { return "attachdetach"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Attachment = api::VolumeAttachment;
+  using Volume = api::PersistentVolume;
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  // Who wants a volume on a node.
+  struct Users {
+    std::vector<base::ObjectReference> objects;  // pods and host mounts
+    std::vector<std::string> pod_names;
+  };
+  using Wanted = std::map<std::string, Users>;  // by node
+
+  void Watch();
+  void AddClaim(const std::string& claim_key);
+  void AddNode(const std::string& node);
+
+  // volume_sync.cc
+  Outcome SyncVolume(const std::string& key);
+  Wanted WantedNodes(const Volume& volume) const;
+  Outcome Attach(const Volume& volume, const std::string& node, const Users& users,
+                 const std::vector<std::shared_ptr<const Attachment>>& attachments);
+  Outcome WatchAttached(const Attachment& attachment, const Volume& volume, const Users& users);
+  void ForgetRefusals(const std::string& volume, const std::set<std::string>& refused);
+  bool RefuseMultiAttach(const Volume& volume, const std::string& node, const Users& users,
+                         const std::vector<std::shared_ptr<const Attachment>>& attachments,
+                         const Wanted& wanted);
+  void Report(const Users& users, base::EventType type, std::string_view reason,
+              const std::string& message);
+  bool Managed(const std::string& node) const;
+  bool AttachRequired(const std::string& driver) const;
+
+  // The name of the attachment's volume in node lists; nullopt for another maker's attachment. ""
+  // if the volume is gone and the node does not know it.
+  std::optional<std::string> UniqueName(const Attachment& attachment) const;
+
+  // detach.cc
+  Outcome Detach(const Attachment& attachment, const std::string& unique_name);
+  struct Safety {
+    bool safe = false;
+    bool forced = false;  // although the node reports it in use
+    // If unsafe: when to look again, should no event come before; none: an event has to come.
+    std::optional<std::chrono::milliseconds> look_again;
+  };
+  base::StatusOr<Safety> CheckSafety(const Attachment& attachment, const std::string& unique_name);
+  void Forget(const std::string& attachment);
+  // The attachment is wanted again before it was deleted. False: it is deleted already.
+  base::StatusOr<bool> Revive(const Attachment& attachment);
+
+  // node_sync.cc
+  Outcome SyncNode(const std::string& key);
+  std::set<std::string> AttachedVolumes(const std::string& node);
+  std::set<std::string> DeparturesFrom(const std::string& node);
+  // After a write whose outcome is unknown the node is read from the API itself.
+  base::Status ReadUncertainNode(const std::string& key);
+  void ConfirmTakenOff(const std::set<std::string>& attachments, const api::Node* node);
+
+  const Context context_;
+  const Options options_;
+  kube::Informer<api::Pod>& pods_;
+  kube::Informer<api::Node>& nodes_;
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<Attachment>& attachments_;
+  kube::Informer<api::CsiDriver>& drivers_;
+  kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: off
+
+  base::Mutex mutex_;
+  // VolumeAttachments on their way out, by name. Their volumes are not written to volumesAttached;
+  // once the node's queue has seen to that, they are deleted.
+  struct Departure {
+    std::string node;
+    std::string volume;       // PersistentVolume
+    std::string unique_name;  // in node lists
+    bool forced = false;
+    bool taken_off = false;
+  };
+  std::map<std::string, Departure> departures_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> uncertain_nodes_ ABSL_GUARDED_BY(mutex_);
+  // Since when a VolumeAttachment is to go and its node has not been ready.
+  std::map<std::string, SteadyTime> waiting_since_ ABSL_GUARDED_BY(mutex_);
+  // What was reported last: for a VolumeAttachment "attached" or its error, and for
+  // "<volume>/<node>" why it is refused.
+  std::map<std::string, std::string> reported_ ABSL_GUARDED_BY(mutex_);
+
+  base::KeyedWorkers volume_workers_;
+  base::KeyedWorkers node_workers_;
+};
+
+}  // namespace berth::controllers::attachdetach

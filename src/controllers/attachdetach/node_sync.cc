@@ -1,0 +1,115 @@
+// Node.status.volumesAttached, written by one queue per node (attach_detach.h).
+#include <algorithm>
+
+#include "api/csi_names.h"
+#include "controllers/attachdetach/attach_detach.h"
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::attachdetach {
+
+using base::Json;
+using base::MutexLock;
+using base::Status;
+
+std::set<std::string> AttachDetach::AttachedVolumes(const std::string& node) {
+  std::set<std::string> names;
+  for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, node)) {
+    if (!attachment->attached() || attachment->deleting()) continue;
+    {
+      MutexLock lock(mutex_);
+      if (departures_.contains(attachment->name())) continue;
+    }
+    const auto unique_name = UniqueName(*attachment);
+    if (unique_name.has_value() && !unique_name->empty()) names.insert(*unique_name);
+  }
+  return names;
+}
+
+std::set<std::string> AttachDetach::DeparturesFrom(const std::string& node) {
+  MutexLock lock(mutex_);
+  std::set<std::string> names;
+  for (const auto& [name, departure] : departures_) {
+    if (departure.node == node && !departure.taken_off) names.insert(name);
+  }
+  return names;
+}
+
+Status AttachDetach::ReadUncertainNode(const std::string& key) {
+  {
+    MutexLock lock(mutex_);
+    if (!uncertain_nodes_.contains(key)) return base::OkStatus();
+  }
+  const base::StatusOr<api::Node> live = kube::Get<api::Node>(context_.client, "", key);
+  if (live.ok()) nodes_.Observe(live->json());
+  if (!live.ok() && live.status().code() != base::StatusCode::kNotFound) return live.status();
+  MutexLock lock(mutex_);
+  uncertain_nodes_.erase(key);
+  return base::OkStatus();
+}
+
+AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
+  if (const Status read = ReadUncertainNode(key); !read.ok()) return AfterApi(read);
+  // Only what departed before the list is computed is confirmed by it.
+  const std::set<std::string> departures = DeparturesFrom(key);
+  const auto node = nodes_.Get(key);
+  if (node == nullptr) {
+    ConfirmTakenOff(departures, nullptr);
+    return Outcome::Done();
+  }
+  if (!Managed(key)) return Outcome::Done();
+  std::set<std::string> wanted = AttachedVolumes(key);
+  Json entries = Json::array();
+  bool changed = false;
+  for (const Json& entry : base::json::Array(node->json(), {"status", "volumesAttached"})) {
+    const std::string name = base::json::String(entry, {"name"});
+    // Entries of other volume plugins are not this controller's.
+    if (wanted.erase(name) > 0 || !api::ParseUniqueVolumeName(name).has_value()) {
+      entries.push_back(entry);
+    } else {
+      changed = true;
+    }
+  }
+  for (const std::string& name : wanted) {
+    entries.push_back({{"name", name}, {"devicePath", ""}});
+    changed = true;
+  }
+  if (changed) {
+    const Status written =
+        PatchAt(context_.client, nodes_, *node,
+                {{"status", {{"volumesAttached", std::move(entries)}}}}, "status")
+            .status();
+    if (!written.ok()) {
+      MutexLock lock(mutex_);
+      uncertain_nodes_.insert(key);
+      return AfterApi(written);
+    }
+  }
+  ConfirmTakenOff(departures, node.get());
+  return Outcome::Done();
+}
+
+void AttachDetach::ConfirmTakenOff(const std::set<std::string>& attachments,
+                                   const api::Node* node) {
+  const std::vector<std::string> in_use =
+      node != nullptr ? node->volumes_in_use() : std::vector<std::string>();
+  MutexLock lock(mutex_);
+  for (const std::string& name : attachments) {
+    const auto it = departures_.find(name);
+    if (it == departures_.end()) continue;
+    Departure& departure = it->second;
+    volume_workers_.Add(departure.volume);
+    const bool used =
+        std::find(in_use.begin(), in_use.end(), departure.unique_name) != in_use.end();
+    if (!used || departure.forced) {
+      departure.taken_off = true;
+      continue;
+    }
+    // The node began to use it meanwhile: it gets it back.
+    node_workers_.Add(departure.node);
+    departures_.erase(it);
+  }
+}
+
+}  // namespace berth::controllers::attachdetach

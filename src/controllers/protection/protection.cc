@@ -1,0 +1,156 @@
+#include "controllers/protection/protection.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::protection {
+
+using base::KeyedWorkers;
+using base::Status;
+using base::StatusOr;
+
+namespace {
+
+constexpr int64_t kPageSize = 500;
+
+KeyedWorkers::Options QueueOptions(const char* name) {
+  return {.name = name,
+          .workers = 2,
+          .retry_start = std::chrono::milliseconds(100),
+          .retry_max = std::chrono::seconds(30)};
+}
+
+bool Uses(const api::Pod& pod, const std::string& claim) {
+  if (pod.node_name().empty() || pod.terminated()) return false;
+  const std::vector<std::string> names = ClaimNames(pod);
+  return std::find(names.begin(), names.end(), claim) != names.end();
+}
+
+// `uses` of any object of kind T in the namespace, page by page.
+template <typename T, typename Predicate>
+StatusOr<bool> AnyOf(kube::Client& client, const std::string& ns, Predicate uses) {
+  kube::ListOptions options;
+  options.limit = kPageSize;
+  do {
+    ASSIGN_OR_RETURN(kube::ListResult page, client.List(T::kInfo, ns, options));
+    for (base::Json& item : page.items) {
+      if (uses(T(std::move(item)))) return true;
+    }
+    options.continue_token = page.continue_token;
+  } while (!options.continue_token.empty());
+  return false;
+}
+
+}  // namespace
+
+Protection::Protection(Context context, Options options)
+    : context_(context),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      pods_(context.informers.Of<api::Pod>()),
+      host_mounts_(options.host_mounts ? &context.informers.Of<api::HostMount>() : nullptr),
+      claim_workers_(QueueOptions("protect-claims"),
+                     [this](const std::string& key) { return SyncClaim(key); }),
+      volume_workers_(QueueOptions("protect-volumes"),
+                      [this](const std::string& key) { return SyncVolume(key); }) {
+  AddPodIndexes(pods_);
+  if (host_mounts_ != nullptr) AddHostMountIndexes(*host_mounts_);
+  Watch();
+}
+
+Protection::~Protection() { Stop(); }
+
+void Protection::Watch() {
+  claims_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    if (change.after->deleting() == change.after->has_finalizer(kClaimProtection)) {
+      claim_workers_.Add(change.key);
+    }
+  });
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    if (change.after->deleting() == change.after->has_finalizer(kVolumeProtection)) {
+      volume_workers_.Add(change.key);
+    }
+  });
+  // Only the end of a use can let a claim go.
+  pods_.AddHandler([this](const auto& change) {
+    if (change.after != nullptr && !change.after->terminated()) return;
+    const api::Pod& pod = change.latest();
+    for (const std::string& claim : ClaimNames(pod)) {
+      claim_workers_.Add(api::ObjectKey(pod.ns(), claim));
+    }
+  });
+  if (host_mounts_ != nullptr) {
+    host_mounts_->AddHandler([this](const auto& change) {
+      if (change.after != nullptr) return;
+      claim_workers_.Add(api::ObjectKey(change.before->ns(), change.before->claim_name()));
+    });
+  }
+}
+
+void Protection::Start() {
+  claim_workers_.Start();
+  volume_workers_.Start();
+}
+
+void Protection::Stop() {
+  claim_workers_.Stop();
+  volume_workers_.Stop();
+}
+
+bool Protection::InUse(const Claim& claim) const {
+  for (const auto& pod : pods_.ByIndex(kPodsByClaim, claim.key())) {
+    if (Uses(*pod, claim.name())) return true;
+  }
+  return host_mounts_ != nullptr && !host_mounts_->ByIndex(kHostMountsByClaim, claim.key()).empty();
+}
+
+StatusOr<bool> Protection::InUseNow(const Claim& claim) const {
+  ASSIGN_OR_RETURN(const bool by_pod,
+                   AnyOf<api::Pod>(context_.client, claim.ns(),
+                                   [&](const api::Pod& pod) { return Uses(pod, claim.name()); }));
+  if (by_pod || host_mounts_ == nullptr) return by_pod;
+  return AnyOf<api::HostMount>(context_.client, claim.ns(), [&](const api::HostMount& mount) {
+    return mount.claim_name() == claim.name();
+  });
+}
+
+Protection::Outcome Protection::SyncClaim(const std::string& key) {
+  const auto claim = claims_.Get(key);
+  if (claim == nullptr || claim->deleting() != claim->has_finalizer(kClaimProtection)) {
+    return Outcome::Done();
+  }
+  if (!claim->deleting()) {
+    return AfterApi(
+        EditAt(context_.client, claims_, *claim, FinalizersPatch(*claim, kClaimProtection, ""))
+            .status());
+  }
+  if (InUse(*claim)) return Outcome::Done();  // the end of the use brings the claim here again
+  const StatusOr<bool> in_use = InUseNow(*claim);
+  if (!in_use.ok()) return AfterApi(in_use.status());
+  // The informer did not know of that use, so its end may pass unseen as well.
+  if (*in_use) return Outcome::After(std::chrono::seconds(1));
+  LOG_INFO("claim {} is not used any more: letting it go", base::Quote(key));
+  return AfterApi(
+      EditAt(context_.client, claims_, *claim, FinalizersPatch(*claim, "", kClaimProtection))
+          .status());
+}
+
+Protection::Outcome Protection::SyncVolume(const std::string& key) {
+  const auto volume = volumes_.Get(key);
+  if (volume == nullptr || volume->deleting() != volume->has_finalizer(kVolumeProtection)) {
+    return Outcome::Done();
+  }
+  if (volume->deleting() && volume->phase() == "Bound") return Outcome::Done();
+  const std::string_view add = volume->deleting() ? "" : kVolumeProtection;
+  const std::string_view remove = volume->deleting() ? kVolumeProtection : "";
+  return AfterApi(
+      EditAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status());
+}
+
+}  // namespace berth::controllers::protection
