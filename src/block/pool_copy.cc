@@ -6,14 +6,13 @@
 //   mounted file system        freeze, clone, thaw             freeze, sparse copy within the
 //   limit, thaw mounted out of sight       refused                         refused raw block,
 //   mapped          flush, clone (as after a crash) refused
-#include <errno.h>
 #include <fcntl.h>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "block/device.h"
 #include "block/mounts.h"
 #include "block/pool.h"
-#include "platform/errno.h"
 #include "platform/freeze.h"
 #include "platform/reflink.h"
 
@@ -28,23 +27,6 @@ base::Status CopyBy(const base::UniqueFd& from, const base::UniqueFd& to,
                     steady_clock::time_point deadline) {
   return base::Annotate(platform::CopyImage(from.get(), to.get(), {.deadline = deadline}).status(),
                         "copy the image");
-}
-
-// Writes out what the device's own cache holds. Fails with FAILED_PRECONDITION, if `exclusive`,
-// where something has the device mounted.
-base::Status Flush(const platform::LoopDevice& device, bool exclusive) {
-  const int flags = O_RDONLY | O_CLOEXEC | (exclusive ? O_EXCL : 0);
-  const base::UniqueFd fd(open(device.path.c_str(), flags));
-  if (!fd.valid() && errno == EBUSY) {
-    return Error(
-        StatusCode::kFailedPrecondition,
-        "{} is mounted where this process does not see it, so that it cannot be frozen for a "
-        "copy; copy it while no pod uses it",
-        device.path);
-  }
-  if (!fd.valid() || fsync(fd.get()) != 0)
-    return platform::ErrnoError(errno, "flush " + device.path);
-  return base::OkStatus();
 }
 
 }  // namespace

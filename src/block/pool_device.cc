@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "block/device.h"
 #include "block/pool.h"
 
 namespace berth::block {
@@ -60,6 +61,7 @@ base::Status Pool::Unmap(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint("block.device.unmap.before"));
+  RETURN_IF_ERROR(SetReadOnly(*device, false));
   RETURN_IF_ERROR_WITH(platform::DetachLoop(*device),
                        fmt::format("detach volume {}", base::Quote(volume_id)));
   return base::FaultPoint("block.device.unmap.after");

@@ -1,13 +1,12 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "block/device.h"
 #include "csidriver/node.h"
 #include "platform/errno.h"
 
@@ -56,17 +55,6 @@ base::Status RemoveTarget(const std::string& path) {
   }
   if (unlink(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
   return platform::ErrnoError(errno, "remove target " + base::Quote(path));
-}
-
-// A read-only bind does not keep writers off a device node, so the device itself is switched.
-base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only) {
-  const base::UniqueFd fd(open(device.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  const int value = read_only ? 1 : 0;
-  if (!fd.valid() || ioctl(fd.get(), BLKROSET, &value) != 0) {
-    return platform::ErrnoError(
-        errno, fmt::format("switch {} to {}", device.path, read_only ? "read-only" : "writable"));
-  }
-  return base::OkStatus();
 }
 
 base::Status CheckBlockSharing(const std::vector<PublishedTarget>& others,
@@ -174,7 +162,8 @@ base::Status Node::Bind(const block::Record& volume, const PublishedTarget& targ
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
   platform::MountRequest mount{.target = target.path, .options = {"bind"}};
   if (volume.access == block::AccessType::kBlock) {
-    RETURN_IF_ERROR(SetReadOnly(*presence.device(), target.read_only));
+    // A read-only bind does not keep writers off a device node, so the device itself is switched.
+    RETURN_IF_ERROR(block::SetReadOnly(*presence.device(), target.read_only));
     mount.source = presence.device()->path;
   } else {
     mount.source = presence.recorded()->staging_path;

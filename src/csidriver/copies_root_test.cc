@@ -1,0 +1,214 @@
+// Snapshots, restores and clones through the socket: with and without reflinks, of volumes in use.
+#include "csidriver/driver_fixture.h"
+
+namespace berth::csidriver {
+namespace {
+
+// On the file system of the temporary folder, which may have reflinks or not.
+class CopiesTest : public DriverFixture {
+ protected:
+  using DriverFixture::DriverFixture;
+
+  csi::v1::CreateVolumeRequest RestoreRequest(const std::string& name, const std::string& snapshot,
+                                              const VolumeCapability& capability) {
+    csi::v1::CreateVolumeRequest request = CreateRequest(name, capability, 0);
+    request.clear_capacity_range();
+    request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(snapshot);
+    return request;
+  }
+  csi::v1::CreateVolumeRequest CloneRequest(const std::string& name, const std::string& volume,
+                                            const VolumeCapability& capability) {
+    csi::v1::CreateVolumeRequest request = CreateRequest(name, capability, 0);
+    request.clear_capacity_range();
+    request.mutable_volume_content_source()->mutable_volume()->set_volume_id(volume);
+    return request;
+  }
+  std::string UuidOf(const std::string& id) {
+    const auto found = platform::ProbeSignature(LoopOf(id).path);
+    return found.ok() && found->has_value() ? (*found)->uuid : "";
+  }
+
+  // A volume that pods use is snapshotted; what is restored and cloned from it is used beside it.
+  void SnapshotRestoreClone(const std::string& fs_type) {
+    const VolumeCapability capability = MountCapability(fs_type);
+    const std::string source = Create("source", capability, 320 * kMiB);
+    Bring(source, capability, "source");
+    Write(Target("source") + "/file", "before");
+    const auto snapshot = Snapshot(source, "snap");
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    EXPECT_EQ(*Snapshot(source, "snap"), *snapshot);
+    Write(Target("source") + "/file", "after");
+
+    csi::v1::CreateVolumeRequest request = RestoreRequest("restored", *snapshot, capability);
+    request.mutable_capacity_range()->set_required_bytes(640 * kMiB);
+    const auto restored = TryCreate(request);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(restored->content_source().snapshot().snapshot_id(), *snapshot);
+    EXPECT_EQ(TryCreate(request)->volume_id(), restored->volume_id());
+    const auto clone = TryCreate(CloneRequest("clone", source, capability));
+    ASSERT_TRUE(clone.ok()) << clone.status();
+    EXPECT_EQ(clone->capacity_bytes(), 320 * kMiB);
+
+    Bring(restored->volume_id(), capability, "restored");
+    Bring(clone->volume_id(), capability, "clone");
+    EXPECT_EQ(Read(Target("restored") + "/file"), "before");
+    EXPECT_EQ(Read(Target("clone") + "/file"), "after");
+    // The larger restore has its room at once.
+    EXPECT_GT(Stats(restored->volume_id(), Target("restored"))->usage(0).total(), 560 * kMiB);
+    const std::set<std::string> uuids = {UuidOf(source), UuidOf(restored->volume_id()),
+                                         UuidOf(clone->volume_id())};
+    EXPECT_EQ(uuids.size(), 3u);
+    EXPECT_FALSE(uuids.contains(""));
+    // The source is not frozen any more.
+    Write(Target("source") + "/file", "later");
+    EXPECT_EQ(Read(Target("clone") + "/file"), "after");
+
+    for (const auto& [id, name] :
+         std::vector<std::pair<std::string, std::string>>{{source, "source"},
+                                                          {restored->volume_id(), "restored"},
+                                                          {clone->volume_id(), "clone"}}) {
+      Take(id, name);
+      EXPECT_TRUE(Delete(id).ok());
+    }
+    csi::v1::ListSnapshotsRequest list;
+    list.set_source_volume_id(source);
+    EXPECT_EQ(client_->ListSnapshots(list, kTimeout)->entries_size(), 1);
+    list.set_source_volume_id(base::NewUuid());
+    EXPECT_EQ(client_->ListSnapshots(list, kTimeout)->entries_size(), 0);
+    csi::v1::DeleteSnapshotRequest remove;
+    remove.set_snapshot_id(*snapshot);
+    EXPECT_TRUE(client_->DeleteSnapshot(remove, kTimeout).ok());
+    EXPECT_TRUE(client_->DeleteSnapshot(remove, kTimeout).ok());
+    EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+  }
+};
+
+class PoolOn {
+ public:
+  PoolOn(const char* type, uint64_t bytes) : disk_(type, bytes) {}
+
+ protected:
+  PoolDisk disk_;
+};
+
+class ReflinkCopiesTest : private PoolOn, public CopiesTest {
+ protected:
+  ReflinkCopiesTest() : PoolOn("xfs", 2048 * kMiB), CopiesTest(disk_.path() + "/pool") {}
+};
+
+class PlainCopiesTest : private PoolOn, public CopiesTest {
+ protected:
+  PlainCopiesTest() : PoolOn("ext4", 2048 * kMiB), CopiesTest(disk_.path() + "/pool") {}
+};
+
+TEST_F(PlainCopiesTest, OfExt4InUse) { SnapshotRestoreClone("ext4"); }
+TEST_F(PlainCopiesTest, OfXfsInUse) { SnapshotRestoreClone("xfs"); }
+TEST_F(ReflinkCopiesTest, OfExt4InUse) { SnapshotRestoreClone("ext4"); }
+TEST_F(ReflinkCopiesTest, OfXfsInUse) { SnapshotRestoreClone("xfs"); }
+
+TEST_F(PlainCopiesTest, ARawBlockVolumeInUseIsRefusedWithoutReflinks) {
+  const VolumeCapability capability = BlockCapability();
+  const std::string id = Create("raw", capability, 8 * kMiB);
+  Bring(id, capability, "pod");
+  Write(Target("pod"), "raw");
+  EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(TryCreate(CloneRequest("clone", id, capability)).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+  Take(id, "pod");
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+}
+
+TEST_F(ReflinkCopiesTest, ARawBlockVolumeInUseIsCopiedAsAfterACrash) {
+  const VolumeCapability capability = BlockCapability();
+  const std::string id = Create("raw", capability, 8 * kMiB);
+  Bring(id, capability, "pod");
+  Write(Target("pod"), "before");
+  const auto snapshot = Snapshot(id, "snap");
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  Write(Target("pod"), "after!");
+  const auto restored = TryCreate(RestoreRequest("restored", *snapshot, capability));
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  Bring(restored->volume_id(), capability, "restored");
+  EXPECT_EQ(Read(Target("restored")).substr(0, 6), "before");
+  Take(restored->volume_id(), "restored");
+  Take(id, "pod");
+}
+
+TEST_F(CopiesTest, OfAVolumeThatNoPodEverUsed) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("blank", capability, 16 * kMiB);
+  const auto snapshot = Snapshot(id, "snap");
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  const auto restored = TryCreate(RestoreRequest("restored", *snapshot, capability));
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  Bring(restored->volume_id(), capability, "pod");
+  Write(Target("pod") + "/file", "x");
+  Take(restored->volume_id(), "pod");
+}
+
+TEST_F(CopiesTest, AFileSystemMountedOutOfSightIsNotCopied) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  ASSERT_TRUE(Stage(id, capability).ok());
+  // Somebody holds the device for himself, as a mount in another namespace does.
+  const platform::LoopDevice loop = LoopOf(id);
+  ASSERT_TRUE(mounter_->Unmount(Staging(id)).ok());
+  {
+    const base::UniqueFd held(open(loop.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    ASSERT_TRUE(held.valid());
+    EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kFailedPrecondition);
+  }
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+  EXPECT_TRUE(Unstage(id).ok());
+}
+
+// A pool whose file system is small and really full.
+class FullPoolTest : private PoolOn, public CopiesTest {
+ protected:
+  FullPoolTest() : PoolOn("ext4", 64 * kMiB), CopiesTest(disk_.path() + "/pool") {}
+  std::string mount_point() const { return disk_.path(); }
+};
+
+TEST_F(FullPoolTest, SaysSoAndLeavesNothingHalfMade) {
+  const VolumeCapability capability = BlockCapability();
+  const std::string id = Create("raw", capability, 40 * kMiB);
+  EXPECT_EQ(TryCreate(CreateRequest("large", capability, 1024 * kMiB)).status().code(),
+            StatusCode::kOutOfRange);
+  EXPECT_EQ(TryCreate(CreateRequest("second", capability, 100 * kMiB)).status().code(),
+            StatusCode::kResourceExhausted);
+
+  // Over-committed, but the bytes themselves have no room for a copy.
+  Bring(id, capability, "pod");
+  Write(Target("pod"), std::string(36 * kMiB, 'x'));
+  Take(id, "pod");
+  const base::Status copied = TryCreate(CloneRequest("clone", id, capability)).status();
+  EXPECT_EQ(copied.code(), StatusCode::kResourceExhausted) << copied;
+  EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(platform::ListFolder(options_.pool_folder + "/volumes")->size(), 2u);
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+
+  // Full to the last block: what is there can still be used, ended and deleted.
+  Bring(id, capability, "pod");
+  {
+    const base::UniqueFd filler(
+        open((mount_point() + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const std::string block(4096, 'f');
+    while (write(filler.get(), block.data(), block.size()) > 0) {
+    }
+  }
+  EXPECT_EQ(TryCreate(CreateRequest("third", capability, kMiB)).status().code(),
+            StatusCode::kResourceExhausted);
+  csi::v1::GetCapacityResponse capacity = *client_->GetCapacity({}, kTimeout);
+  EXPECT_EQ(capacity.available_capacity(), 0);
+  Take(id, "pod");
+  EXPECT_TRUE(Delete(id).ok());
+  EXPECT_FALSE(std::filesystem::exists(Image(id)));
+  std::filesystem::remove(mount_point() + "/filler");
+  Restart();
+  EXPECT_EQ(Create("third", capability, kMiB).size(), 36u);
+  EXPECT_GT(client_->GetCapacity({}, kTimeout)->available_capacity(), 60 * kMiB);
+}
+
+}  // namespace
+}  // namespace berth::csidriver
