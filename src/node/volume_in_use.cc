@@ -33,6 +33,11 @@ void VolumesInUse::KeepDamaged(std::string digest) {
   damaged_digests_.insert(std::move(digest));
 }
 
+void VolumesInUse::Unmounted(const std::string& name) {
+  base::MutexLock lock(mutex_);
+  if (!damaged_digests_.empty()) damaged_digests_.erase(base::Sha256Hex(name));
+}
+
 void VolumesInUse::Start() {
   worker_.Start();
   worker_.AddNow(std::string(kKey));
@@ -53,14 +58,10 @@ bool VolumesInUse::Reported(const std::string& name) const {
   return reported_.has_value() && reported_->contains(name);
 }
 
-VolumesInUse::Names VolumesInUse::WithDamaged(Names names) {
+VolumesInUse::Names VolumesInUse::WithDamaged(Names names) const {
   Names damaged;
   {
     base::MutexLock lock(mutex_);
-    // What is in use anew has a record again, which from now on tells when it is gone.
-    if (!damaged_digests_.empty()) {
-      for (const std::string& name : names) damaged_digests_.erase(base::Sha256Hex(name));
-    }
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;

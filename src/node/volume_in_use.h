@@ -35,6 +35,8 @@ class VolumesInUse {
   // Names that stay listed although nothing here knows them: their records were damaged. `digest`
   // is the SHA-256 of such a name.
   void KeepDamaged(std::string digest);
+  // It is known again to be gone, which ends KeepDamaged.
+  void Unmounted(const std::string& name);
 
   void Start();
   void Stop();
@@ -46,7 +48,7 @@ class VolumesInUse {
 
  private:
   base::KeyedWorkers::Outcome Report();
-  Names WithDamaged(Names names);
+  Names WithDamaged(Names names) const;
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;

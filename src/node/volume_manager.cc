@@ -133,6 +133,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
               .in_use_changed = [this](bool urgent) { in_use_.Changed(urgent); },
               .in_use_reported =
                   [this](const std::string& device) { return in_use_.Reported(device); },
+              .device_unmounted = [this](const std::string& device) { in_use_.Unmounted(device); },
               .follow = [this](const std::string& unit, PodPtr pod,
                                const volume::VolumeSpec& spec) { Follow(unit, pod, spec); }}),
       resolvers_({.name = "pod-volumes",

@@ -411,6 +411,7 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   }
   RETURN_IF_ERROR(deps_.records.Remove(*device));
   LOG_INFO("volume {} is unmounted from the node", Quote(device->record.device_name));
+  deps_.device_unmounted(device->record.device_name);
   {
     MutexLock lock(mutex_);
     const auto found = units_.find(key);

@@ -79,6 +79,7 @@ class VolumeUnits {
     // that.
     std::function<void(bool urgent)> in_use_changed;
     std::function<bool(const std::string& device_name)> in_use_reported;
+    std::function<void(const std::string& device_name)> device_unmounted;
     // A volume that follows API objects was set up (with its pod), or is gone (null).
     std::function<void(const std::string& unit, std::shared_ptr<const api::Pod> pod,
                        const volume::VolumeSpec& spec)>

@@ -1,0 +1,62 @@
+// volume::Host on the API client, the informers and this machine.
+//
+// CSIDriver and Node objects come from informers (made here, so before the informers start);
+// Secrets and ConfigMaps are read from the API each time, since a copy might be older than the pod.
+// Service account tokens are kept until four fifths of their life have passed, as the kubelet does.
+// Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "volume/host.h"
+
+namespace berth::node {
+
+class NodeHost : public volume::Host {
+ public:
+  // Everything is borrowed and outlives the host.
+  NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
+           kube::Informers& informers, base::EventSink& events, const base::Clock& clock);
+
+  const std::string& node_name() const override { return node_name_; }
+  const volume::Paths& paths() const override { return paths_; }
+  platform::Mounter& mounter() override { return *mounter_; }
+  // All utilities run on the host.
+  platform::Exec& exec(std::string_view) override { return *exec_; }
+  base::EventSink& events() override { return events_; }
+  const base::Clock& clock() const override { return clock_; }
+  volume::DriverRegistry& drivers() override { return drivers_; }
+  base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
+                                       std::string_view name) override;
+  base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
+                                         const base::Json& request) override;
+
+ private:
+  struct Token {
+    base::Json answer;
+    base::WallTime renew_at;
+  };
+
+  const std::string node_name_;
+  const volume::Paths paths_;
+  kube::Client& client_;
+  base::EventSink& events_;
+  const base::Clock& clock_;
+  kube::InformerBase& csi_drivers_;
+  kube::InformerBase& nodes_;
+  const std::unique_ptr<platform::Mounter> mounter_;
+  const std::unique_ptr<platform::Exec> exec_;
+  volume::DriverRegistry drivers_;
+  base::Mutex mutex_;
+  std::map<std::string, Token> tokens_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::node

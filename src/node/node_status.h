@@ -1,0 +1,81 @@
+// Keeps this node's Node object and Lease: registers the node if it is missing, and says what it is
+// and how it does.
+//
+// Written fields: labels and the annotation of a node agent that leaves attaching to the
+// controller; status.conditions[Ready], capacity, allocatable, addresses, nodeInfo,
+// daemonEndpoints. All others are left alone (DESIGN rule 1): volumesInUse is volume_in_use.h's,
+// the drivers' entries are csi_node.h's. An absent API delays, and never fails, anything here.
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "api/kinds.h"
+#include "base/clock.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+namespace berth::node {
+
+struct NodeStatusOptions {
+  std::string node_name;
+  std::string kubelet_folder;  // whose file system is the node's ephemeral storage
+  std::string version;         // nodeInfo.kubeletVersion
+  int max_pods = 110;
+  int port = 0;        // daemonEndpoints.kubeletEndpoint, where logs and exec are served; 0: none
+  api::Labels labels;  // besides the well-known ones
+  std::chrono::milliseconds lease_interval{10'000};
+  std::chrono::milliseconds status_interval{300'000};
+};
+
+class NodeStatus {
+ public:
+  // Everything is borrowed and outlives this; made before `informers` start.
+  NodeStatus(NodeStatusOptions options, kube::Client& client, kube::Informers& informers,
+             const base::Clock& clock);
+  ~NodeStatus() { Stop(); }
+
+  void Start();
+  void Stop();
+  // True once the Node object is known to exist.
+  bool WaitRegistered(std::chrono::milliseconds timeout);
+
+  // Whether the container runtime can be reached: the node is Ready if so. `message` says why not;
+  // `version` is "containerd://1.6.20". Quick; only changes are written.
+  void SetRuntime(bool reachable, const std::string& message, const std::string& version);
+
+ private:
+  struct Runtime {
+    bool known = false;
+    bool reachable = false;
+    std::string message;
+    std::string version;
+    bool operator==(const Runtime&) const = default;
+  };
+
+  base::KeyedWorkers::Outcome WriteStatus();
+  base::KeyedWorkers::Outcome RenewLease();
+  base::StatusOr<api::Node> EnsureNode();
+  base::StatusOr<base::Json> CreateLease();
+  base::Json NewNode() const;
+  base::Json MetadataPatch(const api::Node& node) const;
+  base::Json StatusPatch(const api::Node& node, const Runtime& runtime) const;
+  base::Json ReadyCondition(const api::Node& node, const Runtime& runtime) const;
+
+  const NodeStatusOptions options_;
+  kube::Client& client_;
+  kube::Informer<api::Node>& nodes_;
+  const base::Clock& clock_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string node_uid_ ABSL_GUARDED_BY(mutex_);
+  Runtime runtime_ ABSL_GUARDED_BY(mutex_);
+  base::Json lease_;  // as last written; of the lease's worker only
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node
