@@ -3,8 +3,8 @@
 // Who may call: on the UNIX socket processes of root (peer credentials); on TLS holders of a client
 // certificate from the server's own CA. Nobody else: there is no anonymous access.
 //
-// Threads: one event loop owns all connections; requests run on a bounded pool of workers; the store has
-// its own writer. SQL and slow system calls never run on the event loop.
+// Threads: one event loop owns all connections; requests run on a bounded pool of workers; the
+// store has its own writer. SQL and slow system calls never run on the event loop.
 #pragma once
 
 #include <memory>
@@ -17,20 +17,22 @@
 namespace berth::apiserver {
 
 struct ServerOptions {
-  std::string unix_socket;       // path; mode 0600
+  std::string unix_socket;  // path; mode 0600
   std::string listen_address = "127.0.0.1";
-  uint16_t port = 6443;          // 0: any free port
-  std::string certificate_folder;  // CA, server and client keys are made here when missing; mode 0700
-  std::string kubeconfig;        // path to write, mode 0600, for the TLS address
-  // The folder of node agents' streaming sockets, "<node name>.sock": pods/log and pods/exec of a pod go to
-  // its node's.
+  uint16_t port = 6443;  // 0: any free port
+  std::string
+      certificate_folder;  // CA, server and client keys are made here when missing; mode 0700
+  std::string kubeconfig;  // path to write, mode 0600, for the TLS address
+  // The folder of node agents' streaming sockets, "<node name>.sock": pods/log and pods/exec of a
+  // pod go to its node's.
   std::string node_sockets;
 };
 
 class Server {
  public:
   // `store` and `clock` are borrowed.
-  static base::StatusOr<std::unique_ptr<Server>> Start(store::Store& store, const base::Clock& clock,
+  static base::StatusOr<std::unique_ptr<Server>> Start(store::Store& store,
+                                                       const base::Clock& clock,
                                                        const ServerOptions& options);
   // Ends watches and running requests within two seconds.
   virtual ~Server() = default;

@@ -1,0 +1,61 @@
+// What every handler of the API works with, and a request once its URL is understood.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apiserver/exchange.h"
+#include "apiserver/kind_rules.h"
+#include "apiserver/mutation.h"
+#include "apiserver/worker_pool.h"
+#include "base/clock.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+// Borrowed by all handlers; outlives them.
+struct ApiContext {
+  store::Store& store;
+  const base::Clock& clock;
+  WorkerPool& workers;
+  InFlight& in_flight;
+  std::string node_sockets;
+};
+
+// A request for a resource: /apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME/SUBRESOURCE?query.
+struct ResourceRequest {
+  const KindRules* rules = nullptr;
+  std::string ns;    // empty: cluster-scoped, or all namespaces
+  std::string name;  // empty: the collection
+  std::string subresource;
+  std::string verb;  // as in access rules: get, list, watch, create, update, patch, delete,
+                     // deletecollection
+  Query query;
+  std::shared_ptr<Exchange> exchange;
+
+  const api::KindInfo& info() const { return *rules->info; }
+};
+
+// Answers with a JSON text, or with an error.
+void ReplyJson(Exchange& exchange, int code, std::string body);
+void ReplyError(Exchange& exchange, const base::Status& status);
+
+// The body of a request, JSON or YAML by its Content-Type. KubeError otherwise.
+base::StatusOr<Json> DecodeBody(const ResourceRequest& request);
+
+// dryRun=All asks for everything but the write; 400 for other values.
+base::StatusOr<bool> IsDryRun(const Query& query);
+
+// Reads through the store, for admission.
+class StoreLookup : public Lookup {
+ public:
+  explicit StoreLookup(store::Store& store) : store_(store) {}
+  base::StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
+                           std::string_view name) override;
+  base::StatusOr<std::vector<Json>> List(const api::KindInfo& kind) override;
+
+ private:
+  store::Store& store_;
+};
+
+}  // namespace berth::apiserver

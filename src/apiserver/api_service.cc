@@ -1,0 +1,179 @@
+#include "apiserver/api_service.h"
+
+#include "api/names.h"
+#include "apiserver/authorization.h"
+#include "apiserver/discovery.h"
+#include "base/log.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+
+namespace {
+
+Status UnknownPath() {
+  return KubeError(Reason::kNotFound, "the server could not find the requested resource");
+}
+
+Status WrongMethod() {
+  return KubeError(Reason::kMethodNotAllowed,
+                   "the server does not allow this method on the requested resource");
+}
+
+base::StatusOr<std::vector<std::string>> Segments(std::string_view path) {
+  std::vector<std::string> segments;
+  while (!path.empty()) {
+    path.remove_prefix(1);
+    const size_t slash = path.find('/');
+    auto segment = PercentDecode(path.substr(0, slash), false);
+    if (!segment) return KubeError(Reason::kBadRequest, "the path has a bad percent escape");
+    segments.push_back(*std::move(segment));
+    if (slash == std::string_view::npos) break;
+    path.remove_prefix(slash);
+  }
+  while (!segments.empty() && segments.back().empty()) segments.pop_back();
+  return segments;
+}
+
+const api::KindInfo* FindResource(std::string_view group, std::string_view version,
+                                  std::string_view plural) {
+  for (const api::KindInfo* info : api::AllKinds()) {
+    if (info->group == group && info->version == version && info->plural == plural) return info;
+  }
+  return nullptr;
+}
+
+std::string_view VerbFor(const std::string& method, const ResourceRequest& request) {
+  const bool collection = request.name.empty();
+  if (method == "GET") {
+    if (collection) return request.query.Bool("watch") ? "watch" : "list";
+    return "get";
+  }
+  if (method == "POST") return collection || !request.subresource.empty() ? "create" : "";
+  if (method == "DELETE") return collection ? "deletecollection" : "delete";
+  if (collection) return "";
+  if (method == "PUT") return "update";
+  if (method == "PATCH") return "patch";
+  return "";
+}
+
+}  // namespace
+
+base::StatusOr<ResourceRequest> Route(const Request& request) {
+  ResourceRequest out;
+  auto query = Query::Parse(request.raw_query());
+  if (!query.ok()) return KubeError(Reason::kBadRequest, base::Message(query.status()));
+  out.query = *std::move(query);
+  ASSIGN_OR_RETURN(const auto segments, Segments(request.raw_path()));
+  // /api/v1/... or /apis/GROUP/VERSION/...
+  size_t at = 0;
+  std::string group;
+  if (!segments.empty() && segments[0] == "api") {
+    at = 1;
+  } else if (segments.size() > 1 && segments[0] == "apis") {
+    group = segments[1];
+    at = 2;
+  }
+  if (at == 0 || segments.size() < at + 2) return UnknownPath();
+  const std::string& version = segments[at++];
+  // .../namespaces/NS/PLURAL... is in a namespace; .../namespaces, /namespaces/NS and its status
+  // are not.
+  const bool scoped = segments[at] == "namespaces" && segments.size() > at + 2 &&
+                      FindResource(group, version, segments[at + 2]) != nullptr;
+  if (scoped) {
+    out.ns = segments[at + 1];
+    at += 2;
+  }
+  const api::KindInfo* info = FindResource(group, version, segments[at++]);
+  if (info == nullptr || (scoped && !info->namespaced) || segments.size() > at + 2)
+    return UnknownPath();
+  out.rules = &RulesFor(*info);
+  if (segments.size() > at) out.name = segments[at++];
+  if (segments.size() > at) out.subresource = segments[at];
+  if (info->namespaced && !scoped && !out.name.empty()) return UnknownPath();
+  // Keys are made of these: a '/' within one would name another object's place.
+  for (const std::string* part : {&out.ns, &out.name}) {
+    if (part->empty()) continue;
+    if (const Status status = api::CheckPathSegment(*part); !status.ok()) {
+      return KubeError(Reason::kBadRequest,
+                       fmt::format("invalid name in the URL: {}", base::Message(status)));
+    }
+  }
+  out.verb = VerbFor(request.method, out);
+  if (out.verb.empty()) return WrongMethod();
+  if (out.verb == "create" && info->namespaced && out.ns.empty()) return WrongMethod();
+  return out;
+}
+
+ApiService::ApiService(ApiContext& context, const TokenIssuer& tokens)
+    : context_(context),
+      reader_(context),
+      writer_(context),
+      watches_(context),
+      pod_streams_(context),
+      tokens_(tokens) {}
+
+void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
+  const Request& request = exchange->request();
+  LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
+            base::Quote(request.user->name));
+  const bool get = request.method == "GET";
+  if (get) {
+    if (const auto document = DiscoveryDocument(request.raw_path(), request.Header("Accept"))) {
+      const Status allowed = Authorize(*request.user, {.verb = "get", .path = request.raw_path()});
+      return allowed.ok() ? exchange->Reply(*document) : ReplyError(*exchange, allowed);
+    }
+  }
+  auto routed = Route(request);
+  if (!routed.ok()) return ReplyError(*exchange, routed.status());
+  const api::KindInfo& info = routed->info();
+  const Status allowed = Authorize(*request.user, {.verb = routed->verb,
+                                                   .group = info.group,
+                                                   .resource = info.plural,
+                                                   .subresource = routed->subresource,
+                                                   .ns = routed->ns,
+                                                   .name = routed->name});
+  if (!allowed.ok()) return ReplyError(*exchange, allowed);
+  routed->exchange = std::move(exchange);
+  context_.workers.Post([this, routed = *std::move(routed)] { HandleResource(routed); });
+}
+
+void ApiService::HandleResource(const ResourceRequest& request) {
+  if (!request.subresource.empty()) return HandleSubresource(request);
+  const std::string& verb = request.verb;
+  if (verb == "get") return reader_.Get(request);
+  if (verb == "list") return reader_.List(request);
+  if (verb == "watch") return watches_.Start(request);
+  if (verb == "create") return writer_.Create(request);
+  if (verb == "update") return writer_.Update(request);
+  if (verb == "patch") return writer_.Patch(request);
+  if (verb == "delete") return writer_.Delete(request);
+  if (verb == "deletecollection") return writer_.DeleteCollection(request);
+  ReplyError(*request.exchange, WrongMethod());
+}
+
+void ApiService::HandleSubresource(const ResourceRequest& request) {
+  const api::KindInfo* info = request.rules->info;
+  const std::string& sub = request.subresource;
+  const std::string& verb = request.verb;
+  if (sub == "status" && info->has_status) {
+    if (verb == "get") return reader_.Get(request);
+    if (verb == "update") return writer_.Update(request);
+    if (verb == "patch") return writer_.Patch(request);
+    return ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && sub == "binding") {
+    return verb == "create" ? writer_.Bind(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && (sub == "log" || sub == "exec")) {
+    const bool fits = verb == "get" || (sub == "exec" && verb == "create");
+    return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kServiceAccount && sub == "token") {
+    return verb == "create" ? tokens_.Issue(context_, request)
+                            : ReplyError(*request.exchange, WrongMethod());
+  }
+  ReplyError(*request.exchange, UnknownPath());
+}
+
+}  // namespace berth::apiserver

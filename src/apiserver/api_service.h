@@ -1,0 +1,42 @@
+// Routes requests: documents are answered at once, everything about resources on a worker.
+//
+// The order at this edge: understand the URL, authorise, then read anything else.
+#pragma once
+
+#include <memory>
+
+#include "apiserver/api_context.h"
+#include "apiserver/pod_streams.h"
+#include "apiserver/resource_reader.h"
+#include "apiserver/resource_writer.h"
+#include "apiserver/token_issuer.h"
+#include "apiserver/watch_service.h"
+
+namespace berth::apiserver {
+
+class ApiService {
+ public:
+  // Borrowed.
+  ApiService(ApiContext& context, const TokenIssuer& tokens);
+
+  // On the event loop.
+  void Handle(std::shared_ptr<Exchange> exchange);
+  WatchService& watches() { return watches_; }
+
+ private:
+  void HandleResource(const ResourceRequest& request);
+  void HandleSubresource(const ResourceRequest& request);
+
+  ApiContext& context_;
+  ResourceReader reader_;
+  ResourceWriter writer_;
+  WatchService watches_;
+  PodStreams pod_streams_;
+  const TokenIssuer& tokens_;
+};
+
+// The resource that a path names; 404 if it names none, 405 for a method that it does not have.
+// `verb` of the result is set.
+base::StatusOr<ResourceRequest> Route(const Request& request);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,16 @@
+// Base64: the standard alphabet with padding (Secret.data), and the URL alphabet without (tokens).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace berth::apiserver {
+
+std::string EncodeBase64(std::string_view bytes);
+std::string EncodeBase64Url(std::string_view bytes);
+// nullopt for what is not base64. Line breaks are allowed, as in Go.
+std::optional<std::string> DecodeBase64(std::string_view text);
+std::optional<std::string> DecodeBase64Url(std::string_view text);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,13 @@
+// The objects that every cluster has from its start.
+#pragma once
+
+#include "base/clock.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+// Makes the namespaces default, kube-system and kube-node-lease, and the service account
+// default/default, where they are missing.
+base::Status CreateBuiltInObjects(store::Store& store, const base::Clock& clock);
+
+}  // namespace berth::apiserver

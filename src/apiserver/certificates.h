@@ -1,0 +1,39 @@
+// The API server's own certificate authority and what it signs, in one folder (0700, files 0600):
+//
+//   ca.crt, ca.key          the authority, ten years
+//   server.crt, server.key  127.0.0.1, ::1, localhost, the host's name; one year
+//   admin.crt, admin.key    CN berth-admin, O system:masters; one year
+//   sa.key                  signs service account tokens
+//
+// Each is made when missing, and the signed ones again when less than 60 days are left, when their
+// key or the authority does not fit, or when the host's name changed. Keys are EC P-256.
+#pragma once
+
+#include <string>
+
+#include "apiserver/openssl_ptr.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace berth::apiserver {
+
+struct Certificates {
+  std::string ca_certificate;  // all PEM
+  std::string server_certificate;
+  std::string server_key;
+  std::string admin_certificate;
+  std::string admin_key;
+  std::string token_key;
+  bool renewed = false;  // something was made
+};
+
+// `listen_address` is among the server certificate's addresses.
+base::StatusOr<Certificates> EnsureCertificates(const std::string& folder,
+                                                const std::string& listen_address,
+                                                base::WallTime now);
+
+// Writes a kubeconfig for the administrator with everything in it, durably and with mode 0600.
+base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
+                             const Certificates& certificates);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,95 @@
+// One client connection: reads requests one after the other, hands each on, and writes its answer.
+//
+//   handshake ─▶ reading ─▶ busy ─▶ reading ...            (keep-alive)
+//                   │         ├───▶ lingering ─▶ closed    (Connection: close, or an error while
+//                   reading) │         └───▶ proxying ──▶ closed └─ idle or slow too long ──▶
+//                   closed
+//
+// Belongs to the event loop's thread; only Wake may be called from others. An idle connection keeps
+// no buffers: the loop's one scratch buffer serves all reads.
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apiserver/channel.h"
+#include "apiserver/exchange.h"
+
+namespace berth::apiserver {
+
+class HttpServer;
+class Upstream;
+
+class Connection : public ExchangeHost, public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Time = std::chrono::steady_clock::time_point;
+
+  // With `ssl` the user comes from the client's certificate, else it is `user`.
+  Connection(HttpServer& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
+  ~Connection() override;
+
+  void Start();
+  void Wake() override;
+  void Serve();  // what Wake asked for
+  void CloseIfLate(Time now);
+  // No new request is read; the present answer still goes out.
+  void Retire();
+  void Close();
+  bool closed() const { return phase_ == Phase::kClosed; }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class Phase { kHandshake, kReading, kBusy, kProxying, kLingering, kClosed };
+
+  void Handshake();
+  void WaitRead();
+  void WaitWrite();
+  void Read();
+  void OnBytes(std::string_view bytes);
+  void OnEof();
+  void Parse();
+  void Dispatch();
+  void Refuse(const base::Status& status, int http_code);
+  void Flush();
+  bool WriteSome();
+  void DropSent(size_t bytes);
+  void Answered();
+  void Linger();
+  void EndExchange();
+
+  void StartProxy(std::unique_ptr<ProxyTarget> target);
+  bool ToClient(std::string bytes);
+
+  HttpServer& server_;
+  Socket socket_;
+  Channel channel_;
+  std::shared_ptr<const User> user_;
+  Phase phase_ = Phase::kHandshake;
+  Time deadline_;
+  bool waiting_read_ = false;
+  bool waiting_write_ = false;
+  bool retired_ = false;
+  bool eof_ = false;
+
+  std::string in_;  // bytes read and not yet parsed
+  std::unique_ptr<Parser> parser_;
+  bool checked_head_ = false;
+
+  std::shared_ptr<Exchange> exchange_;
+  std::vector<Frame> out_;
+  size_t out_first_ = 0;   // index of the first unsent frame
+  size_t out_offset_ = 0;  // bytes of it that are sent
+  bool end_after_out_ = false;
+  bool close_after_out_ = false;
+  std::function<void()> on_drained_;
+
+  std::unique_ptr<Upstream> upstream_;
+};
+
+}  // namespace berth::apiserver

@@ -1,0 +1,52 @@
+// The latest changes, parsed and rendered at most once however many watch them.
+//
+// Thread-safe. Changes come in revision order, so a few entries serve all watchers of a live
+// stream.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apiserver/http_message.h"
+#include "apiserver/renderer.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+class CachedChange {
+ public:
+  explicit CachedChange(const store::Change& change) : change_(change) {}
+
+  const store::Change& change() const { return change_; }
+  // The object after and before the change, parsed when first asked for. Empty objects if damaged.
+  const base::Json& after() ABSL_LOCKS_EXCLUDED(mutex_);
+  const base::Json& before() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The chunk that tells of the change as `type`: ADDED, MODIFIED, or DELETED (which shows what
+  // was).
+  Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  const store::Change change_;
+  base::Mutex mutex_;
+  std::unique_ptr<const base::Json> after_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<const base::Json> before_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Frame> frames_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The chunk of one watch event.
+std::string EncodeEvent(std::string_view type, std::string_view object);
+
+class EventCache {
+ public:
+  std::shared_ptr<CachedChange> Of(const store::Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  base::Mutex mutex_;
+  std::array<std::shared_ptr<CachedChange>, 8> latest_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::apiserver

@@ -1,0 +1,141 @@
+#include "apiserver/exchange.h"
+
+#include "apiserver/kube_status.h"
+
+namespace berth::apiserver {
+
+Exchange::Exchange(std::weak_ptr<ExchangeHost> host, Request request)
+    : host_(std::move(host)), request_(std::move(request)) {}
+
+std::shared_ptr<Exchange> Exchange::NewHandle(const std::shared_ptr<Exchange>& exchange) {
+  return {exchange.get(), [exchange](Exchange*) { exchange->Abandoned(); }};
+}
+
+void Exchange::Abandoned() {
+  EndStream();
+  Reply(ToResponse(KubeError(Reason::kInternalError, "the request ended without an answer")));
+}
+
+void Exchange::Wake() {
+  if (const auto host = host_.lock()) host->Wake();
+}
+
+void Exchange::Enqueue(Frame frame) {
+  queued_bytes_ += frame->size();
+  ++queued_frames_;
+  pending_.frames.push_back(std::move(frame));
+}
+
+void Exchange::Reply(const Response& response) {
+  {
+    base::MutexLock lock(mutex_);
+    if (answered_ || over_) return;
+    answered_ = ended_ = true;
+    Enqueue(MakeFrame(EncodeResponse(response, request_.wants_close)));
+    pending_.end = true;
+    pending_.end_by_close = request_.wants_close;
+  }
+  Wake();
+}
+
+void Exchange::StartStream(const Response& head) {
+  {
+    base::MutexLock lock(mutex_);
+    if (answered_ || over_) return;
+    answered_ = streaming_ = true;
+    Enqueue(MakeFrame(EncodeStreamHead(head, request_.wants_close)));
+  }
+  Wake();
+}
+
+bool Exchange::Push(const Frame& frame) {
+  {
+    base::MutexLock lock(mutex_);
+    if (over_ || ended_) return false;
+    // One frame may be larger than the bound: a lone object of a kind with a lot of data.
+    if (queued_frames_ >= kMaxQueuedFrames ||
+        (queued_frames_ > 0 && queued_bytes_ + frame->size() > kMaxQueuedBytes)) {
+      ended_ = true;
+      Enqueue(MakeFrame(std::string(kLastChunk)));
+      pending_.end = true;
+    } else {
+      Enqueue(frame);
+    }
+  }
+  Wake();
+  base::MutexLock lock(mutex_);
+  return !ended_;
+}
+
+void Exchange::EndStream() {
+  {
+    base::MutexLock lock(mutex_);
+    if (over_ || ended_ || !answered_) return;
+    ended_ = true;
+    Enqueue(MakeFrame(std::string(kLastChunk)));
+    pending_.end = true;
+    pending_.end_by_close = request_.wants_close;
+  }
+  Wake();
+}
+
+void Exchange::Proxy(ProxyTarget target) {
+  {
+    base::MutexLock lock(mutex_);
+    if (answered_ || over_) return;
+    answered_ = ended_ = streaming_ = true;
+    pending_.proxy = std::make_unique<ProxyTarget>(std::move(target));
+  }
+  Wake();
+}
+
+void Exchange::OnOver(std::function<void()> callback) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!over_) {
+      on_over_ = std::move(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+void Exchange::OnDrained(std::function<void()> callback) {
+  {
+    base::MutexLock lock(mutex_);
+    if (over_) return;
+    pending_.on_drained = std::move(callback);
+  }
+  Wake();
+}
+
+Exchange::Pending Exchange::Take() {
+  base::MutexLock lock(mutex_);
+  return std::exchange(pending_, Pending{});
+}
+
+bool Exchange::streaming() {
+  base::MutexLock lock(mutex_);
+  return streaming_;
+}
+
+void Exchange::Sent(size_t frames, size_t bytes) {
+  base::MutexLock lock(mutex_);
+  queued_frames_ -= frames;
+  queued_bytes_ -= bytes;
+}
+
+void Exchange::Over() {
+  std::function<void()> callback;
+  Pending dropped;
+  {
+    base::MutexLock lock(mutex_);
+    if (over_) return;
+    over_ = true;
+    callback.swap(on_over_);
+    dropped = std::exchange(pending_, Pending{});
+  }
+  if (callback) callback();
+}
+
+}  // namespace berth::apiserver

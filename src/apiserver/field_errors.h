@@ -1,0 +1,41 @@
+// The failures of validation, field by field, in Kubernetes' words.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "apiserver/kube_status.h"
+#include "base/json.h"
+
+namespace berth::apiserver {
+
+class FieldErrors {
+ public:
+  void Required(std::string_view field, std::string_view detail = "");
+  void Invalid(std::string_view field, const base::Json& value, std::string_view detail);
+  void NotSupported(std::string_view field, const base::Json& value,
+                    std::initializer_list<std::string_view> supported);
+  void Forbidden(std::string_view field, std::string_view detail);
+  void NotFound(std::string_view field, const base::Json& value);
+  void Duplicate(std::string_view field, const base::Json& value);
+  void TooLong(std::string_view field, size_t max_bytes);
+
+  // Invalid with the message of a failed check from api/names.h and the like; nothing for OK.
+  void Check(std::string_view field, const base::Json& value, const base::Status& status);
+  // Invalid "field is immutable" if the values differ.
+  void Immutable(std::string_view field, const base::Json* value, const base::Json* old);
+
+  bool empty() const { return causes_.empty(); }
+  // 422 Invalid with all causes; OK if there are none.
+  base::Status ToStatus(const api::KindInfo& kind, std::string_view name) const;
+
+ private:
+  void Add(std::string_view reason, std::string_view field, std::string message);
+
+  std::vector<ErrorDetails::Cause> causes_;
+};
+
+}  // namespace berth::apiserver

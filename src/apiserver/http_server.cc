@@ -1,0 +1,246 @@
+#include "apiserver/http_server.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+
+#include "apiserver/connection.h"
+#include "base/log.h"
+
+namespace berth::apiserver {
+namespace asio = boost::asio;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+constexpr size_t kScratch = 64 * 1024;
+// After accept failed (mostly: out of descriptors), the next try.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+Status NetError(const boost::system::error_code& error, std::string_view context) {
+  return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
+}
+
+// The user behind a UNIX connection; nullptr if it may not come in.
+std::shared_ptr<const User> UnixPeer(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return nullptr;
+  if (peer.uid != 0 && peer.uid != geteuid()) return nullptr;
+  static const auto root =
+      std::make_shared<const User>(User{.name = "root", .groups = {"system:masters"}});
+  return root;
+}
+
+}  // namespace
+
+HttpServer::HttpServer(const Options& options, Handler handler)
+    : options_(options), handler_(std::move(handler)), scratch_(kScratch, '\0') {}
+
+HttpServer::~HttpServer() { Stop(); }
+
+base::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const Options& options,
+                                                               SslContextPtr context,
+                                                               Handler handler) {
+  auto server = std::unique_ptr<HttpServer>(new HttpServer(options, std::move(handler)));
+  RETURN_IF_ERROR(server->Open(std::move(context)));
+  return server;
+}
+
+Status HttpServer::Open(SslContextPtr context) {
+  context_ = std::move(context);
+  RETURN_IF_ERROR(OpenTcp());
+  RETURN_IF_ERROR(OpenUnix());
+  Accept(unix_acceptor_, false);
+  Accept(tcp_acceptor_, true);
+  Sweep();
+  thread_ = std::jthread([this] {
+    pthread_setname_np(pthread_self(), "api-loop");
+    loop_.run();
+  });
+  return base::OkStatus();
+}
+
+Status HttpServer::OpenUnix() {
+  const std::string& path = options_.unix_socket;
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "the socket path '{}' is longer than the kernel's {} bytes", path,
+                 sizeof(sockaddr_un::sun_path) - 1);
+  }
+  // What lies there is left over from a server that ended: the store's lock admits only one at a
+  // time.
+  struct stat present{};
+  if (lstat(path.c_str(), &present) == 0) {
+    if (!S_ISSOCK(present.st_mode)) {
+      return Error(StatusCode::kFailedPrecondition, "'{}' exists and is not a socket", path);
+    }
+    unlink(path.c_str());
+  }
+  boost::system::error_code error;
+  unix_acceptor_.open(asio::local::stream_protocol(), error);
+  // Nobody may connect between bind and chmod: the mode of a socket's inode applies from its
+  // creation.
+  if (!error) fchmod(unix_acceptor_.native_handle(), 0600);
+  if (!error) unix_acceptor_.bind(asio::local::stream_protocol::endpoint(path), error);
+  if (!error && chmod(path.c_str(), 0600) != 0)
+    error.assign(errno, boost::system::system_category());
+  if (!error) unix_acceptor_.listen(SOMAXCONN, error);
+  return error ? NetError(error, fmt::format("listen on '{}'", path)) : base::OkStatus();
+}
+
+Status HttpServer::OpenTcp() {
+  const std::string where = fmt::format("{}:{}", options_.listen_address, options_.port);
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(options_.listen_address, error);
+  if (error) {
+    return Error(StatusCode::kInvalidArgument, "listen on '{}': not an IP address", where);
+  }
+  const asio::ip::tcp::endpoint endpoint(address, options_.port);
+  tcp_acceptor_.open(endpoint.protocol(), error);
+  if (!error) tcp_acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) tcp_acceptor_.bind(endpoint, error);
+  if (!error) tcp_acceptor_.listen(SOMAXCONN, error);
+  if (error) return NetError(error, fmt::format("listen on '{}'", where));
+  port_ = tcp_acceptor_.local_endpoint().port();
+  return base::OkStatus();
+}
+
+template <typename Acceptor>
+void HttpServer::Accept(Acceptor& acceptor, bool secure) {
+  acceptor.async_accept([this, &acceptor, secure](const boost::system::error_code& error,
+                                                  typename Acceptor::protocol_type::socket socket) {
+    if (!acceptor.is_open()) return;
+    if (!error) {
+      Admit(std::move(socket), secure);
+      return Accept(acceptor, secure);
+    }
+    LOG_WARNING("api: accept failed: {}", error.message());
+    auto& pause = secure ? tcp_pause_ : unix_pause_;
+    pause.expires_after(kAcceptPause);
+    pause.async_wait([this, &acceptor, secure](const boost::system::error_code& stopped) {
+      if (!stopped && acceptor.is_open()) Accept(acceptor, secure);
+    });
+  });
+}
+
+void HttpServer::Admit(asio::generic::stream_protocol::socket socket, bool secure) {
+  if (connections_.size() >= options_.limits.max_connections) {
+    LOG_WARNING("api: refused a connection: {} are open", connections_.size());
+    return;  // the socket closes
+  }
+  boost::system::error_code error;
+  socket.native_non_blocking(true, error);
+  if (error) return;
+  std::shared_ptr<const User> user;
+  SslPtr ssl;
+  if (secure) {
+    const int on = 1;
+    setsockopt(socket.native_handle(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
+    ssl.reset(SSL_new(context_.get()));
+    if (!ssl || SSL_set_fd(ssl.get(), socket.native_handle()) != 1) return;
+    SSL_set_accept_state(ssl.get());
+  } else {
+    user = UnixPeer(socket.native_handle());
+    if (!user) {
+      LOG_WARNING("api: refused a connection of another user on the UNIX socket");
+      return;
+    }
+  }
+  const auto connection =
+      std::make_shared<Connection>(*this, std::move(socket), std::move(ssl), std::move(user));
+  connections_.insert(connection);
+  connection_count_ = connections_.size();
+  {
+    base::MutexLock lock(mutex_);
+    empty_ = false;
+  }
+  connection->Start();
+}
+
+void HttpServer::Forget(const std::shared_ptr<Connection>& connection) {
+  connections_.erase(connection);
+  connection_count_ = connections_.size();
+  if (connections_.empty()) {
+    base::MutexLock lock(mutex_);
+    empty_ = true;
+    emptied_.NotifyAll();
+  }
+}
+
+void HttpServer::Sweep() {
+  sweep_timer_.expires_after(std::chrono::seconds(1));
+  sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
+    if (stopped) return;
+    const auto now = std::chrono::steady_clock::now();
+    // Closing a connection takes it out of the set.
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->CloseIfLate(now);
+    if (options_.on_tick) options_.on_tick();
+    Sweep();
+  });
+}
+
+void HttpServer::WakeLater(std::shared_ptr<Connection> connection) {
+  {
+    base::MutexLock lock(mutex_);
+    awake_.push_back(std::move(connection));
+    if (awake_.size() > 1) return;  // the loop has been called already
+  }
+  asio::post(loop_, [this] {
+    std::vector<std::shared_ptr<Connection>> awake;
+    {
+      base::MutexLock lock(mutex_);
+      awake.swap(awake_);
+    }
+    for (const auto& one : awake) one->Serve();
+  });
+}
+
+void HttpServer::UseContext(SslContextPtr context) {
+  // SSL objects hold their context: connections that exist keep the old one.
+  asio::post(loop_, [this, shared = std::shared_ptr<SSL_CTX>(std::move(context))] {
+    SSL_CTX_up_ref(shared.get());
+    context_.reset(shared.get());
+  });
+}
+
+void HttpServer::Drain(std::chrono::milliseconds grace) {
+  asio::post(loop_, [this] {
+    boost::system::error_code ignored;
+    unix_acceptor_.close(ignored);
+    tcp_acceptor_.close(ignored);
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->Retire();
+  });
+  const auto deadline = std::chrono::steady_clock::now() + grace;
+  base::MutexLock lock(mutex_);
+  while (!empty_ && emptied_.WaitUntil(mutex_, deadline)) {
+  }
+}
+
+void HttpServer::Stop() {
+  if (!thread_.joinable()) return;
+  asio::post(loop_, [this] {
+    boost::system::error_code ignored;
+    unix_acceptor_.close(ignored);
+    tcp_acceptor_.close(ignored);
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->Close();
+    sweep_timer_.cancel();
+    loop_.stop();
+  });
+  thread_.join();
+  unlink(options_.unix_socket.c_str());
+  base::MutexLock lock(mutex_);
+  awake_.clear();
+}
+
+}  // namespace berth::apiserver

@@ -1,0 +1,81 @@
+// What the API does with a kind beyond storing it: defaults, admission, validation, immutability,
+// and how its verbs behave. One KindRules per row of api/kind_info.h; one kinds_*.cc per family.
+//
+// The order on a write: defaults, admit, validate (and on an update validate_update). All but
+// admission are pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "apiserver/field_errors.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace berth::apiserver {
+
+using base::Json;
+
+// What admission may read besides the object. Objects come without resourceVersion.
+class Lookup {
+ public:
+  virtual ~Lookup() = default;
+  virtual base::StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
+                                   std::string_view name) = 0;  // NOT_FOUND
+  virtual base::StatusOr<std::vector<Json>> List(const api::KindInfo& kind) = 0;
+};
+
+struct KindRules {
+  explicit KindRules(const api::KindInfo& info) : info(&info) {}
+
+  const api::KindInfo* info;
+
+  // How names are checked; CheckDns1123Subdomain if null.
+  base::Status (*check_name)(std::string_view name) = nullptr;
+  bool counts_generation = false;      // metadata.generation follows changes of the spec
+  bool update_needs_version = false;   // PUT without resourceVersion is 422
+  bool create_on_update = false;       // PUT of a missing object creates it
+  bool delete_returns_object = false;  // rather than a Status
+  bool graceful = false;               // a delete waits for the node agent
+  bool status_keeps_metadata = false;  // labels and annotations may be written with the status
+
+  // Status that a new object starts with; null if none.
+  Json initial_status;
+  void (*defaults)(Json& object) = nullptr;
+  base::Status (*admit_create)(Json& object, Lookup& lookup) = nullptr;
+  base::Status (*admit_update)(Json& object, const Json& old, Lookup& lookup) = nullptr;
+  // A write of the status: `old` is the object before.
+  void (*admit_status)(Json& object, const Json& old, base::WallTime now) = nullptr;
+  void (*validate)(const Json& object, FieldErrors& errors) = nullptr;
+  void (*validate_update)(const Json& object, const Json& old, FieldErrors& errors) = nullptr;
+};
+
+const KindRules& RulesFor(const api::KindInfo& info);
+
+// The families.
+void AddCoreRules(std::vector<KindRules>& rules);
+void AddPodRules(std::vector<KindRules>& rules);
+void AddVolumeRules(std::vector<KindRules>& rules);
+void AddStorageRules(std::vector<KindRules>& rules);
+
+// Helpers that the families share.
+
+// Sets the member if it is absent.
+void Default(Json& object, base::json::Path path, Json value);
+// Required and one of `supported`.
+void CheckOneOf(const Json& object, base::json::Path path, std::string_view field,
+                std::initializer_list<std::string_view> supported, FieldErrors& errors);
+// Required and not empty.
+void CheckPresent(const Json& object, base::json::Path path, std::string_view field,
+                  FieldErrors& errors);
+// A quantity above zero.
+void CheckPositiveQuantity(const Json* value, std::string_view field, FieldErrors& errors);
+// Immutable, with `detail` as a Forbidden error.
+void ForbidChange(const Json& object, const Json& old, base::json::Path path,
+                  std::string_view field, std::string_view detail, FieldErrors& errors);
+void AddFinalizer(Json& object, std::string_view finalizer);
+
+}  // namespace berth::apiserver

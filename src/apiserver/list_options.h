@@ -1,0 +1,41 @@
+// The query of a list or watch, parsed and checked as Kubernetes does.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "api/selector.h"
+#include "apiserver/api_context.h"
+#include "apiserver/continue_token.h"
+
+namespace berth::apiserver {
+
+struct Selection {
+  api::LabelSelector labels;
+  api::FieldSelector fields;
+
+  bool everything() const { return labels.empty() && fields.empty(); }
+  bool Matches(const Json& object) const;
+};
+
+struct ListQuery {
+  Selection selection;
+  size_t limit = 0;              // 0: all
+  store::Revision revision = 0;  // 0: any
+  bool exact = false;            // exactly that revision
+  std::optional<ContinueToken> from;
+};
+
+struct WatchQuery {
+  Selection selection;
+  store::Revision revision = 0;  // 0: begin with what is there
+  bool send_initial_events = false;
+  bool bookmarks = false;
+  std::chrono::seconds timeout{0};  // 0: the server's default
+};
+
+// KubeErrors: 400 for malformed values, 422 for combinations that Kubernetes refuses.
+base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request);
+base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,78 @@
+#include "apiserver/mutation.h"
+
+namespace berth::apiserver {
+
+using base::StatusCode;
+
+void InFlight::Enter() {
+  base::MutexLock lock(mutex_);
+  ++count_;
+}
+
+void InFlight::Leave() {
+  base::MutexLock lock(mutex_);
+  if (--count_ == 0) idle_.NotifyAll();
+}
+
+void InFlight::Wait() {
+  base::MutexLock lock(mutex_);
+  while (count_ > 0) idle_.Wait(mutex_);
+}
+
+Mutation::Mutation(store::Store& store, WorkerPool& workers, InFlight& in_flight, Options options,
+                   Planner planner, Done done)
+    : store_(store),
+      workers_(workers),
+      in_flight_(in_flight),
+      options_(std::move(options)),
+      planner_(std::move(planner)),
+      done_(std::move(done)) {
+  in_flight_.Enter();
+}
+
+Mutation::~Mutation() { in_flight_.Leave(); }
+
+void Mutation::Run() {
+  ++attempt_;
+  std::optional<store::Record> current;
+  if (options_.read_first) {
+    auto record = store_.Get(options_.key);
+    if (record.ok()) {
+      current = *std::move(record);
+    } else if (record.status().code() != StatusCode::kNotFound) {
+      return done_(record.status());
+    }
+  }
+  auto plan = planner_(current ? &*current : nullptr);
+  if (!plan.ok()) return done_(plan.status());
+  if (plan->action == Plan::Action::kNothing) {
+    return done_(Result{plan->action, std::move(plan->text), current ? current->revision : 0});
+  }
+  Apply(*std::move(plan), current ? current->revision : 0);
+}
+
+void Mutation::Apply(Plan plan, store::Revision expected) {
+  store::Write write{.key = plan.action == Plan::Action::kCreate ? plan.key : options_.key,
+                     .expected = plan.action == Plan::Action::kCreate ? 0 : expected};
+  if (plan.action != Plan::Action::kDelete) write.value = plan.text;
+  store_.ApplyAsync(std::move(write), [self = shared_from_this(), plan = std::move(plan)](
+                                          base::StatusOr<store::Revision> revision) mutable {
+    if (revision.ok()) {
+      return self->done_(Result{plan.action, std::move(plan.text), *revision});
+    }
+    if (self->Retry(revision.status(), plan)) return;
+    self->done_(revision.status());
+  });
+}
+
+// True if it will be tried again.
+bool Mutation::Retry(const base::Status& status, const Plan& plan) {
+  if (attempt_ >= options_.attempts) return false;
+  const StatusCode code = status.code();
+  const bool changed =
+      code == StatusCode::kAborted || code == StatusCode::kNotFound ||
+      (code == StatusCode::kAlreadyExists && (options_.read_first || plan.retry_taken_name));
+  return changed && workers_.Post([self = shared_from_this()] { self->Run(); });
+}
+
+}  // namespace berth::apiserver

@@ -1,0 +1,79 @@
+// One read-modify-write of one key, without a thread waiting for the disk.
+//
+//   read the record ─▶ plan ─▶ ApplyAsync ─▶ done
+//         ▲                        │ the key changed meanwhile (or a generated name is taken)
+//         └────────────────────────┘ at most `attempts` times
+//
+// The plan runs on a worker, `done` on a worker or on the store's writer thread: it must not block.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apiserver/worker_pool.h"
+#include "base/mutex.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+// Counts mutations that have not called `done`: a server's end waits for them.
+class InFlight {
+ public:
+  void Enter();
+  void Leave();
+  void Wait();
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar idle_;
+  size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class Mutation : public std::enable_shared_from_this<Mutation> {
+ public:
+  struct Plan {
+    enum class Action { kNothing, kCreate, kPut, kDelete };
+    Action action = Action::kNothing;
+    std::string key;   // kCreate: may differ from the mutation's (a generated name)
+    std::string text;  // kCreate, kPut: to store; else what is to be answered
+    bool retry_taken_name = false;
+  };
+  struct Result {
+    Plan::Action action;
+    std::string text;
+    store::Revision revision = 0;
+  };
+  // `current` is null if there is no such record.
+  using Planner = std::function<base::StatusOr<Plan>(const store::Record* current)>;
+  using Done = std::function<void(base::StatusOr<Result>)>;
+
+  struct Options {
+    std::string key;
+    bool read_first = true;  // false: plan with null, for creates
+    int attempts = 6;
+  };
+
+  // Everything is borrowed. Call Run on a worker.
+  Mutation(store::Store& store, WorkerPool& workers, InFlight& in_flight, Options options,
+           Planner planner, Done done);
+  ~Mutation();
+
+  void Run();
+
+ private:
+  void Apply(Plan plan, store::Revision expected);
+  bool Retry(const base::Status& status, const Plan& plan);
+
+  store::Store& store_;
+  WorkerPool& workers_;
+  InFlight& in_flight_;
+  const Options options_;
+  const Planner planner_;
+  const Done done_;
+  int attempt_ = 0;
+};
+
+}  // namespace berth::apiserver

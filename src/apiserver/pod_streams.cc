@@ -1,0 +1,107 @@
+#include "apiserver/pod_streams.h"
+
+#include <iterator>
+
+#include "api/kinds.h"
+#include "api/names.h"
+#include "apiserver/object_text.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
+
+// The container that is meant: the one asked for, or the only one.
+base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked,
+                                        std::string_view what) {
+  std::string names;
+  std::string inits;
+  for (const api::Container& container : pod.containers()) {
+    if (container.name() == asked) return asked;
+    names += fmt::format("{}{}", names.empty() ? "" : " ", container.name());
+  }
+  for (const api::Container& container : pod.init_containers()) {
+    if (container.name() == asked) return asked;
+    inits += fmt::format("{}{}", inits.empty() ? "" : " ", container.name());
+  }
+  if (!asked.empty()) {
+    return BadRequest(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
+  }
+  if (names.find(' ') == std::string::npos && !names.empty()) return names;
+  const std::string also =
+      inits.empty() ? "" : fmt::format(" or one of the init containers: [{}]", inits);
+  return BadRequest(
+      fmt::format("a container name must be specified for pod {}, choose one of: [{}]{}",
+                  pod.name(), names, also));
+}
+
+// Header lines are built from these: a name that holds a line break must not get in.
+bool IsHeaderText(std::string_view text) {
+  return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
+}
+
+// The client's head for the node agent: another path, no credentials, and no reuse of the
+// connection unless it becomes a stream.
+std::string HeadFor(const Request& request, std::string_view path, size_t body_size) {
+  const bool upgrade = !request.Header("Upgrade").empty();
+  const std::string_view query = request.raw_query();
+  std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
+                                 query.empty() ? "" : "?", query);
+  for (const auto& [name, value] : request.headers) {
+    const bool own = EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
+                     EqualsIgnoreCase(name, "Transfer-Encoding") ||
+                     EqualsIgnoreCase(name, "Authorization") || EqualsIgnoreCase(name, "Expect") ||
+                     (EqualsIgnoreCase(name, "Connection") && !upgrade);
+    if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
+    fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+  }
+  if (!upgrade) head += "Connection: close\r\n";
+  if (body_size > 0 || request.method == "POST") {
+    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", body_size);
+  }
+  head += "\r\n";
+  return head;
+}
+
+}  // namespace
+
+void PodStreams::Start(const ResourceRequest& request) {
+  const auto start = [&]() -> Status {
+    const auto record =
+        context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));
+    if (!record.ok()) {
+      return record.status().code() == StatusCode::kNotFound
+                 ? NotFoundError(request.info(), request.name)
+                 : record.status();
+    }
+    ASSIGN_OR_RETURN(Json object, DecodeStored(*record->value));
+    const api::Pod pod(std::move(object));
+    ASSIGN_OR_RETURN(const std::string container,
+                     ContainerOf(pod, request.query.Get("container"), request.subresource));
+    const std::string node = pod.node_name();
+    if (node.empty()) {
+      return BadRequest(fmt::format("pod {} does not have a host assigned", pod.name()));
+    }
+    if (!api::CheckPathSegment(node).ok()) {
+      return BadRequest(fmt::format("pod {} has an invalid host assigned", pod.name()));
+    }
+    const std::string path =
+        fmt::format("/{}/{}/{}/{}/{}", request.subresource == "log" ? "containerLogs" : "exec",
+                    pod.ns(), pod.name(), pod.uid(), container);
+    const std::string body = request.exchange->TakeBody();
+    const Status failure =
+        KubeError(Reason::kServiceUnavailable,
+                  fmt::format("the agent of node \"{}\" cannot be reached; is it running?", node));
+    request.exchange->Proxy({.socket = fmt::format("{}/{}.sock", context_.node_sockets, node),
+                             .head = HeadFor(request.exchange->request(), path, body.size()) + body,
+                             .failure = ToResponse(failure)});
+    return base::OkStatus();
+  };
+  if (const Status status = start(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+}  // namespace berth::apiserver

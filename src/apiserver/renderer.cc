@@ -1,0 +1,181 @@
+#include "apiserver/renderer.h"
+
+#include "apiserver/kube_status.h"
+#include "apiserver/object_text.h"
+#include "apiserver/table.h"
+
+namespace berth::apiserver {
+
+using base::Json;
+
+namespace {
+
+std::string_view Trim(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  return s;
+}
+
+// The value of ";name=value" in a media range.
+std::string_view Parameter(std::string_view range, std::string_view name) {
+  while (true) {
+    const size_t semicolon = range.find(';');
+    if (semicolon == std::string_view::npos) return {};
+    range.remove_prefix(semicolon + 1);
+    const std::string_view part = Trim(range.substr(0, range.find(';')));
+    const size_t equals = part.find('=');
+    if (equals != std::string_view::npos && part.substr(0, equals) == name) {
+      return part.substr(equals + 1);
+    }
+  }
+}
+
+bool IsJson(std::string_view type) {
+  return type == "*/*" || type == "application/*" || EqualsIgnoreCase(type, "application/json");
+}
+
+}  // namespace
+
+base::StatusOr<Renderer> Renderer::For(const api::KindInfo& info, const Request& request,
+                                       const Query& query, const base::Clock& clock) {
+  Renderer renderer(info, clock);
+  std::string_view accept = request.Header("Accept");
+  if (accept.empty()) accept = "application/json";
+  const std::string_view asked = accept;
+  while (!accept.empty()) {
+    const size_t comma = accept.find(',');
+    const std::string_view range = Trim(accept.substr(0, comma));
+    accept = comma == std::string_view::npos ? std::string_view() : accept.substr(comma + 1);
+    if (!IsJson(Trim(range.substr(0, range.find(';'))))) continue;
+    const std::string_view as = Parameter(range, "as");
+    const std::string_view version = Parameter(range, "v");
+    if (as.empty()) return renderer;
+    if (Parameter(range, "g") != "meta.k8s.io" || (version != "v1" && version != "v1beta1"))
+      continue;
+    renderer.meta_version_ = version;
+    if (as == "Table") {
+      renderer.form_ = Form::kTable;
+      const std::string& include = query.Get("includeObject");
+      renderer.include_ = include == "Object" ? Include::kObject
+                          : include == "None" ? Include::kNone
+                                              : Include::kMetadata;
+      return renderer;
+    }
+    if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") {
+      renderer.form_ = Form::kPartial;
+      return renderer;
+    }
+  }
+  return KubeError(
+      Reason::kNotAcceptable,
+      fmt::format("only the following media types are accepted: application/json, not {}",
+                  asked.substr(0, 256)));
+}
+
+std::string Renderer::Columns() const { return base::json::Dump(TableColumns(*info_)); }
+
+std::string Renderer::Partial(const store::Record& record) const {
+  const Json object = DecodeRecord(record).value_or(Json::object());
+  return base::json::Dump({{"kind", "PartialObjectMetadata"},
+                           {"apiVersion", "meta.k8s.io/" + meta_version_},
+                           {"metadata", base::json::Map(object, {"metadata"})}});
+}
+
+std::string Renderer::Row(const store::Record& record) const {
+  const Json object = DecodeRecord(record).value_or(Json::object());
+  std::string row = R"({"cells":)" + base::json::Dump(TableCells(*info_, object, clock_->Now()));
+  switch (include_) {
+    case Include::kNone:
+      return row + "}";
+    case Include::kObject:
+      return row + R"(,"object":)" + base::json::Dump(object) + "}";
+    case Include::kMetadata:
+      return row + R"(,"object":)" + Partial(record) + "}";
+  }
+  return row;
+}
+
+std::string Renderer::One(const store::Record& record) const {
+  switch (form_) {
+    case Form::kObject:
+      return WithRevision(*record.value, record.revision);
+    case Form::kPartial:
+      return Partial(record);
+    case Form::kTable:
+      return EventObject(record, true);
+  }
+  return {};
+}
+
+std::string Renderer::ListHead() const {
+  switch (form_) {
+    case Form::kObject:
+      return fmt::format(R"({{"kind":"{}List","apiVersion":"{}","items":[)", info_->kind,
+                         info_->api_version());
+    case Form::kPartial:
+      return fmt::format(
+          R"({{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/{}","items":[)",
+          meta_version_);
+    case Form::kTable:
+      return fmt::format(
+          R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","columnDefinitions":{},"rows":[)",
+          meta_version_, Columns());
+  }
+  return {};
+}
+
+void Renderer::AppendItem(std::string& out, const store::Record& record) const {
+  switch (form_) {
+    case Form::kObject:
+      return AppendWithRevision(out, *record.value, record.revision);
+    case Form::kPartial:
+      out += Partial(record);
+      return;
+    case Form::kTable:
+      out += Row(record);
+      return;
+  }
+}
+
+std::string Renderer::ListTail(store::Revision revision, std::string_view continue_token) const {
+  Json metadata = {{"resourceVersion", std::to_string(revision)}};
+  if (!continue_token.empty()) metadata["continue"] = std::string(continue_token);
+  return fmt::format(R"(],"metadata":{}}})", base::json::Dump(metadata));
+}
+
+std::string Renderer::EventObject(const store::Record& record, bool first) const {
+  if (form_ != Form::kTable) return One(record);
+  return fmt::format(
+      R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","metadata":{{"resourceVersion":"{}"}},)"
+      R"("columnDefinitions":{},"rows":[{}]}})",
+      meta_version_, record.revision, first ? Columns() : "null", Row(record));
+}
+
+std::string Renderer::BookmarkObject(store::Revision revision, bool initial_events_end) const {
+  Json metadata = {{"resourceVersion", std::to_string(revision)}};
+  if (initial_events_end) metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
+  switch (form_) {
+    case Form::kObject:
+      return base::json::Dump({{"kind", std::string(info_->kind)},
+                               {"apiVersion", info_->api_version()},
+                               {"metadata", metadata}});
+    case Form::kPartial:
+      return base::json::Dump({{"kind", "PartialObjectMetadata"},
+                               {"apiVersion", "meta.k8s.io/" + meta_version_},
+                               {"metadata", metadata}});
+    case Form::kTable:
+      return base::json::Dump({{"kind", "Table"},
+                               {"apiVersion", "meta.k8s.io/" + meta_version_},
+                               {"metadata", metadata},
+                               {"columnDefinitions", nullptr},
+                               {"rows", Json::array()}});
+  }
+  return {};
+}
+
+std::string Renderer::event_key() const {
+  return fmt::format("{}/{}/{}", static_cast<int>(form_), meta_version_,
+                     static_cast<int>(include_));
+}
+
+}  // namespace berth::apiserver

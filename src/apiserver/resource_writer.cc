@@ -1,0 +1,501 @@
+#include "apiserver/resource_writer.h"
+
+#include "api/patch.h"
+#include "api/selector.h"
+#include "apiserver/object_meta.h"
+#include "apiserver/object_text.h"
+#include "apiserver/write_rules.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+using base::StatusCode;
+using base::json::Find;
+using base::json::String;
+using Action = Mutation::Plan::Action;
+
+namespace {
+
+// A generated name that is taken is drawn again this often.
+constexpr int kNameAttempts = 8;
+// A patch or unconditional update meets changes of others: once and up to five times more.
+constexpr int kConflictAttempts = 6;
+constexpr size_t kCollectionPage = 500;
+
+// What the store says, in the API's words.
+Status Translate(const Status& status, const api::KindInfo& info, std::string_view name) {
+  switch (status.code()) {
+    case StatusCode::kAlreadyExists:
+      return AlreadyExistsError(info, name);
+    case StatusCode::kAborted:
+      return StaleError(info, name);
+    case StatusCode::kNotFound:
+      return NotFoundError(info, name);
+    case StatusCode::kResourceExhausted:
+      return KubeError(
+          Reason::kInternalError,
+          fmt::format("the object was not stored, the disk is full: {}", base::Message(status)));
+    default:
+      return status;
+  }
+}
+
+Status CheckNames(const ResourceRequest& request, const Json& object) {
+  const std::string name = String(object, {"metadata", "name"});
+  if (name != request.name) {
+    return KubeError(
+        Reason::kBadRequest,
+        fmt::format("the name of the object ({}) does not match the name on the URL ({})", name,
+                    request.name));
+  }
+  return base::OkStatus();
+}
+
+// The conditions that an update carries in its own metadata.
+Status CheckUpdatePreconditions(const KindRules& rules, const Json& object, const Json& old,
+                                store::Revision revision) {
+  const std::string name = String(old, {"metadata", "name"});
+  const std::string version = String(object, {"metadata", "resourceVersion"});
+  if (!version.empty() && version != std::to_string(revision)) return StaleError(*rules.info, name);
+  const std::string uid = String(object, {"metadata", "uid"});
+  if (!uid.empty() && uid != String(old, {"metadata", "uid"})) {
+    return ConflictError(
+        *rules.info, name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,
+                    String(old, {"metadata", "uid"})));
+  }
+  return base::OkStatus();
+}
+
+enum PatchKind : int { kJson, kMerge, kStrategic };
+
+base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
+  std::string_view type = request.exchange->request().Header("Content-Type");
+  type = type.substr(0, type.find(';'));
+  if (EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
+  if (EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
+  if (EqualsIgnoreCase(type, "application/strategic-merge-patch+json") &&
+      api::SupportsStrategicMerge(request.info())) {
+    return PatchKind::kStrategic;
+  }
+  return KubeError(
+      Reason::kUnsupportedMediaType,
+      fmt::format("the body of the request was in an unknown format ({}) - accepted media "
+                  "types include: application/json-patch+json, application/merge-patch+json{}",
+                  type,
+                  api::SupportsStrategicMerge(request.info())
+                      ? ", application/strategic-merge-patch+json"
+                      : ""));
+}
+
+base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json document,
+                                const Json& patch, const std::string& name) {
+  auto patched = kind == PatchKind::kJson ? api::ApplyJsonPatch(std::move(document), patch)
+                 : kind == PatchKind::kMerge
+                     ? api::ApplyMergePatch(std::move(document), patch)
+                     : api::ApplyStrategicMergePatch(info, std::move(document), patch);
+  if (patched.ok()) return patched;
+  if (patched.status().code() == StatusCode::kFailedPrecondition) {
+    return KubeError(
+        Reason::kInvalid, base::Message(patched.status()),
+        {.name = name, .group = std::string(info.group), .kind = std::string(info.kind)});
+  }
+  return KubeError(Reason::kBadRequest, base::Message(patched.status()));
+}
+
+void RenderObject(Exchange& exchange, const Mutation::Result& result) {
+  ReplyJson(exchange, result.action == Action::kCreate ? 201 : 200,
+            WithRevision(result.text, result.revision));
+}
+
+// As RenderObject; a dry run of a create has not created anything, but answers as if.
+void RenderCreated(Exchange& exchange, const Mutation::Result& result) {
+  const bool stored = result.action == Action::kCreate;
+  ReplyJson(exchange, 201, stored ? WithRevision(result.text, result.revision) : result.text);
+}
+
+}  // namespace
+
+void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
+                           Mutation::Done done) {
+  if (dry_run) {  // plans all, and then has nothing to write
+    planner = [inner = std::move(planner)](const store::Record* current) {
+      auto planned = inner(current);
+      if (planned.ok()) planned->action = Action::kNothing;
+      return planned;
+    };
+  }
+  std::make_shared<Mutation>(context_.store, context_.workers, context_.in_flight,
+                             std::move(options), std::move(planner), std::move(done))
+      ->Run();
+}
+
+void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
+                         Planner planner, Render render) {
+  Start(dry_run, std::move(options), std::move(planner),
+        [exchange = request.exchange, info = request.rules->info, name = request.name,
+         render = std::move(render)](base::StatusOr<Mutation::Result> result) {
+          if (result.ok()) return render(*exchange, *result);
+          ReplyError(*exchange, IsKubeError(result.status())
+                                    ? result.status()
+                                    : Translate(result.status(), *info, name));
+        });
+}
+
+// A namespaced object needs its namespace, and one that does not end.
+Status ResourceWriter::CheckNamespace(const ResourceRequest& request, std::string_view name) {
+  if (!request.info().namespaced) return base::OkStatus();
+  const auto record = context_.store.Get(ObjectStoreKey(api::kinds::kNamespace, "", request.ns));
+  if (!record.ok()) {
+    return record.status().code() == StatusCode::kNotFound
+               ? NotFoundError(api::kinds::kNamespace, request.ns)
+               : record.status();
+  }
+  // Cheap for the many creates in living namespaces; a label's value cannot look like the member.
+  if (record->value->find(R"("deletionTimestamp":)") == std::string::npos) return base::OkStatus();
+  ASSIGN_OR_RETURN(const Json object, DecodeStored(*record->value));
+  if (Find(object, {"metadata", "deletionTimestamp"}) == nullptr) return base::OkStatus();
+  return ForbiddenError(
+      request.info(), name,
+      fmt::format("unable to create new content in namespace {} because it is being "
+                  "terminated",
+                  request.ns));
+}
+
+void ResourceWriter::Create(const ResourceRequest& request) {
+  ResourceRequest named = request;
+  const auto create = [&]() -> Status {
+    ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(Json object, DecodeBody(request));
+    RETURN_IF_ERROR(CheckShape(request.info(), object));
+    RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
+    if (!String(object, {"metadata", "resourceVersion"}).empty()) {
+      return KubeError(Reason::kInternalError,
+                       "resourceVersion should not be set on objects to be created");
+    }
+    named.name = String(object, {"metadata", "name"});
+    const bool generated = named.name.empty();
+    RETURN_IF_ERROR(CheckNamespace(request, named.name));
+    Run(
+        named, dry_run, {.read_first = false, .attempts = kNameAttempts},
+        [this, rules = request.rules, ns = request.ns, object = std::move(object),
+         generated](const store::Record*) -> base::StatusOr<Mutation::Plan> {
+          Json made = object;
+          StoreLookup lookup(context_.store);
+          RETURN_IF_ERROR(PrepareNew(*rules, made, lookup, context_.clock.Now()));
+          const std::string name = String(made, {"metadata", "name"});
+          return Mutation::Plan{.action = Action::kCreate,
+                                .key = ObjectStoreKey(*rules->info, ns, name),
+                                .text = EncodeObject(made),
+                                .retry_taken_name = generated};
+        },
+        RenderCreated);
+    return base::OkStatus();
+  };
+  if (const Status status = create(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& request, Json wanted,
+                                                       const store::Record* current) {
+  const KindRules& rules = *request.rules;
+  const bool conditional = !String(wanted, {"metadata", "resourceVersion"}).empty();
+  StoreLookup lookup(context_.store);
+  if (current == nullptr) {
+    if (!rules.create_on_update || !request.subresource.empty()) {
+      return NotFoundError(*rules.info, request.name);
+    }
+    if (conditional) return StaleError(*rules.info, request.name);
+    RETURN_IF_ERROR(CheckNamespace(request, request.name));
+    RETURN_IF_ERROR(PrepareNew(rules, wanted, lookup, context_.clock.Now()));
+    return Mutation::Plan{.action = Action::kCreate,
+                          .key = ObjectStoreKey(*rules.info, request.ns, request.name),
+                          .text = EncodeObject(wanted)};
+  }
+  if (!conditional && rules.update_needs_version) {
+    FieldErrors errors;
+    errors.Invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    return errors.ToStatus(*rules.info, request.name);
+  }
+  ASSIGN_OR_RETURN(const Json old, DecodeStored(*current->value));
+  RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
+  RETURN_IF_ERROR(
+      PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
+  return PlanUpdate(wanted, *current);
+}
+
+void ResourceWriter::Update(const ResourceRequest& request) {
+  const auto update = [&]() -> Status {
+    ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(Json object, DecodeBody(request));
+    RETURN_IF_ERROR(CheckShape(request.info(), object));
+    RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
+    RETURN_IF_ERROR(CheckNames(request, object));
+    const bool conditional = !String(object, {"metadata", "resourceVersion"}).empty();
+    Run(
+        request, dry_run,
+        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
+         .attempts = conditional ? 1 : kConflictAttempts},
+        [this, request, object = std::move(object)](const store::Record* current) {
+          return PlanPut(request, object, current);
+        },
+        RenderObject);
+    return base::OkStatus();
+  };
+  if (const Status status = update(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& request, int kind,
+                                                         const Json& patch,
+                                                         const store::Record* current) {
+  const KindRules& rules = *request.rules;
+  if (current == nullptr) return NotFoundError(*rules.info, request.name);
+  ASSIGN_OR_RETURN(Json old, DecodeRecord(*current));
+  ASSIGN_OR_RETURN(Json wanted,
+                   ApplyPatch(static_cast<PatchKind>(kind), *rules.info, old, patch, request.name));
+  RETURN_IF_ERROR(CheckShape(*rules.info, wanted));
+  RETURN_IF_ERROR(FillNamespace(*rules.info, request.ns, wanted));
+  RETURN_IF_ERROR(CheckNames(request, wanted));
+  // The document had the present resourceVersion: another one comes from the patch, as a
+  // precondition.
+  RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
+  old["metadata"].erase("resourceVersion");
+  StoreLookup lookup(context_.store);
+  RETURN_IF_ERROR(
+      PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
+  return PlanUpdate(wanted, *current);
+}
+
+void ResourceWriter::Patch(const ResourceRequest& request) {
+  const auto run = [&]() -> Status {
+    ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(const PatchKind kind, PatchKindOf(request));
+    auto patch = base::json::Parse(request.exchange->TakeBody());
+    if (!patch.ok()) return KubeError(Reason::kBadRequest, base::Message(patch.status()));
+    Run(
+        request, dry_run,
+        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
+         .attempts = kConflictAttempts},
+        [this, request, kind, patch = *std::move(patch)](const store::Record* current) {
+          return PlanPatch(request, kind, patch, current);
+        },
+        RenderObject);
+    return base::OkStatus();
+  };
+  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+namespace {
+
+base::StatusOr<DeleteRequest> DeleteRequestOf(const ResourceRequest& request) {
+  Json body;
+  if (!request.exchange->request().body.empty()) {
+    ASSIGN_OR_RETURN(body, DecodeBody(request));
+  }
+  ASSIGN_OR_RETURN(DeleteRequest options, ParseDeleteOptions(body));
+  ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+  options.dry_run |= dry_run;
+  if (const std::string& grace = request.query.Get("gracePeriodSeconds"); !grace.empty()) {
+    ASSIGN_OR_RETURN(const Json number, base::json::Parse(grace));
+    if (!number.is_number_integer()) {
+      return KubeError(Reason::kBadRequest, "gracePeriodSeconds must be a whole number");
+    }
+    options.grace_seconds = number.get<int64_t>();
+  }
+  return options;
+}
+
+}  // namespace
+
+// Events tell of what was, and do not keep their namespace.
+Status ResourceWriter::CheckNamespaceDelete(const std::string& name) {
+  if (name == "default" || name == "kube-system" || name == "kube-node-lease") {
+    return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
+  }
+  for (const api::KindInfo* kind : api::AllKinds()) {
+    if (!kind->namespaced || kind == &api::kinds::kEvent) continue;
+    ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(*kind, name), "", 1, 0));
+    if (page.records.empty()) continue;
+    const std::string& key = page.records.front().key;
+    return ConflictError(
+        api::kinds::kNamespace, name,
+        fmt::format("the namespace is not empty: it holds {} \"{}\"; delete what is in "
+                    "it first",
+                    kind->plural, key.substr(key.rfind('/') + 1)));
+  }
+  return base::OkStatus();
+}
+
+void ResourceWriter::Delete(const ResourceRequest& request) {
+  const auto run = [&]() -> Status {
+    ASSIGN_OR_RETURN(const DeleteRequest options, DeleteRequestOf(request));
+    if (request.rules->info == &api::kinds::kNamespace) {
+      RETURN_IF_ERROR(CheckNamespaceDelete(request.name));
+    }
+    Run(
+        request, options.dry_run,
+        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
+         .attempts = options.resource_version.empty() ? kConflictAttempts : 1},
+        [this, rules = request.rules, name = request.name,
+         options](const store::Record* current) -> base::StatusOr<Mutation::Plan> {
+          if (current == nullptr) return NotFoundError(*rules->info, name);
+          return PlanDelete(*rules, *current, options, context_.clock.Now());
+        },
+        [rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
+          if (result.action != Action::kDelete || rules->delete_returns_object) {
+            return RenderObject(exchange, result);
+          }
+          const api::Object object(DecodeStored(result.text).value_or(Json::object()));
+          ReplyJson(exchange, 200,
+                    base::json::Dump(SuccessObject(*rules->info, object.name(), object.uid())));
+        });
+    return base::OkStatus();
+  };
+  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+namespace {
+
+// Collects the deleted objects, and answers with them when the last delete is done.
+class DeletedList {
+ public:
+  DeletedList(std::shared_ptr<Exchange> exchange, const api::KindInfo& info)
+      : exchange_(std::move(exchange)), info_(info) {}
+
+  ~DeletedList() {
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok()) ReplyError(*exchange_, failure_);
+    // After an error this has no effect: an exchange is answered once.
+    ReplyJson(
+        *exchange_, 200,
+        fmt::format(R"({{"kind":"{}List","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
+                    R"("items":[{}]}})",
+                    info_.kind, info_.api_version(), revision_, items_));
+  }
+
+  void Add(const base::StatusOr<Mutation::Result>& result) {
+    base::MutexLock lock(mutex_);
+    if (result.ok()) {
+      if (!items_.empty()) items_ += ',';
+      AppendWithRevision(items_, result->text, result->revision);
+      revision_ = std::max(revision_, result->revision);
+    } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
+      failure_ = result.status();  // gone meanwhile is as good as deleted
+    }
+  }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+  const api::KindInfo& info_;
+  base::Mutex mutex_;
+  std::string items_ ABSL_GUARDED_BY(mutex_);
+  store::Revision revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  Status failure_ ABSL_GUARDED_BY(mutex_) = base::OkStatus();
+};
+
+}  // namespace
+
+void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
+  const auto run = [&]() -> Status {
+    ASSIGN_OR_RETURN(const DeleteRequest options, DeleteRequestOf(request));
+    const api::KindInfo& info = request.info();
+    if (&info == &api::kinds::kNamespace) {
+      return KubeError(Reason::kMethodNotAllowed,
+                       "the server does not allow this method on the requested resource");
+    }
+    auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
+    auto fields = api::FieldSelector::Parse(info, request.query.Get("fieldSelector"));
+    for (const Status& status : {labels.status(), fields.status()}) {
+      if (!status.ok()) return KubeError(Reason::kBadRequest, base::Message(status));
+    }
+    const auto list = std::make_shared<DeletedList>(request.exchange, info);
+    std::string after;
+    store::Revision at = 0;
+    for (bool more = true; more;) {
+      ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(info, request.ns),
+                                                                   after, kCollectionPage, at));
+      at = page.revision;
+      more = page.more;
+      for (const store::Record& record : page.records) {
+        after = record.key;
+        const api::Object object(DecodeStored(*record.value).value_or(Json::object()));
+        if (!labels->Matches(object.labels()) || !fields->Matches(object.json())) continue;
+        Start(
+            options.dry_run, {.key = record.key, .attempts = kConflictAttempts},
+            [this, rules = request.rules, options,
+             name = object.name()](const store::Record* current) -> base::StatusOr<Mutation::Plan> {
+              if (current == nullptr) return NotFoundError(*rules->info, name);
+              return PlanDelete(*rules, *current, options, context_.clock.Now());
+            },
+            [list](const base::StatusOr<Mutation::Result>& result) { list->Add(result); });
+      }
+    }
+    return base::OkStatus();
+  };
+  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+namespace {
+
+base::StatusOr<Mutation::Plan> PlanBinding(const ResourceRequest& request, const Json& binding,
+                                           const store::Record* current) {
+  const api::KindInfo& info = request.info();
+  if (current == nullptr) return NotFoundError(info, request.name);
+  ASSIGN_OR_RETURN(Json pod, DecodeStored(*current->value));
+  const std::string uid = String(binding, {"metadata", "uid"});
+  if (!uid.empty() && uid != String(pod, {"metadata", "uid"})) {
+    return ConflictError(
+        info, request.name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: "
+                    "{}",
+                    uid, String(pod, {"metadata", "uid"})));
+  }
+  if (Find(pod, {"metadata", "deletionTimestamp"}) != nullptr) {
+    return ConflictError(
+        info, request.name,
+        fmt::format("pod {} is being deleted, cannot be assigned to a host", request.name));
+  }
+  if (const std::string host = String(pod, {"spec", "nodeName"}); !host.empty()) {
+    return ConflictError(
+        info, request.name,
+        fmt::format("pod {} is already assigned to node \"{}\"", request.name, host));
+  }
+  base::json::Set(pod, {"spec", "nodeName"}, String(binding, {"target", "name"}));
+  for (const auto& [key, value] : base::json::Map(binding, {"metadata", "annotations"}).items()) {
+    if (value.is_string()) base::json::Set(pod, {"metadata", "annotations", key}, value);
+  }
+  FieldErrors errors;
+  ValidateMetadata(*request.rules, pod, errors);
+  request.rules->validate(pod, errors);
+  RETURN_IF_ERROR(errors.ToStatus(info, request.name));
+  return PlanUpdate(pod, *current);
+}
+
+}  // namespace
+
+void ResourceWriter::Bind(const ResourceRequest& request) {
+  const auto run = [&]() -> Status {
+    ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(Json binding, DecodeBody(request));
+    if (String(binding, {"target", "name"}).empty()) {
+      return KubeError(
+          Reason::kInvalid,
+          fmt::format("Binding \"{}\" is invalid: target.name: Required value", request.name));
+    }
+    Run(
+        request, dry_run,
+        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
+         .attempts = kConflictAttempts},
+        [request, binding = std::move(binding)](const store::Record* current) {
+          return PlanBinding(request, binding, current);
+        },
+        [](Exchange& exchange, const Mutation::Result&) {
+          ReplyJson(
+              exchange, 201,
+              R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
+        });
+    return base::OkStatus();
+  };
+  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+}  // namespace berth::apiserver

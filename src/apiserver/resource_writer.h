@@ -1,0 +1,44 @@
+// The verbs that change objects: create, update, patch, delete, deletecollection, and a pod's
+// binding.
+//
+// Each runs on a worker until its write is queued; the store's completion answers.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "apiserver/api_context.h"
+
+namespace berth::apiserver {
+
+class ResourceWriter {
+ public:
+  explicit ResourceWriter(ApiContext& context) : context_(context) {}
+
+  void Create(const ResourceRequest& request);
+  void Update(const ResourceRequest& request);
+  void Patch(const ResourceRequest& request);
+  void Delete(const ResourceRequest& request);
+  void DeleteCollection(const ResourceRequest& request);
+  void Bind(const ResourceRequest& request);  // POST pods/NAME/binding
+
+ private:
+  using Planner = Mutation::Planner;
+  using Render = std::function<void(Exchange&, const Mutation::Result&)>;
+
+  // Starts a mutation of the request's object; `render` answers with its result, errors are
+  // answered here.
+  void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,
+           Render render);
+  void Start(bool dry_run, Mutation::Options options, Planner planner, Mutation::Done done);
+  base::StatusOr<Mutation::Plan> PlanPut(const ResourceRequest& request, Json wanted,
+                                         const store::Record* current);
+  base::StatusOr<Mutation::Plan> PlanPatch(const ResourceRequest& request, int kind,
+                                           const Json& patch, const store::Record* current);
+  base::Status CheckNamespace(const ResourceRequest& request, std::string_view name);
+  base::Status CheckNamespaceDelete(const std::string& name);
+
+  ApiContext& context_;
+};
+
+}  // namespace berth::apiserver

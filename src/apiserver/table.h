@@ -1,0 +1,15 @@
+// The columns of `kubectl get`: what a Table shows of each kind. Pure.
+#pragma once
+
+#include "api/kind_info.h"
+#include "base/clock.h"
+#include "base/json.h"
+
+namespace berth::apiserver {
+
+// TableColumnDefinitions: name, type, format, description, priority (1: only with -o wide).
+base::Json TableColumns(const api::KindInfo& info);
+// One cell for each column.
+base::Json TableCells(const api::KindInfo& info, const base::Json& object, base::WallTime now);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,274 @@
+#include "apiserver/watch_service.h"
+
+#include <random>
+
+#include "apiserver/event_cache.h"
+#include "apiserver/list_options.h"
+#include "apiserver/object_text.h"
+#include "apiserver/renderer.h"
+#include "apiserver/resource_reader.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+using base::StatusCode;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kPage = 200;
+constexpr size_t kChunk = 256 * 1024;
+constexpr std::chrono::seconds kBookmarkEvery{60};
+constexpr std::chrono::seconds kDefaultTimeout{1800};
+
+// Without a wish of the client's: 30 to 60 minutes, so that watches do not all end at once.
+std::chrono::seconds RandomTimeout() {
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  return kDefaultTimeout + std::chrono::seconds(std::uniform_int_distribution<int>(
+                               0, kDefaultTimeout.count())(random));
+}
+
+}  // namespace
+
+class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(WatchService& service, const ResourceRequest& request, WatchQuery query, Renderer renderer)
+      : service_(service),
+        context_(service.context_),
+        exchange_(request.exchange),
+        query_(std::move(query)),
+        renderer_(std::move(renderer)),
+        prefix_(KeyPrefix(request.info(), request.ns)),
+        deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
+        next_bookmark_(Clock::now() + kBookmarkEvery) {}
+
+  // On a worker.
+  void Begin() {
+    // Without sendInitialEvents a revision of 0 means: first what is there, unmarked.
+    initial_ = query_.send_initial_events || query_.revision == 0;
+    revision_ = query_.revision;
+    if (!initial_) return Subscribe();
+    Open();
+    SendInitial();
+  }
+
+  void Tick(Clock::time_point now) {
+    if (now >= deadline_) return End();
+    if (!query_.bookmarks || now < next_bookmark_) return;
+    next_bookmark_ = now + kBookmarkEvery;
+    // Before the subscription the progress is not this watch's.
+    if (const store::Revision reached = progress_.load(); reached > 0) {
+      Push(MakeFrame(EncodeEvent("BOOKMARK", renderer_.BookmarkObject(reached, false))));
+    }
+  }
+
+  // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
+  // waits for running deliveries.
+  void End() {
+    {
+      base::MutexLock lock(mutex_);
+      if (ended_) return;
+      ended_ = true;
+    }
+    exchange_->EndStream();
+    // Refused only when the server ends, and then EndAll leaves on its own thread.
+    context_.workers.Post([self = shared_from_this()] { self->Leave(); });
+  }
+
+  void Leave() {
+    std::shared_ptr<void> subscription;
+    {
+      base::MutexLock lock(mutex_);
+      ended_ = true;
+      subscription.swap(subscription_);
+    }
+    subscription.reset();
+    service_.Forget(shared_from_this());
+  }
+
+  void OnChange(const store::Change& change) override {
+    const auto cached = service_.events_->Of(change);
+    const std::string_view type = TypeFor(change, *cached);
+    if (type.empty()) return;
+    if (renderer_.form() == Renderer::Form::kTable && !columns_sent_) {
+      columns_sent_ = true;
+      store::Record shown = change.record;
+      return Push(MakeFrame(EncodeEvent(type, renderer_.EventObject(shown, true))));
+    }
+    Push(cached->Render(type, renderer_));
+  }
+
+  void OnProgress(store::Revision revision) override { progress_ = revision; }
+
+ private:
+  void Open() {
+    if (!opened_) exchange_->StartStream({});
+    opened_ = true;
+  }
+
+  void Push(const Frame& frame) {
+    if (!exchange_->Push(frame)) End();
+  }
+
+  std::string_view TypeFor(const store::Change& change, CachedChange& cached) const {
+    using Type = store::Change::Type;
+    if (query_.selection.everything()) {
+      return change.type == Type::kCreated   ? "ADDED"
+             : change.type == Type::kUpdated ? "MODIFIED"
+                                             : "DELETED";
+    }
+    const bool now = query_.selection.Matches(cached.after());
+    switch (change.type) {
+      case Type::kCreated:
+        return now ? "ADDED" : "";
+      case Type::kDeleted:
+        return now ? "DELETED" : "";
+      case Type::kUpdated:
+        break;
+    }
+    const bool before = query_.selection.Matches(cached.before());
+    return now ? (before ? "MODIFIED" : "ADDED") : (before ? "DELETED" : "");
+  }
+
+  // Sends pages of what is there, each when the client has taken the one before; then subscribes.
+  void SendInitial() {
+    std::string out;
+    while (out.size() < kChunk) {
+      auto page = context_.store.List(prefix_, after_, kPage, at_);
+      if (!page.ok()) return Fail(page.status());
+      at_ = page->revision;
+      for (const store::Record& record : page->records) {
+        after_ = record.key;
+        if (!query_.selection.everything()) {
+          const auto object = DecodeStored(*record.value);
+          if (!object.ok() || !query_.selection.Matches(*object)) continue;
+        }
+        out += EncodeEvent("ADDED", renderer_.EventObject(record, !columns_sent_));
+        columns_sent_ = true;
+      }
+      if (!page->more) {
+        listed_ = true;
+        break;
+      }
+    }
+    if (listed_ && query_.send_initial_events && query_.bookmarks) {
+      out += EncodeEvent("BOOKMARK", renderer_.BookmarkObject(at_, true));
+    }
+    revision_ = at_;
+    if (!out.empty() && !exchange_->Push(MakeFrame(std::move(out)))) return End();
+    exchange_->OnDrained([self = shared_from_this()] {
+      self->context_.workers.Post(
+          [self] { self->listed_ ? self->Subscribe() : self->SendInitial(); });
+    });
+  }
+
+  void Subscribe() {
+    if (revision_ > context_.store.current() || revision_ < context_.store.compacted()) {
+      return Fail(base::Error(StatusCode::kOutOfRange, "the revision is not in the history"));
+    }
+    Open();  // what happened since is delivered before Watch returns
+    auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
+    if (!subscription.ok()) return Fail(subscription.status());
+    bool ended;
+    {
+      base::MutexLock lock(mutex_);
+      ended = ended_;
+      if (!ended) subscription_ = *std::move(subscription);
+    }
+    if (ended) Leave();
+  }
+
+  void Fail(const Status& status) {
+    const bool expired = status.code() == StatusCode::kOutOfRange;
+    const Status error =
+        !expired ? status
+        : revision_ > context_.store.current()
+            ? TooLargeRevision(revision_, context_.store.current())
+            : KubeError(Reason::kExpired, fmt::format("too old resource version: {} ({})",
+                                                      revision_, context_.store.compacted()));
+    if (!opened_) {
+      ReplyError(*exchange_, error);
+    } else {
+      Push(MakeFrame(EncodeEvent("ERROR", base::json::Dump(StatusObject(error)))));
+    }
+    End();
+  }
+
+  WatchService& service_;
+  ApiContext& context_;
+  const std::shared_ptr<Exchange> exchange_;
+  const WatchQuery query_;
+  const Renderer renderer_;
+  const std::string prefix_;
+  const Clock::time_point deadline_;
+  Clock::time_point next_bookmark_;  // of Tick's thread
+
+  // Until the subscription these belong to the one job that runs; afterwards to the store's
+  // delivery.
+  bool initial_ = false;
+  bool opened_ = false;
+  bool listed_ = false;
+  bool columns_sent_ = false;
+  std::string after_;
+  store::Revision at_ = 0;
+  store::Revision revision_ = 0;
+
+  std::atomic<store::Revision> progress_{0};
+  base::Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<void> subscription_ ABSL_GUARDED_BY(mutex_);
+};
+
+WatchService::WatchService(ApiContext& context)
+    : context_(context), events_(std::make_shared<EventCache>()) {}
+
+WatchService::~WatchService() { EndAll(); }
+
+void WatchService::Start(const ResourceRequest& request) {
+  const auto start = [&]() -> Status {
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.info(), request.exchange->request(),
+                                                      request.query, context_.clock));
+    ASSIGN_OR_RETURN(WatchQuery query, ParseWatchQuery(request));
+    const auto watch =
+        std::make_shared<Watch>(*this, request, std::move(query), std::move(renderer));
+    {
+      base::MutexLock lock(mutex_);
+      if (ended_) return KubeError(Reason::kServiceUnavailable, "the server is shutting down");
+      watches_.insert(watch);
+    }
+    request.exchange->OnOver([watch] { watch->End(); });
+    watch->Begin();
+    return base::OkStatus();
+  };
+  if (const Status status = start(); !status.ok()) ReplyError(*request.exchange, status);
+}
+
+void WatchService::Tick() {
+  std::vector<std::shared_ptr<Watch>> watches;
+  {
+    base::MutexLock lock(mutex_);
+    watches.assign(watches_.begin(), watches_.end());
+  }
+  const auto now = Clock::now();
+  for (const auto& watch : watches) watch->Tick(now);
+}
+
+void WatchService::EndAll() {
+  std::vector<std::shared_ptr<Watch>> watches;
+  {
+    base::MutexLock lock(mutex_);
+    ended_ = true;
+    watches.assign(watches_.begin(), watches_.end());
+  }
+  for (const auto& watch : watches) {
+    watch->End();
+    watch->Leave();
+  }
+}
+
+void WatchService::Forget(const std::shared_ptr<Watch>& watch) {
+  base::MutexLock lock(mutex_);
+  watches_.erase(watch);
+}
+
+}  // namespace berth::apiserver

@@ -1,0 +1,187 @@
+#include "apiserver/write_rules.h"
+
+#include "api/time.h"
+#include "apiserver/object_meta.h"
+#include "apiserver/object_text.h"
+#include "base/ids.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+using base::json::Array;
+using base::json::Find;
+using base::json::Int;
+using base::json::Map;
+using base::json::String;
+using Action = Mutation::Plan::Action;
+
+namespace {
+
+constexpr int64_t kDefaultGrace = 30;
+
+Status Validate(const KindRules& rules, const Json& object, const Json* old) {
+  FieldErrors errors;
+  ValidateMetadata(rules, object, errors);
+  if (old != nullptr) ValidateMetadataUpdate(object, *old, errors);
+  if (rules.validate != nullptr) rules.validate(object, errors);
+  if (old != nullptr && rules.validate_update != nullptr)
+    rules.validate_update(object, *old, errors);
+  std::string name = String(object, {"metadata", "name"});
+  if (name.empty()) name = String(object, {"metadata", "generateName"});
+  return errors.ToStatus(*rules.info, name);
+}
+
+void BumpGeneration(Json& object) {
+  const int64_t generation = Int(object, {"metadata", "generation"});
+  if (generation > 0) base::json::Set(object, {"metadata", "generation"}, generation + 1);
+}
+
+bool HasFinalizers(const Json& object) {
+  return !Array(object, {"metadata", "finalizers"}).empty();
+}
+
+// How long the node agent may take to end the pod; nullopt: as before, there is nothing to change.
+std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
+  const Json* left = Find(pod, {"metadata", "deletionGracePeriodSeconds"});
+  if (left != nullptr && !asked) return std::nullopt;
+  int64_t grace =
+      asked.value_or(Int(pod, {"spec", "terminationGracePeriodSeconds"}, kDefaultGrace));
+  if (grace < 0) grace = 1;
+  const std::string phase = String(pod, {"status", "phase"});
+  // No node agent runs it: there is nobody to wait for.
+  if (String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" || phase == "Failed")
+    grace = 0;
+  if (left != nullptr && left->is_number_integer() && grace >= left->get<int64_t>()) {
+    // A second delete can only shorten; at zero with finalizers everything has been said already.
+    if (!(grace == 0 && !HasFinalizers(pod))) return std::nullopt;
+  }
+  return grace;
+}
+
+void MarkDeleted(Json& object, int64_t grace, base::WallTime now) {
+  base::json::Set(object, {"metadata", "deletionTimestamp"},
+                  api::FormatTime(now + std::chrono::seconds(grace)));
+  base::json::Set(object, {"metadata", "deletionGracePeriodSeconds"}, grace);
+  BumpGeneration(object);
+}
+
+Status CheckPreconditions(const KindRules& rules, const Json& object, store::Revision revision,
+                          const DeleteRequest& request) {
+  const std::string name = String(object, {"metadata", "name"});
+  const std::string uid = String(object, {"metadata", "uid"});
+  if (!request.uid.empty() && request.uid != uid) {
+    return ConflictError(
+        *rules.info, name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                    request.uid, uid));
+  }
+  if (!request.resource_version.empty() && request.resource_version != std::to_string(revision)) {
+    return ConflictError(*rules.info, name,
+                         fmt::format("Precondition failed: ResourceVersion in precondition: {}, "
+                                     "ResourceVersion in object meta: {}",
+                                     request.resource_version, revision));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::WallTime now) {
+  StampNew(rules, object, base::NewUuid(), now);
+  const std::string prefix = String(object, {"metadata", "generateName"});
+  if (String(object, {"metadata", "name"}).empty() && !prefix.empty()) {
+    object["metadata"]["name"] = GenerateName(prefix);
+  }
+  if (rules.defaults != nullptr) rules.defaults(object);
+  if (rules.admit_create != nullptr) RETURN_IF_ERROR(rules.admit_create(object, lookup));
+  return Validate(rules, object, nullptr);
+}
+
+Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
+                     std::string_view subresource, Lookup& lookup, base::WallTime now) {
+  KeepSystemFields(object, old);
+  if (subresource == "status") {
+    KeepAllButStatus(rules, object, old);
+    if (rules.admit_status != nullptr) rules.admit_status(object, old, now);
+    FieldErrors errors;
+    ValidateMetadata(rules, object, errors);
+    ValidateMetadataUpdate(object, old, errors);
+    return errors.ToStatus(*rules.info, String(object, {"metadata", "name"}));
+  }
+  if (rules.info->has_status) {
+    object.erase("status");
+    if (const Json* status = Find(old, {"status"})) object["status"] = *status;
+  }
+  if (rules.defaults != nullptr) rules.defaults(object);
+  if (rules.admit_update != nullptr) RETURN_IF_ERROR(rules.admit_update(object, old, lookup));
+  if (rules.counts_generation && Map(object, {"spec"}) != Map(old, {"spec"}))
+    BumpGeneration(object);
+  return Validate(rules, object, &old);
+}
+
+Mutation::Plan PlanUpdate(const Json& object, const store::Record& current) {
+  Mutation::Plan plan{.text = EncodeObject(object)};
+  const Json* grace = Find(object, {"metadata", "deletionGracePeriodSeconds"});
+  const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (deleting && !HasFinalizers(object) && (grace == nullptr || *grace == 0)) {
+    plan.action = Action::kDelete;
+  } else if (plan.text != *current.value) {
+    plan.action = Action::kPut;
+  }
+  return plan;
+}
+
+base::StatusOr<DeleteRequest> ParseDeleteOptions(const Json& body) {
+  DeleteRequest request;
+  if (body.is_null()) return request;
+  if (!body.is_object()) return KubeError(Reason::kBadRequest, "DeleteOptions must be an object");
+  if (const Json* grace = Find(body, {"gracePeriodSeconds"});
+      grace != nullptr && !grace->is_null()) {
+    if (!grace->is_number_integer()) {
+      return KubeError(Reason::kBadRequest, "gracePeriodSeconds must be a whole number");
+    }
+    request.grace_seconds = grace->get<int64_t>();
+  }
+  const std::string policy = String(body, {"propagationPolicy"});
+  if (!policy.empty() && policy != "Background" && policy != "Foreground" && policy != "Orphan") {
+    return KubeError(
+        Reason::kInvalid,
+        fmt::format("DeleteOptions is invalid: propagationPolicy: Unsupported value: "
+                    "\"{}\": supported values: \"Foreground\", \"Background\", \"Orphan\"",
+                    policy));
+  }
+  request.uid = String(body, {"preconditions", "uid"});
+  request.resource_version = String(body, {"preconditions", "resourceVersion"});
+  for (const Json& dry : Array(body, {"dryRun"})) {
+    if (dry != "All")
+      return KubeError(Reason::kInvalid, "dryRun: the only supported value is \"All\"");
+    request.dry_run = true;
+  }
+  return request;
+}
+
+base::StatusOr<Mutation::Plan> PlanDelete(const KindRules& rules, const store::Record& current,
+                                          const DeleteRequest& request, base::WallTime now) {
+  ASSIGN_OR_RETURN(Json object, DecodeStored(*current.value));
+  RETURN_IF_ERROR(CheckPreconditions(rules, object, current.revision, request));
+  Mutation::Plan plan{.text = *current.value};
+  const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  int64_t grace = 0;
+  if (rules.graceful) {
+    const auto pod_grace = PodGrace(object, request.grace_seconds);
+    if (!pod_grace) return plan;
+    grace = *pod_grace;
+  } else if (deleting && HasFinalizers(object)) {
+    return plan;
+  }
+  if (grace == 0 && !HasFinalizers(object)) {
+    plan.action = Action::kDelete;
+    return plan;
+  }
+  MarkDeleted(object, grace, now);
+  plan.action = Action::kPut;
+  plan.text = EncodeObject(object);
+  return plan;
+}
+
+}  // namespace berth::apiserver
