@@ -1,37 +1,18 @@
 #include "block/pool.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <sys/statvfs.h>
 
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "block/space.h"
 #include "platform/durable_file.h"
-#include "platform/errno.h"
 
 namespace berth::block {
 namespace {
 
 using base::Error;
 using base::StatusCode;
-
-struct Space {
-  int64_t total = 0;
-  int64_t free = 0;
-  // Kept for records, and for the images that are there already.
-  int64_t reserve() const { return std::min(64 * kMiB, total / 50); }
-};
-
-base::StatusOr<Space> SpaceOf(const std::string& folder) {
-  struct statvfs st;
-  if (statvfs(folder.c_str(), &st) != 0) {
-    return platform::ErrnoError(errno, "read the size of pool " + base::Quote(folder));
-  }
-  const auto unit = static_cast<int64_t>(st.f_frsize);
-  return Space{.total = unit * static_cast<int64_t>(st.f_blocks),
-               .free = unit * static_cast<int64_t>(st.f_bavail)};
-}
 
 int64_t Promisable(const Space& space, double overcommit) {
   return static_cast<int64_t>(static_cast<double>(space.total) * overcommit);
@@ -139,11 +120,11 @@ int64_t Pool::CommittedBytes() const {
 base::StatusOr<Capacity> Pool::GetCapacity() const {
   ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
   Capacity capacity;
-  capacity.maximum_bytes = Promisable(space, options_.overcommit) / kSizeStep * kSizeStep;
+  capacity.promisable_bytes = Promisable(space, options_.overcommit) / kSizeStep * kSizeStep;
   if (space.free < space.reserve()) return capacity;
   base::MutexLock lock(mutex_);
   capacity.available_bytes =
-      std::max<int64_t>(0, capacity.maximum_bytes - CommittedBytes()) / kSizeStep * kSizeStep;
+      std::max<int64_t>(0, capacity.promisable_bytes - CommittedBytes()) / kSizeStep * kSizeStep;
   return capacity;
 }
 

@@ -50,8 +50,8 @@ struct NewVolume {
 };
 
 struct Capacity {
-  int64_t available_bytes = 0;  // for new volumes
-  int64_t maximum_bytes = 0;    // of the largest volume that an empty pool could hold
+  int64_t available_bytes = 0;   // for new volumes
+  int64_t promisable_bytes = 0;  // to all volumes together
 };
 
 class Pool {
@@ -153,6 +153,7 @@ class Pool {
                          const platform::LoopDevice& device);
   base::Status CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
                           const std::string& mount_point);
+  base::Status CheckRoomFor(const Record& source) const;
   base::StatusOr<std::string> MountPointOf(const platform::LoopDevice& device) const;
 
   // pool_device.cc

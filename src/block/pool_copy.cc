@@ -13,6 +13,7 @@
 #include "block/device.h"
 #include "block/mounts.h"
 #include "block/pool.h"
+#include "block/space.h"
 #include "platform/freeze.h"
 #include "platform/reflink.h"
 
@@ -39,7 +40,21 @@ base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& devic
   return std::string();
 }
 
+// A byte-by-byte copy that fills the pool to its last block would fail the writes of every other
+// volume, so that it is not even begun.
+base::Status Pool::CheckRoomFor(const Record& source) const {
+  if (reflink_) return base::OkStatus();
+  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
+  const int64_t wanted = AllocatedBytes(paths_.Image(source.kind, source.id));
+  if (wanted <= space.free - space.reserve()) return base::OkStatus();
+  return Error(
+      StatusCode::kResourceExhausted,
+      "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are kept back",
+      base::Quote(paths_.folder()), wanted, space.free, space.reserve());
+}
+
 base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const Record& source) {
+  RETURN_IF_ERROR(CheckRoomFor(source));
   ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
   std::optional<platform::LoopDevice> device;
   if (source.kind == Kind::kVolume) {

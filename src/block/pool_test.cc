@@ -176,6 +176,17 @@ TEST_F(PoolTest, AnImageSwappedForAnotherFileIsNeitherUsedNorDeleted) {
   EXPECT_TRUE(pool_->DeleteVolume(made.id).ok());
 }
 
+TEST_F(PoolTest, AnImageIsStillTheSameAfterARebootThatNumbersDisksAnew) {
+  Record made = Create("pvc");
+  made.image.boot_id = "another boot";
+  made.image.device += 16;
+  Leave(made);
+  Reopen();
+  EXPECT_TRUE(pool_->CheckImage(made).ok());
+  made.image.boot_id = Create("other").image.boot_id;
+  EXPECT_EQ(pool_->CheckImage(made).code(), StatusCode::kDataLoss);
+}
+
 TEST_F(PoolTest, ADamagedRecordKeepsItsImageAndTheOtherVolumesServed) {
   const Record broken = Create("broken");
   const Record whole = Create("whole");
@@ -192,7 +203,7 @@ TEST_F(PoolTest, PromisesKeepToTheOverCommitRatio) {
   PoolOptions options;
   options.overcommit = 64.0 * kMiB / static_cast<double>(space.capacity);
   Reopen(options);
-  ASSERT_NEAR(static_cast<double>(pool_->GetCapacity()->maximum_bytes), 64.0 * kMiB, kMiB);
+  ASSERT_NEAR(static_cast<double>(pool_->GetCapacity()->promisable_bytes), 64.0 * kMiB, kMiB);
   Create("first", 40 * kMiB);
   const NewVolume second = {.name = "second", .size = {40 * kMiB, 0}, .fs_type = "ext4"};
   EXPECT_EQ(pool_->CreateVolume(second).status().code(), StatusCode::kResourceExhausted);

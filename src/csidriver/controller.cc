@@ -173,7 +173,9 @@ base::StatusOr<csi::v1::GetCapacityResponse> Controller::GetCapacity(
   }
   ASSIGN_OR_RETURN(const block::Capacity capacity, pool_.GetCapacity());
   response.set_available_capacity(capacity.available_bytes);
-  response.mutable_maximum_volume_size()->set_value(capacity.maximum_bytes);
+  // Kubernetes' scheduler holds claims against this one where it is set, so it is what can be made
+  // now.
+  response.mutable_maximum_volume_size()->set_value(capacity.available_bytes);
   response.mutable_minimum_volume_size()->set_value(block::MinimumSize(fs_type));
   return response;
 }

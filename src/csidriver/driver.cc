@@ -77,10 +77,12 @@ class DriverImpl final : public Driver {
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
-    workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
+    // Two pools, so that long copies do not keep pods from starting.
+    controller_workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
+    node_workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
     services_.push_back(NewIdentityService(options.name, options.version));
-    services_.push_back(NewControllerService(*controller_, *workers_));
-    services_.push_back(NewNodeService(*node_, *workers_));
+    services_.push_back(NewControllerService(*controller_, *controller_workers_));
+    services_.push_back(NewNodeService(*node_, *node_workers_));
     std::vector<grpc::Service*> services;
     for (const auto& service : services_) services.push_back(service.get());
     RETURN_IF_ERROR(platform::MakeFolders(std::filesystem::path(options.endpoint).parent_path()));
@@ -104,7 +106,8 @@ class DriverImpl final : public Driver {
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<Node> node_;
-  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<WorkerPool> controller_workers_;
+  std::unique_ptr<WorkerPool> node_workers_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<rpc::UnixServer> server_;
   std::unique_ptr<rpc::RegistrationServer> registration_;

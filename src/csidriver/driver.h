@@ -23,8 +23,8 @@ struct DriverOptions {
   std::string registration_folder;  // the kubelet's plugins_registry; empty: not announced
   double overcommit = 2.0;          // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
-  int workers = 16;          // calls at work at once
-  size_t max_queued = 1024;  // calls waiting; beyond, UNAVAILABLE
+  size_t workers = 8;        // calls at work at once, of the controller and of the node each
+  size_t max_queued = 1024;  // calls waiting, of each; beyond, UNAVAILABLE
 };
 
 class Driver {

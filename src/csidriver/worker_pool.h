@@ -14,7 +14,8 @@ namespace berth::csidriver {
 
 class WorkerPool {
  public:
-  WorkerPool(int threads, size_t max_queued);
+  WorkerPool(size_t max_threads, size_t max_queued)
+      : max_threads_(max_threads), max_queued_(max_queued) {}
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -25,12 +26,14 @@ class WorkerPool {
  private:
   void Loop();
 
+  const size_t max_threads_;
   const size_t max_queued_;
   base::Mutex mutex_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::jthread> threads_;
+  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::csidriver
