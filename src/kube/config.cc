@@ -211,8 +211,8 @@ StatusOr<Config> InClusterConfig(const std::string& folder) {
   }
   Config config;
   const bool ipv6 = std::string_view(host).find(':') != std::string_view::npos;
-  config.server = ipv6 ? fmt::format("https://[{}]:{}", host, port)
-                       : fmt::format("https://{}:{}", host, port);
+  config.server =
+      ipv6 ? fmt::format("https://[{}]:{}", host, port) : fmt::format("https://{}:{}", host, port);
   config.token_file = folder + "/token";
   ASSIGN_OR_RETURN(config.token, ReadFile(config.token_file));
   ASSIGN_OR_RETURN(config.certificate_authority, ReadFile(folder + "/ca.crt"));

@@ -56,17 +56,21 @@ class EventRecorder::Impl {
     {
       MutexLock lock(mutex_);
       stopping_ = true;  // what is still queued is not begun
+      for (const auto& [key, entry] : entries_) dropped_ += entry.waiting;
     }
     writer_.Stop();
+    MutexLock lock(mutex_);
     if (dropped_ > 0) LOG_WARNING("{} events were dropped", dropped_);
   }
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) {
     const std::string text = Cut(message, kMaxMessageBytes);
+    // Begins with what a log line should tell of it.
     const std::string key =
-        fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", object.api_version, object.kind, object.ns,
-                    object.name, object.uid, TypeName(type), reason, text);
+        fmt::format("{} of {} {} {}", reason, object.kind, object.name,
+                    base::Sha256Hex(fmt::format("{}\n{}\n{}\n{}\n{}", object.api_version, object.ns,
+                                                object.uid, TypeName(type), text)));
     const WallTime now = clock_.Now();
     {
       MutexLock lock(mutex_);

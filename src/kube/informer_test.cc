@@ -1,0 +1,242 @@
+#include "kube/informer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/kinds.h"
+#include "kube/fake_client.h"
+
+namespace berth::kube {
+namespace {
+
+using api::kinds::kPod;
+using base::MutexLock;
+using base::StatusCode;
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+using nlohmann::literals::operator""_json;
+
+Json Pod(std::string_view name, std::string_view node = "") {
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", {{"name", name}, {"namespace", "default"}}},
+          {"spec", {{"nodeName", node}}}};
+}
+
+// Writes down the changes that an informer tells of.
+class Recorder {
+ public:
+  std::function<void(const Informer<api::Pod>::TypedChange&)> Handler() {
+    return [this](const Informer<api::Pod>::TypedChange& change) {
+      MutexLock lock(mutex_);
+      seen_.push_back(
+          fmt::format("{}{} {}", change.before ? "-" : "", change.after ? "+" : "", change.key));
+    };
+  }
+  std::vector<std::string> seen() {
+    MutexLock lock(mutex_);
+    return seen_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::vector<std::string> seen_ ABSL_GUARDED_BY(mutex_);
+};
+
+class InformerTest : public testing::Test {
+ protected:
+  bool Eventually(const std::function<bool()>& condition) { return client_.WaitUntil(condition); }
+  bool Sync(Informer<api::Pod>& informer) {
+    informer.Start();
+    return informer.WaitForSync(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  }
+
+  FakeClient client_;
+  Recorder recorder_;
+};
+
+TEST_F(InformerTest, ListsThenFollows) {
+  client_.Add(Pod("a"));
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler(recorder_.Handler());
+  EXPECT_FALSE(informer.synced());
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_THAT(recorder_.seen(), ElementsAre("+ default/a"))
+      << "handlers were called before it is synced";
+  client_.Add(Pod("b"));
+  client_.Add(Pod("a", "n"));
+  client_.Remove(kPod, "default", "b");
+  ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 4; }));
+  EXPECT_THAT(recorder_.seen(),
+              ElementsAre("+ default/a", "+ default/b", "-+ default/a", "- default/b"));
+  EXPECT_EQ(informer.Get("default", "a")->node_name(), "n");
+  EXPECT_EQ(informer.Get("default", "b"), nullptr);
+  EXPECT_EQ(informer.List().size(), 1u);
+}
+
+TEST_F(InformerTest, AllPagesOfALongListAreRead) {
+  for (int i = 0; i < 1203; ++i) client_.Add(Pod(fmt::format("p{}", i)));
+  Informer<api::Pod> informer(client_);
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.List().size(), 1203u);
+}
+
+TEST_F(InformerTest, ALateHandlerGetsWhatIsThere) {
+  client_.Add(Pod("a"));
+  client_.Add(Pod("b"));
+  Informer<api::Pod> informer(client_);
+  ASSERT_TRUE(Sync(informer));
+  informer.AddHandler(recorder_.Handler());
+  EXPECT_THAT(recorder_.seen(), UnorderedElementsAre("+ default/a", "+ default/b"));
+  client_.Remove(kPod, "default", "a");
+  ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 3; }));
+  EXPECT_EQ(recorder_.seen().back(), "- default/a");
+}
+
+TEST_F(InformerTest, IndexesFollowTheObjects) {
+  client_.Add(Pod("a", "n1"));
+  client_.Add(Pod("b", "n1"));
+  Informer<api::Pod> informer(client_);
+  informer.AddIndex("node", [](const api::Object& object) {
+    return std::vector<std::string>{object.String({"spec", "nodeName"})};
+  });
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.ByIndex("node", "n1").size(), 2u);
+  client_.Add(Pod("a", "n2"));
+  client_.Remove(kPod, "default", "b");
+  ASSERT_TRUE(Eventually([&] { return informer.ByIndex("node", "n1").empty(); }));
+  ASSERT_EQ(informer.ByIndex("node", "n2").size(), 1u);
+  EXPECT_EQ(informer.ByIndex("node", "n2")[0]->name(), "a");
+  EXPECT_TRUE(informer.ByIndex("none", "n1").empty());
+}
+
+TEST_F(InformerTest, OnlyWhatTheOptionsSelectIsKept) {
+  client_.Add(Pod("a", "n1"));
+  client_.Add(Pod("b", "n2"));
+  Informer<api::Pod> informer(client_, {.field_selector = "spec.nodeName=n1"});
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.List().size(), 1u);
+  informer.Observe(client_.Add(Pod("c", "n2")));
+  EXPECT_EQ(informer.Get("default", "c"), nullptr);
+  client_.Add(Pod("a", "n2"));
+  ASSERT_TRUE(Eventually([&] { return informer.List().empty(); }));
+}
+
+TEST_F(InformerTest, AnEndedWatchIsContinuedWithoutANewList) {
+  client_.Add(Pod("a"));
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Sync(informer));
+  ASSERT_TRUE(client_.WaitForWatches(kPod, 1));
+  // A new list would meet this.
+  client_.FailNext("list", "pods",
+                   base::Error(StatusCode::kInternal, "no second list was expected"));
+  client_.EndWatches();
+  client_.Add(Pod("b"));
+  ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 2; }));
+  EXPECT_EQ(client_.List(kPod, "", {}).status().code(), StatusCode::kInternal)
+      << "the failure is still there";
+}
+
+TEST_F(InformerTest, WhatWasMissedIsToldAfterANewList) {
+  client_.Add(Pod("stays"));
+  client_.Add(Pod("goes"));
+  client_.Add(Pod("changes"));
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Sync(informer));
+  ASSERT_TRUE(client_.WaitForWatches(kPod, 1));
+  client_.SetOutage(base::Error(StatusCode::kUnavailable, "down"));
+  client_.Remove(kPod, "default", "goes");
+  client_.Add(Pod("changes", "n"));
+  client_.Add(Pod("comes"));
+  client_.Compact();
+  EXPECT_NE(informer.Get("default", "goes"), nullptr) << "the copy stays as it was";
+  client_.SetOutage(base::OkStatus());
+  ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 6; }));
+  auto seen = recorder_.seen();
+  EXPECT_THAT(std::vector(seen.begin() + 3, seen.end()),
+              UnorderedElementsAre("-+ default/changes", "+ default/comes", "- default/goes"));
+}
+
+TEST_F(InformerTest, AnApiThatIsNotThereYetIsWaitedFor) {
+  client_.SetOutage(base::Error(StatusCode::kUnavailable, "not up"));
+  client_.Add(Pod("a"));
+  Informers informers(client_);
+  auto& pods = informers.Of<api::Pod>();
+  EXPECT_EQ(&pods, &informers.Of<api::Pod>()) << "one informer a kind";
+  informers.Start();
+  const Status early = informers.WaitForSync(std::chrono::milliseconds(50));
+  EXPECT_EQ(early.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(base::Message(early).find("pods"), std::string_view::npos);
+  client_.SetOutage(base::OkStatus());
+  ASSERT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
+  EXPECT_EQ(pods.List().size(), 1u);
+}
+
+TEST_F(InformerTest, OwnWritesAreSeenAtOnceAndToldOnce) {
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Sync(informer));
+  const Json first = client_.Create(kPod, "default", Pod("a")).value();
+  informer.Observe(first);
+  EXPECT_NE(informer.Get("default", "a"), nullptr);
+  client_.Add(Pod("end"));
+  ASSERT_TRUE(Eventually([&] { return informer.Get("default", "end") != nullptr; }));
+  EXPECT_THAT(recorder_.seen(), ElementsAre("+ default/a", "+ default/end"));
+}
+
+TEST_F(InformerTest, AnOldObservationChangesNothing) {
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Sync(informer));
+  const Json old = client_.Add(Pod("a", "old"));
+  client_.Add(Pod("a", "new"));
+  const Json gone = client_.Add(Pod("gone"));
+  client_.Remove(kPod, "default", "gone");
+  client_.Add(Pod("end"));
+  ASSERT_TRUE(Eventually([&] { return informer.Get("default", "end") != nullptr; }));
+  informer.Observe(old);
+  EXPECT_EQ(informer.Get("default", "a")->node_name(), "new");
+  informer.Observe(gone);
+  EXPECT_EQ(informer.Get("default", "gone"), nullptr) << "a deleted object does not come back";
+}
+
+TEST_F(InformerTest, AHandlerMayObserve) {
+  Informer<api::Pod> informer(client_);
+  std::atomic<int> calls = 0;
+  const Json other = client_.Add(Pod("other"));
+  informer.AddHandler([&](const Informer<api::Pod>::TypedChange& change) {
+    ++calls;
+    if (change.key != "default/a") return;
+    Json newer = other;
+    newer["metadata"]["resourceVersion"] = "1000000";
+    newer["spec"]["nodeName"] = "observed";
+    informer.Observe(newer);
+  });
+  ASSERT_TRUE(Sync(informer));
+  client_.Add(Pod("a"));
+  ASSERT_TRUE(Eventually([&] { return calls == 3; }));
+  EXPECT_EQ(informer.Get("default", "other")->node_name(), "observed");
+}
+
+TEST_F(InformerTest, StopEndsTheWatch) {
+  Informer<api::Pod> informer(client_);
+  ASSERT_TRUE(Sync(informer));
+  ASSERT_TRUE(client_.WaitForWatches(kPod, 1));
+  informer.Stop();
+  client_.Add(Pod("a"));
+  EXPECT_EQ(informer.Get("default", "a"), nullptr);
+}
+
+TEST_F(InformerTest, ManagedFieldsAreNotKept) {
+  Json pod = Pod("a");
+  pod["metadata"]["managedFields"] = R"([{"manager": "x"}])"_json;
+  client_.Add(pod);
+  Informer<api::Pod> informer(client_);
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_FALSE(informer.Get("default", "a")->json()["metadata"].contains("managedFields"));
+}
+
+}  // namespace
+}  // namespace berth::kube
