@@ -8,6 +8,7 @@
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/loop_device.h"
+#include "platform/mounter.h"
 
 namespace berth::platform {
 namespace {
@@ -62,6 +63,24 @@ TEST_F(LoopDeviceTest, ReadOnlyRefusesWrites) {
   EXPECT_TRUE(loop.read_only);
   const base::UniqueFd device(open(loop.path.c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_TRUE(!device.valid() || pwrite(device.get(), "data", 4, 0) < 0);
+}
+
+TEST_F(LoopDeviceTest, UsesDirectIoWhereTheFileSystemCan) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const base::UniqueFd direct(open(image.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+  const LoopDevice loop = Attach(image);
+  EXPECT_EQ(loop.direct_io, direct.valid());
+  EXPECT_FALSE(Attach(folder_.SparseFile("other", 1 << 20), {.direct_io = false}).direct_io);
+}
+
+TEST_F(LoopDeviceTest, DoesWithoutDirectIoWhereTheFileSystemCannot) {
+  const auto mounter = NewMounter();
+  ASSERT_TRUE(MakeFolders(folder_ / "ram").ok());
+  ASSERT_TRUE(
+      mounter->Mount({.source = "tmpfs", .target = folder_ / "ram", .fs_type = "tmpfs"}).ok());
+  const LoopDevice loop = Attach(folder_.SparseFile("ram/image", 1 << 20));
+  EXPECT_EQ(loop.size, 1u << 20);
+  EXPECT_TRUE(DetachLoop(loop).ok());
 }
 
 TEST_F(LoopDeviceTest, KeepsTheBlockSizeItIsTold) {

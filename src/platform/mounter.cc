@@ -100,29 +100,39 @@ int BindWhole(const Plan& plan, int target, bool& unsupported) {
   return 0;
 }
 
+// The root of what was just mounted at the target, or -errno: the descriptor from before holds what
+// lies below it now.
+int ReopenTarget(const Plan& plan, int below) {
+  close(below);
+  return OpenTarget(plan);
+}
+
 // The old way: bind, then change the flags. Undone if the second step fails.
-int BindInSteps(const Plan& plan, const FdPath& target) {
+int BindInSteps(const Plan& plan, int target) {
   const unsigned long bind = plan.flags & (MS_BIND | MS_REC);
-  if (mount(plan.source.c_str(), target.c_str(), nullptr, bind, nullptr) != 0) return errno;
-  // The descriptor holds what lies below the new mount, so from here on it goes by name.
-  const char* mounted = plan.target.c_str();
+  // What is mounted below the source would keep its flags, which no one who asks for "ro" expects.
+  if ((plan.flags & MS_REC) != 0 && plan.flags != bind) return EOPNOTSUPP;
+  if (mount(plan.source.c_str(), FdPath(target).c_str(), nullptr, bind, nullptr) != 0) return errno;
+  target = ReopenTarget(plan, target);
+  if (target < 0) return -target;
+  const FdPath path(target);
   int error = 0;
-  if ((plan.flags & ~static_cast<unsigned long>(MS_REC)) != MS_BIND &&
-      mount(nullptr, mounted, nullptr, MS_REMOUNT | plan.flags, nullptr) != 0) {
+  if (plan.flags != bind &&
+      mount(nullptr, path.c_str(), nullptr, MS_REMOUNT | plan.flags, nullptr) != 0) {
     error = errno;
   }
   if (error == 0 && plan.propagation != 0 &&
-      mount(nullptr, mounted, nullptr, plan.propagation, nullptr) != 0) {
+      mount(nullptr, path.c_str(), nullptr, plan.propagation, nullptr) != 0) {
     error = errno;
   }
-  if (error != 0) umount2(mounted, MNT_DETACH | UMOUNT_NOFOLLOW);
+  if (error != 0) umount2(plan.target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
   return error;
 }
 
 int Bind(const Plan& plan, int target) {
   bool unsupported = false;
   const int error = BindWhole(plan, target, unsupported);
-  return unsupported ? BindInSteps(plan, FdPath(target)) : error;
+  return unsupported ? BindInSteps(plan, target) : error;
 }
 
 int MountNew(const Plan& plan, int target) {
@@ -130,11 +140,12 @@ int MountNew(const Plan& plan, int target) {
             plan.data.empty() ? nullptr : plan.data.c_str()) != 0) {
     return errno;
   }
-  if (plan.propagation == 0 ||
-      mount(nullptr, plan.target.c_str(), nullptr, plan.propagation, nullptr) == 0) {
-    return 0;
-  }
+  if (plan.propagation == 0) return 0;
+  target = ReopenTarget(plan, target);
+  if (target < 0) return -target;
+  if (mount(nullptr, FdPath(target).c_str(), nullptr, plan.propagation, nullptr) == 0) return 0;
   const int error = errno;
+  close(target);
   umount2(plan.target.c_str(), UMOUNT_NOFOLLOW);
   return error;
 }

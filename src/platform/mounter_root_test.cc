@@ -1,8 +1,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <thread>
 
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
@@ -102,6 +111,51 @@ TEST_F(MounterTest, ARecursiveReadOnlyBindIsReadOnlyAllTheWay) {
   ASSERT_TRUE(Bind(a_, b_, {"rbind", "ro"}).ok());
   EXPECT_TRUE(Entry(b_).read_only());
   EXPECT_TRUE(Entry(b_ + "/in").read_only());
+}
+
+// A kernel before 5.12, or a seccomp filter that does not know the new calls.
+class OldKernelTest : public MounterTest {
+ protected:
+  // Runs `body` on a thread for which open_tree fails with `error`.
+  static void Without(int error, const std::function<void()>& body) {
+    std::jthread([&] {
+      const std::array<sock_filter, 4> code = {{
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_open_tree, 0, 1),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      }};
+      sock_fprog program = {.len = code.size(), .filter = const_cast<sock_filter*>(code.data())};
+      ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+      ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+      body();
+    }).join();
+  }
+};
+
+TEST_F(OldKernelTest, ReadOnlyBindsStillWork) {
+  ASSERT_TRUE(Tmpfs(a_).ok());
+  for (const int error : {ENOSYS, EPERM}) {
+    Without(error, [&] {
+      const base::Status status = Bind(a_, b_, {"ro", "rslave"});
+      EXPECT_TRUE(status.ok()) << base::ToString(status);
+    });
+    EXPECT_TRUE(Entry(b_).read_only());
+    EXPECT_FALSE(Entry(a_).read_only());
+    ASSERT_TRUE(mounter_->Unmount(b_).ok());
+  }
+}
+
+TEST_F(OldKernelTest, ARecursiveReadOnlyBindIsRefusedRatherThanHalfWritable) {
+  ASSERT_TRUE(Tmpfs(a_).ok());
+  Without(ENOSYS, [&] { EXPECT_FALSE(Bind(a_, b_, {"rbind", "ro"}).ok()); });
+  EXPECT_EQ(Entry(b_).id, 0u);
+}
+
+TEST_F(MounterTest, ANewMountTakesItsPropagation) {
+  const base::Status status = Tmpfs(a_, {"rshared"});
+  ASSERT_TRUE(status.ok()) << base::ToString(status);
+  EXPECT_THAT(Entry(a_).propagation, Contains(testing::StartsWith("shared:")));
 }
 
 TEST_F(MounterTest, BindsFilesAndDescriptors) {
