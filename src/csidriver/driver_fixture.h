@@ -21,6 +21,7 @@
 #include "platform/loop_device.h"
 #include "platform/mounter.h"
 #include "rpc/csi_client.h"
+#include "rpc/registration_client.h"
 
 namespace berth::csidriver {
 

@@ -12,6 +12,10 @@ class DriverTest : public DriverFixture {};
 class LifeCycleTest : public DriverFixture, public testing::WithParamInterface<const char*> {};
 
 TEST_P(LifeCycleTest, DataSurvivesFromPodToPodAndAcrossARestart) {
+  if (const base::Status status = platform::FindFileSystem(GetParam())->IsSupported(*exec_);
+      !status.ok()) {
+    GTEST_SKIP() << status;
+  }
   const VolumeCapability capability = MountCapability(GetParam());
   const std::string id = Create("pvc", capability, 400 * kMiB);
   Bring(id, capability, "pod-1");
@@ -47,7 +51,7 @@ TEST_P(LifeCycleTest, DataSurvivesFromPodToPodAndAcrossARestart) {
   EXPECT_EQ(Stage(id, capability).code(), StatusCode::kNotFound);
 }
 
-INSTANTIATE_TEST_SUITE_P(FileSystems, LifeCycleTest, testing::Values("ext4", "xfs"));
+INSTANTIATE_TEST_SUITE_P(FileSystems, LifeCycleTest, testing::Values("ext4", "xfs", "btrfs"));
 
 TEST_F(DriverTest, ARawBlockVolumeIsADevice) {
   const VolumeCapability capability = BlockCapability();
@@ -236,6 +240,53 @@ TEST_F(DriverTest, GrowthThatMustWaitHappensAtTheNextStage) {
   Bring(id, capability, "pod-3");
   EXPECT_GT(Stats(id, Target("pod-3"))->usage(0).total(), 120 * kMiB);
   Take(id, "pod-3");
+}
+
+TEST_F(DriverTest, AMountFlagThatTheFileSystemDoesNotKnowIsSaidAndLeavesNothing) {
+  VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  capability.mutable_mount()->add_mount_flags("no-such-flag");
+  EXPECT_EQ(Stage(id, capability).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(OurLoops().empty());
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/node"));
+  EXPECT_TRUE(Delete(id).ok());
+}
+
+TEST_F(DriverTest, AnnouncesItselfByARegistrationSocket) {
+  driver_.reset();
+  options_.registration_folder = folder_ / "plugins_registry";
+  Restart();
+  const std::string socket = options_.registration_folder + "/local.csi.berth.dev-reg.sock";
+  const auto info = rpc::GetPluginInfo(socket, kTimeout);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->name, "local.csi.berth.dev");
+  EXPECT_EQ(info->endpoint, options_.endpoint);
+  driver_.reset();
+  EXPECT_FALSE(std::filesystem::exists(socket));
+}
+
+TEST_F(DriverTest, CallsUnderWayAreAnsweredWhenTheDriverEnds) {
+  std::vector<std::jthread> threads;
+  std::vector<base::Status> results(16);
+  for (size_t i = 0; i < results.size(); ++i) {
+    threads.emplace_back([&, i] {
+      results[i] =
+          TryCreate(CreateRequest(fmt::format("pvc-{}", i), MountCapability("ext4"), 8 * kMiB))
+              .status();
+    });
+  }
+  driver_.reset();
+  threads.clear();
+  size_t made = 0;
+  for (const base::Status& result : results) {
+    made += result.ok() ? 1 : 0;
+    EXPECT_TRUE(result.ok() || result.code() == StatusCode::kUnavailable ||
+                result.code() == StatusCode::kCancelled)
+        << result;
+  }
+  Restart();
+  // Whoever was told of a volume finds it; one whose answer was lost is whole as well.
+  EXPECT_GE(client_->ListVolumes({}, kTimeout)->entries_size(), static_cast<int>(made));
 }
 
 TEST_F(DriverTest, StatsTellUsageAndCondition) {

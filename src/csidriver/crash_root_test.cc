@@ -1,0 +1,189 @@
+// A driver's process is killed at each of its fault points in turn, with volumes staged, published,
+// copied and grown; the one that comes after it takes up the same calls and ends with the data
+// whole and nothing left mounted or attached.
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "base/fault.h"
+#include "csidriver/controller.h"
+#include "csidriver/driver_fixture.h"
+#include "csidriver/node.h"
+
+namespace berth::csidriver {
+namespace {
+
+constexpr int kWorkFailed = 3;
+
+// The driver without its sockets, so that a test can fork it.
+class Daemon {
+ public:
+  base::Status Open(const std::string& folder) {
+    folder_ = folder;
+    ASSIGN_OR_RETURN(pool_, block::Pool::Open(folder + "/pool", {}, *mounter_, clock_));
+    ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
+    node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
+    controller_ = std::make_unique<Controller>(*pool_, offer_);
+    return base::OkStatus();
+  }
+
+  // What a CO may ask for, each call such that it can be repeated from the start.
+  base::Status Work() {
+    ASSIGN_OR_RETURN(const std::string a, Create("a", ""));
+    RETURN_IF_ERROR(Bring(a));
+    const std::string file = Target(a) + "/file";
+    if (!std::filesystem::exists(file)) std::ofstream(file) << "data";
+    csi::v1::CreateSnapshotRequest snap;
+    snap.set_name("snap");
+    snap.set_source_volume_id(a);
+    ASSIGN_OR_RETURN(const auto snapshot, controller_->CreateSnapshot(snap));
+    RETURN_IF_ERROR(Take(a));
+    csi::v1::ControllerExpandVolumeRequest expand;
+    expand.set_volume_id(a);
+    expand.mutable_capacity_range()->set_required_bytes(32 * kMiB);
+    RETURN_IF_ERROR(controller_->ControllerExpandVolume(expand));
+    RETURN_IF_ERROR(Bring(a));
+    RETURN_IF_ERROR(CheckData(a));
+    RETURN_IF_ERROR(Take(a));
+    ASSIGN_OR_RETURN(const std::string copy, Create("copy", snapshot.snapshot().snapshot_id()));
+    RETURN_IF_ERROR(Bring(copy));
+    RETURN_IF_ERROR(CheckData(copy));
+    RETURN_IF_ERROR(Take(copy));
+    csi::v1::DeleteVolumeRequest remove;
+    remove.set_volume_id(copy);
+    return controller_->DeleteVolume(remove).status();
+  }
+
+ private:
+  std::string Target(const std::string& id) const { return folder_ + "/pods/" + id; }
+
+  base::StatusOr<std::string> Create(const std::string& name, const std::string& snapshot) {
+    csi::v1::CreateVolumeRequest request;
+    request.set_name(name);
+    *request.add_volume_capabilities() = capability_;
+    request.mutable_capacity_range()->set_required_bytes(16 * kMiB);
+    if (!snapshot.empty()) {
+      request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(snapshot);
+    }
+    ASSIGN_OR_RETURN(const auto response, controller_->CreateVolume(request));
+    return response.volume().volume_id();
+  }
+
+  base::Status Bring(const std::string& id) {
+    csi::v1::NodeStageVolumeRequest stage;
+    stage.set_volume_id(id);
+    stage.set_staging_target_path(folder_ + "/staging/" + id);
+    *stage.mutable_volume_capability() = capability_;
+    std::filesystem::create_directories(stage.staging_target_path());
+    std::filesystem::create_directories(folder_ + "/pods");
+    RETURN_IF_ERROR(node_->NodeStageVolume(stage));
+    csi::v1::NodePublishVolumeRequest publish;
+    publish.set_volume_id(id);
+    publish.set_staging_target_path(stage.staging_target_path());
+    publish.set_target_path(Target(id));
+    *publish.mutable_volume_capability() = capability_;
+    return node_->NodePublishVolume(publish).status();
+  }
+
+  base::Status Take(const std::string& id) {
+    csi::v1::NodeUnpublishVolumeRequest unpublish;
+    unpublish.set_volume_id(id);
+    unpublish.set_target_path(Target(id));
+    RETURN_IF_ERROR(node_->NodeUnpublishVolume(unpublish));
+    csi::v1::NodeUnstageVolumeRequest unstage;
+    unstage.set_volume_id(id);
+    unstage.set_staging_target_path(folder_ + "/staging/" + id);
+    return node_->NodeUnstageVolume(unstage).status();
+  }
+
+  base::Status CheckData(const std::string& id) const {
+    std::ifstream in(Target(id) + "/file");
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (text == "data") return base::OkStatus();
+    return base::Error(StatusCode::kDataLoss, "the file holds '{}'", text);
+  }
+
+  const VolumeCapability capability_ =
+      MountCapability("ext4", AccessMode::SINGLE_NODE_SINGLE_WRITER);
+  const Offer offer_{.topology_key = "topology/node", .node_id = "n", .fs_types = {"ext4"}};
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  base::SystemClock clock_;
+  std::string folder_;
+  std::unique_ptr<block::Pool> pool_;
+  std::unique_ptr<NodeRecords> records_;
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<Controller> controller_;
+};
+
+int RunInProcess(const std::string& folder, const std::string& faults, const std::string& log) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv("BERTH_FAULTS", faults.c_str(), 1);
+    if (!log.empty()) setenv("BERTH_FAULT_LOG", log.c_str(), 1);
+    Daemon daemon;
+    const bool well =
+        base::InitFaultPoints().ok() && daemon.Open(folder).ok() && daemon.Work().ok();
+    _exit(well ? 0 : kWorkFailed);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+std::set<std::string> FaultPoints() {
+  const platform::TempFolder folder;
+  EXPECT_EQ(RunInProcess(folder.path(), "", folder / "log"), 0);
+  std::ifstream log(folder / "log");
+  std::set<std::string> names;
+  for (std::string line; std::getline(log, line);) names.insert(line);
+  return names;
+}
+
+void ExpectNothingLeft(const std::string& folder) {
+  const auto table = platform::NewMounter()->List();
+  for (const auto& mount : *table) EXPECT_FALSE(mount.mount_point.starts_with(folder));
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/pool/volumes")) {
+    if (entry.path().extension() != ".img") continue;
+    const auto loops = platform::FindLoops(*platform::IdentifyFile(entry.path()));
+    EXPECT_TRUE(loops->empty());
+    for (const auto& loop : *loops) EXPECT_TRUE(platform::DetachLoop(loop).ok());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder + "/pods"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder + "/pool/node"));
+}
+
+TEST(DriverCrashTest, TheNextDriverEndsWhatAKilledOneBegan) {
+  const std::set<std::string> points = FaultPoints();
+  ASSERT_GT(points.size(), 30u);
+  for (const std::string& point : points) {
+    SCOPED_TRACE(point);
+    const platform::TempFolder folder;
+    const int status = RunInProcess(folder.path(), point + "=crash", "");
+    ASSERT_TRUE(WIFSIGNALED(status));
+    Daemon next;
+    const base::Status opened = next.Open(folder.path());
+    ASSERT_TRUE(opened.ok()) << opened;
+    const base::Status again = next.Work();
+    EXPECT_TRUE(again.ok()) << again;
+    ExpectNothingLeft(folder.path());
+  }
+}
+
+TEST(DriverCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
+  for (const std::string& point : FaultPoints()) {
+    SCOPED_TRACE(point);
+    const platform::TempFolder folder;
+    const int status = RunInProcess(folder.path(), point + "=error", "");
+    ASSERT_TRUE(WIFEXITED(status));
+    Daemon next;
+    const base::Status opened = next.Open(folder.path());
+    ASSERT_TRUE(opened.ok()) << opened;
+    const base::Status again = next.Work();
+    EXPECT_TRUE(again.ok()) << again;
+    ExpectNothingLeft(folder.path());
+  }
+}
+
+}  // namespace
+}  // namespace berth::csidriver
