@@ -1,0 +1,251 @@
+// A cluster in memory for table tests of controllers: the API double, informers, recorded events, a
+// driver double, and the controllers under test, started and stopped in the right order.
+//
+//   FakeCluster cluster;
+//   cluster.Add<Binder>();
+//   cluster.client.Add(MakeClaim("data"));
+//   cluster.Start();
+//   ASSERT_TRUE(cluster.client.WaitUntil([&] { return cluster.Get<Claim>("default", "data").phase() == "Bound"; }));
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "api/kinds.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/driver_connection.h"
+#include "kube/fake_client.h"
+#include "kube/informer.h"
+#include "rpc/fake_csi_driver.h"
+
+namespace berth::controllers {
+
+// Keeps events as "Warning FailedMount default/web: message".
+class RecordedEvents : public base::EventSink {
+ public:
+  void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
+              std::string_view message) override {
+    base::MutexLock lock(mutex_);
+    events_.push_back(fmt::format("{} {} {}: {}",
+                                  type == base::EventType::kNormal ? "Normal" : "Warning", reason,
+                                  api::ObjectKey(object.ns, object.name), message));
+    changed_.NotifyAll();
+  }
+
+  std::vector<std::string> All() const {
+    base::MutexLock lock(mutex_);
+    return events_;
+  }
+  // How many events hold `text`.
+  int Count(std::string_view text) const {
+    base::MutexLock lock(mutex_);
+    return CountLocked(text);
+  }
+  // Waits for `count` events that hold `text`.
+  bool WaitFor(std::string_view text, int count = 1,
+               std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    base::MutexLock lock(mutex_);
+    while (CountLocked(text) < count) {
+      if (!changed_.WaitUntil(mutex_, deadline)) return CountLocked(text) >= count;
+    }
+    return true;
+  }
+
+ private:
+  int CountLocked(std::string_view text) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    int count = 0;
+    for (const std::string& event : events_) {
+      if (event.find(text) != std::string::npos) ++count;
+    }
+    return count;
+  }
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeCluster {
+ public:
+  FakeCluster() = default;
+  ~FakeCluster() { Stop(); }
+
+  Context context() { return {client, informers, events, clock}; }
+
+  template <typename C, typename... Args>
+  C& Add(Args&&... args) {
+    auto controller = std::make_unique<C>(context(), std::forward<Args>(args)...);
+    C& out = *controller;
+    controllers_.push_back(std::move(controller));
+    return out;
+  }
+
+  // A driver double and the connection to it, which Start starts.
+  DriverConnection& AddDriver(rpc::FakeCsiDriver::Options options = {}) {
+    auto started = rpc::FakeCsiDriver::Start(std::move(options));
+    EXPECT_TRUE(started.ok()) << base::ToString(started.status());
+    driver = *std::move(started);
+    auto connected = DriverConnection::New(driver->socket());
+    EXPECT_TRUE(connected.ok()) << base::ToString(connected.status());
+    connection_ = *std::move(connected);
+    return *connection_;
+  }
+
+  void Start() {
+    if (connection_ != nullptr) connection_->Start();
+    informers.Start();
+    const base::Status synced = informers.WaitForSync(std::chrono::seconds(10));
+    ASSERT_TRUE(synced.ok()) << base::ToString(synced);
+    for (const auto& controller : controllers_) controller->Start();
+  }
+
+  // Whoever calls handlers stops before the controllers that they belong to go.
+  void Stop() {
+    informers.Stop();
+    if (connection_ != nullptr) connection_->Stop();
+    for (const auto& controller : controllers_) controller->Stop();
+    controllers_.clear();
+  }
+
+  // The stored object; an empty one if it is not there.
+  template <typename T>
+  T Get(std::string_view ns, std::string_view name) const {
+    return client.Peek<T>(ns, name).value_or(T());
+  }
+  template <typename T>
+  bool Has(std::string_view ns, std::string_view name) const {
+    return client.Peek<T>(ns, name).has_value();
+  }
+  bool WaitUntil(const std::function<bool()>& condition) { return client.WaitUntil(condition); }
+
+  base::FakeClock clock;
+  kube::FakeClient client{clock};
+  RecordedEvents events;
+  kube::Informers informers{client};
+  std::unique_ptr<rpc::FakeCsiDriver> driver;
+
+ private:
+  std::unique_ptr<DriverConnection> connection_;
+  std::vector<std::unique_ptr<Controller>> controllers_;
+};
+
+// Objects in their usual shape; `more` is merged over it.
+
+inline base::Json Merged(base::Json object, const base::Json& more) {
+  if (!more.is_null()) object.merge_patch(more);
+  return object;
+}
+
+inline base::Json MakeClaim(const std::string& name, const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "v1"},
+                 {"kind", "PersistentVolumeClaim"},
+                 {"metadata",
+                  {{"name", name},
+                   {"namespace", "default"},
+                   {"uid", "uid-" + name},
+                   {"finalizers", {"kubernetes.io/pvc-protection"}}}},
+                 {"spec",
+                  {{"accessModes", {"ReadWriteOnce"}},
+                   {"storageClassName", "fast"},
+                   {"volumeMode", "Filesystem"},
+                   {"resources", {{"requests", {{"storage", "1Gi"}}}}}}},
+                 {"status", {{"phase", "Pending"}}}},
+                more);
+}
+
+// A CSI volume, free and available.
+inline base::Json MakeVolume(const std::string& name, const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "v1"},
+                 {"kind", "PersistentVolume"},
+                 {"metadata",
+                  {{"name", name}, {"finalizers", {"kubernetes.io/pv-protection"}}}},
+                 {"spec",
+                  {{"accessModes", {"ReadWriteOnce"}},
+                   {"storageClassName", "fast"},
+                   {"volumeMode", "Filesystem"},
+                   {"persistentVolumeReclaimPolicy", "Retain"},
+                   {"capacity", {{"storage", "1Gi"}}},
+                   {"csi",
+                    {{"driver", "fake.csi.example.com"},
+                     {"volumeHandle", "handle-" + name},
+                     {"fsType", "ext4"}}}}},
+                 {"status", {{"phase", "Available"}}}},
+                more);
+}
+
+// What makes MakeClaim's claim and MakeVolume's volume a bound pair.
+inline base::Json BoundClaim(const std::string& volume) {
+  return {{"metadata", {{"annotations", {{"pv.kubernetes.io/bind-completed", "yes"}}}}},
+          {"spec", {{"volumeName", volume}}},
+          {"status",
+           {{"phase", "Bound"},
+            {"accessModes", {"ReadWriteOnce"}},
+            {"capacity", {{"storage", "1Gi"}}}}}};
+}
+inline base::Json BoundVolume(const std::string& claim) {
+  return {{"spec",
+           {{"claimRef",
+             {{"kind", "PersistentVolumeClaim"},
+              {"namespace", "default"},
+              {"name", claim},
+              {"uid", "uid-" + claim}}}}},
+          {"status", {{"phase", "Bound"}}}};
+}
+
+inline base::Json MakeClass(const std::string& name, const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "storage.k8s.io/v1"},
+                 {"kind", "StorageClass"},
+                 {"metadata", {{"name", name}}},
+                 {"provisioner", "fake.csi.example.com"},
+                 {"reclaimPolicy", "Delete"},
+                 {"volumeBindingMode", "Immediate"}},
+                more);
+}
+
+inline base::Json MakePod(const std::string& name, const std::string& claim,
+                          const base::Json& more = nullptr) {
+  base::Json volumes = base::Json::array();
+  if (!claim.empty()) {
+    volumes.push_back({{"name", "data"}, {"persistentVolumeClaim", {{"claimName", claim}}}});
+  }
+  return Merged({{"apiVersion", "v1"},
+                 {"kind", "Pod"},
+                 {"metadata", {{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}}},
+                 {"spec", {{"schedulerName", "default-scheduler"}, {"volumes", volumes}}},
+                 {"status", {{"phase", "Pending"}}}},
+                more);
+}
+
+inline base::Json MakeNode(const std::string& name, const base::Json& more = nullptr) {
+  return Merged(
+      {{"apiVersion", "v1"},
+       {"kind", "Node"},
+       {"metadata",
+        {{"name", name},
+         {"labels", {{"kubernetes.io/hostname", name}}},
+         {"annotations", {{"volumes.kubernetes.io/controller-managed-attach-detach", "true"}}}}},
+       {"spec", base::Json::object()},
+       {"status", {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}},
+      more);
+}
+
+inline base::Json MakeCsiNode(const std::string& node, const std::vector<std::string>& keys = {},
+                              const base::Json& driver_more = nullptr) {
+  return {{"apiVersion", "storage.k8s.io/v1"},
+          {"kind", "CSINode"},
+          {"metadata", {{"name", node}}},
+          {"spec",
+           {{"drivers",
+             {Merged({{"name", "fake.csi.example.com"}, {"nodeID", "id-of-" + node},
+                      {"topologyKeys", keys}},
+                     driver_more)}}}}};
+}
+
+}  // namespace berth::controllers
