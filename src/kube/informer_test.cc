@@ -87,6 +87,7 @@ TEST_F(InformerTest, ALateHandlerGetsWhatIsThere) {
   Informer<api::Pod> informer(client_);
   ASSERT_TRUE(Sync(informer));
   informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 2; }));
   EXPECT_THAT(recorder_.seen(), UnorderedElementsAre("+ default/a", "+ default/b"));
   client_.Remove(kPod, "default", "a");
   ASSERT_TRUE(Eventually([&] { return recorder_.seen().size() == 3; }));
