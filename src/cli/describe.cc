@@ -43,9 +43,11 @@ void AddEvents(std::string& out, std::vector<api::Object>& events, base::WallTim
     out += "Events:       <none>\n";
     return;
   }
-  std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) {
-    return a.String({"lastTimestamp"}) < b.String({"lastTimestamp"});
-  });
+  const auto order = [](const api::Object& event) {
+    return std::pair(event.String({"lastTimestamp"}), event.name());
+  };
+  std::sort(events.begin(), events.end(),
+            [&](const auto& a, const auto& b) { return order(a) < order(b); });
   out += "Events:\n";
   for (const api::Object& event : events) {
     const int64_t count = event.Int({"count"}, 1);
