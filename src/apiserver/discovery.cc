@@ -198,7 +198,7 @@ std::optional<Response> DiscoveryDocument(std::string_view path, std::string_vie
   // An empty document in protobuf: kubectl then knows of no schema and leaves validation to the
   // server.
   if (path == "/openapi/v2") {
-    return Response{.content_type = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"};
+    return Response{.content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"};
   }
   if (path == "/api/v1") return Plain(ResourceList("v1"));
   if (!path.starts_with("/apis/")) return std::nullopt;

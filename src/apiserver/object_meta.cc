@@ -2,6 +2,7 @@
 
 #include "api/names.h"
 #include "api/time.h"
+#include "apiserver/schema.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {
@@ -32,42 +33,6 @@ void DropNulls(Json& value) {
   }
 }
 
-Status Malformed(const api::KindInfo& info, std::string_view field, std::string_view type) {
-  return KubeError(
-      Reason::kBadRequest,
-      fmt::format("{} in version \"{}\" cannot be handled as a {}: json: cannot unmarshal "
-                  "into Go struct field ObjectMeta.{} of type {}",
-                  info.kind, info.version, info.kind, field, type));
-}
-
-Status CheckMetadataTypes(const api::KindInfo& info, const Json& metadata) {
-  for (const char* field : {"name", "generateName", "namespace", "uid", "resourceVersion"}) {
-    const auto it = metadata.find(field);
-    if (it != metadata.end() && !it->is_string()) return Malformed(info, field, "string");
-  }
-  for (const char* field : {"labels", "annotations"}) {
-    const auto it = metadata.find(field);
-    if (it == metadata.end()) continue;
-    if (!it->is_object()) return Malformed(info, field, "map[string]string");
-    for (const auto& [key, value] : it->items()) {
-      if (!value.is_string()) return Malformed(info, fmt::format("{}.{}", field, key), "string");
-    }
-  }
-  if (const auto it = metadata.find("finalizers"); it != metadata.end()) {
-    const bool strings = it->is_array() && std::all_of(it->begin(), it->end(), [](const Json& one) {
-                           return one.is_string();
-                         });
-    if (!strings) return Malformed(info, "finalizers", "[]string");
-  }
-  if (const auto it = metadata.find("ownerReferences"); it != metadata.end()) {
-    const bool objects = it->is_array() && std::all_of(it->begin(), it->end(), [](const Json& one) {
-                           return one.is_object();
-                         });
-    if (!objects) return Malformed(info, "ownerReferences", "[]v1.OwnerReference");
-  }
-  return base::OkStatus();
-}
-
 }  // namespace
 
 Status CheckShape(const api::KindInfo& info, Json& object) {
@@ -88,11 +53,7 @@ Status CheckShape(const api::KindInfo& info, Json& object) {
   object["kind"] = std::string(info.kind);
   object["apiVersion"] = info.api_version();
   if (!object.contains("metadata")) object["metadata"] = Json::object();
-  if (!object["metadata"].is_object()) return Malformed(info, "metadata", "v1.ObjectMeta");
-  for (const char* part : {"spec", "status"}) {
-    if (object.contains(part) && !object[part].is_object()) return Malformed(info, part, "struct");
-  }
-  return CheckMetadataTypes(info, object["metadata"]);
+  return CheckTypes(info, object);
 }
 
 Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& object) {

@@ -53,13 +53,16 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   }
 
  private:
-  // A selector by name reads that one object.
+  // A selector by name reads that one object: a page of one that begins just before its key. No
+  // valid name has a character above 'z', so nothing lies between.
   void NarrowToName() {
     const auto name = query_.selection.fields.RequiredValue("metadata.name");
-    if (!name || query_.from) return;
+    if (!name || name->empty() || query_.from) return;
     if (request_.info().namespaced && request_.ns.empty()) return;
     only_key_ = prefix_ + *name;
-    prefix_ = only_key_;
+    after_ = only_key_;
+    --after_.back();
+    after_ += '\x7f';
   }
 
   Status ReadPage(std::string& out) {
