@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <future>
+#include <sstream>
 
 #include "rpc/fake_csi_driver.h"
 #include "rpc/unix_socket.h"
@@ -56,6 +59,25 @@ TEST_F(CsiClientTest, ADriversErrorNamesTheCall) {
   const auto result = client_->NodeStageVolume({}, 5s);
   EXPECT_EQ(result.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(base::Message(result.status()), "NodeStageVolume: no such volume");
+}
+
+TEST_F(CsiClientTest, TheLogShowsCallsWithoutTheirSecrets) {
+  std::ostringstream text;
+  const auto before = spdlog::default_logger();
+  const auto logger = std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  logger->set_level(spdlog::level::debug);
+  spdlog::set_default_logger(logger);
+  csi::v1::DeleteVolumeRequest request;
+  request.set_volume_id("vol-1");
+  (*request.mutable_secrets())["password"] = "hunter2";
+  const auto result = client_->DeleteVolume(request, 5s);
+  spdlog::set_default_logger(before);
+  EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(text.str(), HasSubstr("DeleteVolume"));
+  EXPECT_THAT(text.str(), HasSubstr("vol-1"));
+  EXPECT_THAT(text.str(), HasSubstr("<1 stripped>"));
+  EXPECT_THAT(text.str(), testing::Not(HasSubstr("hunter2")));
 }
 
 TEST_F(CsiClientTest, ALongErrorMessageArrives) {

@@ -48,10 +48,5 @@ TEST(OutcomeTest, AnEmptyMessageBecomesTheCodesName) {
   EXPECT_EQ(ToGrpc(base::Status(StatusCode::kAborted, "")).error_message(), "ABORTED");
 }
 
-TEST(OutcomeTest, ACodeThatNobodyDefinedIsUnknown) {
-  const base::Status status = FromGrpc(grpc::Status(static_cast<grpc::StatusCode>(99), "odd"));
-  EXPECT_EQ(status.code(), StatusCode::kUnknown);
-}
-
 }  // namespace
 }  // namespace berth::rpc
