@@ -21,6 +21,7 @@ using ObjectReader = std::function<base::StatusOr<base::Json>(
 struct PodFacts {
   std::string node_name;
   std::string host_ip;
+  std::string runtime_name = "containerd";
   std::vector<std::string> pod_ips;  // of the sandbox; the host's with hostNetwork
   int64_t cpu_capacity_milli = 0;
   int64_t memory_capacity = 0;

@@ -401,6 +401,7 @@ Status CriState::ListAll() {
     base::MutexLock lock(mutex_);
     sequence = sequence_;
   }
+  if (!Reachable().ok()) RETURN_IF_ERROR(AskVersion());
   ASSIGN_OR_RETURN(Listing listing, List(""));
   const std::vector<std::string> changed = Apply("", std::move(listing), sequence);
   // First reachable, then the changes: a pod that is told of a change must find the runtime there.
@@ -409,10 +410,23 @@ Status CriState::ListAll() {
   return base::OkStatus();
 }
 
+Status CriState::AskVersion() {
+  ASSIGN_OR_RETURN(const auto version, cri_.Version(cri::VersionRequest(), kListTimeout));
+  base::MutexLock lock(mutex_);
+  version_ = {version.runtime_name(), version.runtime_version()};
+  return base::OkStatus();
+}
+
+std::pair<std::string, std::string> CriState::Version() const {
+  base::MutexLock lock(mutex_);
+  return version_;
+}
+
 void CriState::SetReachable(Status status) {
   {
     base::MutexLock lock(mutex_);
-    if (status.ok() == reachable_.ok()) {
+    const bool first = !std::exchange(told_reachable_, true);
+    if (!first && status.ok() == reachable_.ok()) {
       reachable_ = std::move(status);
       return;
     }

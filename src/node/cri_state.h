@@ -101,7 +101,9 @@ class CriState {
   // OK while the runtime answers and its pods were listed. UNAVAILABLE says which runtime is not
   // reachable and why. Pods are told of a change either way by on_change.
   base::Status Reachable() const;
-  // Called on a change of Reachable. Before Start only.
+  // Name and version of the runtime that answered last: {"containerd", "1.6.20"}.
+  std::pair<std::string, std::string> Version() const;
+  // Called when Reachable is first known, and on its changes. Before Start only.
   void OnReachable(std::function<void()> on_reachable) { on_reachable_ = std::move(on_reachable); }
 
   PodRuntime Pod(const std::string& uid) const;
@@ -128,6 +130,7 @@ class CriState {
   void Loop(std::stop_token stop);
   void EventLoop(std::stop_token stop);
   base::Status ListAll();
+  base::Status AskVersion();
   base::StatusOr<Listing> List(const std::string& uid);  // "": all pods
   base::Status FillDetails(Listing& listing);
   base::Status FillContainer(ContainerState& container);
@@ -150,6 +153,8 @@ class CriState {
   bool hurry_ ABSL_GUARDED_BY(mutex_) = false;
   bool streaming_ ABSL_GUARDED_BY(mutex_) = false;  // the event stream works
   base::Status reachable_ ABSL_GUARDED_BY(mutex_);
+  bool told_reachable_ ABSL_GUARDED_BY(mutex_) = false;
+  std::pair<std::string, std::string> version_ ABSL_GUARDED_BY(mutex_){"containerd", ""};
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, PodRuntime> pods_ ABSL_GUARDED_BY(mutex_);
   // When (by sequence_) an id was last put or removed by the caller.

@@ -105,6 +105,8 @@ PodManager::~PodManager() { Stop(); }
 
 void PodManager::Start() {
   runtime_.OnReachable([this] {
+    const auto [name, version] = runtime_.Version();
+    options_.on_runtime(runtime_.Reachable(), fmt::format("{}://{}", name, version));
     // Every pod: those that waited for the runtime, and those whose runtime is lost.
     base::MutexLock lock(mutex_);
     for (const auto& [uid, input] : inputs_) workers_.AddNow(uid);
@@ -113,13 +115,16 @@ void PodManager::Start() {
   statuses_.Start();
   probes_.Start();
   workers_.Start();
-  pods_.AddHandler([this](const auto& change) { OnPodChange(change); });
+  gate_.Open(this);
+  pods_.AddHandler(
+      gate_.Wrap([](PodManager& self, const auto& change) { self.OnPodChange(change); }));
   runtime_.Start([this](const std::string& uid) { Requeue(uid); });
   workers_.AddNow(kOrphans);
 }
 
 void PodManager::Stop() {
   stopping_ = true;
+  gate_.Close();
   cri_.CancelAll();
   workers_.Stop();
   tasks_.Stop();
@@ -193,7 +198,7 @@ Outcome PodManager::FindOrphans() {
     if (IsOrphan(uid)) orphans.insert(uid);
   }
   for (const std::string& uid : volumes_.KnownPods()) {
-    if (!options_.not_a_pod(uid)) orphans.insert(uid);
+    orphans.insert(uid);
   }
   base::MutexLock lock(mutex_);
   for (const auto& [uid, record] : remembered_) orphans.insert(uid);

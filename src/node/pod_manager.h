@@ -25,6 +25,7 @@
 #include "kube/informer.h"
 #include "node/pod_parts.h"
 #include "node/pod_worker.h"
+#include "node/volume_gate.h"
 #include "platform/mounter.h"
 #include "rpc/cri_client.h"
 
@@ -34,8 +35,9 @@ struct PodManagerOptions {
   PodSettings settings;
   std::string record_folder;  // <data>/node/pods
   std::string cri_endpoint;
-  // Not pods, but known to the volume manager under uids of their own (HostMounts): left alone.
-  std::function<bool(const std::string& uid)> not_a_pod = [](const std::string&) { return false; };
+  // Told when the runtime comes and goes: OK or why not, and "containerd://1.6.20".
+  std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
+      [](const base::Status&, const std::string&) {};
   int workers = 16;
 };
 
@@ -103,6 +105,7 @@ class PodManager {
   const PodParts parts_;
   PodWorker worker_;
 
+  HandlerGate<PodManager> gate_;
   std::atomic<bool> stopping_{false};
   mutable base::Mutex mutex_;
   std::map<std::string, Input> inputs_ ABSL_GUARDED_BY(mutex_);  // by uid

@@ -201,7 +201,7 @@ TEST_P(PodManagerTest, RunsAPodAndSaysSo) {
   EXPECT_TRUE(json::Bool(status, {"ready"}));
   EXPECT_TRUE(json::Bool(status, {"started"}));
   EXPECT_EQ(json::Int(status, {"restartCount"}), 0);
-  EXPECT_THAT(json::String(status, {"containerID"}), HasSubstr("containerd://"));
+  EXPECT_THAT(json::String(status, {"containerID"}), HasSubstr("fake://container-"));
   EXPECT_FALSE(json::String(status, {"imageID"}).empty());
   EXPECT_EQ(json::String(pod, {"status", "hostIP"}), "192.0.2.1");
   EXPECT_FALSE(json::String(pod, {"status", "podIP"}).empty());

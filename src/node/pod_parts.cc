@@ -9,6 +9,7 @@ namespace berth::node {
 PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime) {
   PodFacts out{.node_name = parts.settings.node_name,
                .host_ip = parts.settings.host_ip(),
+               .runtime_name = parts.runtime.Version().first,
                .cpu_capacity_milli = MachineCpuMilli(),
                .memory_capacity = MachineMemory()};
   if (runtime.sandboxes.empty()) return out;

@@ -24,8 +24,6 @@ Json Time(int64_t nanoseconds) {
   return api::FormatTime(base::WallTime(std::chrono::nanoseconds(nanoseconds)));
 }
 
-std::string ContainerId(const ContainerState& state) { return "containerd://" + state.id; }
-
 class StatusMaker {
  public:
   explicit StatusMaker(const PodStatusInput& input) : in_(input) {}
@@ -47,6 +45,10 @@ class StatusMaker {
   }
 
  private:
+  std::string ContainerId(const ContainerState& state) const {
+    return in_.facts.runtime_name + "://" + state.id;
+  }
+
   Json Terminated(const ContainerState& state) const {
     Json out = {{"exitCode", state.exit_code}, {"containerID", ContainerId(state)}};
     std::string reason = state.reason;

@@ -1,0 +1,227 @@
+#include "node/node_agent.h"
+
+#include <thread>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "node/csi_node.h"
+#include "node/host_mounts.h"
+#include "node/node_host.h"
+#include "node/node_status.h"
+#include "node/plugin_registration.h"
+#include "node/pod_manager.h"
+#include "node/streaming_backend.h"
+#include "node/streaming_server.h"
+#include "node/volume_manager.h"
+#include "platform/durable_file.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+namespace {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+class NodeAgentImpl : public NodeAgent {
+ public:
+  NodeAgentImpl(const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
+                base::EventSink& events, const base::Clock& clock)
+      : options_(options),
+        client_(client),
+        informers_(informers),
+        events_(events),
+        clock_(clock),
+        nodes_(informers.Of<api::Node>()) {}
+
+  ~NodeAgentImpl() override { Stop(); }
+
+  Status Run(const MakePlugins& make_plugins) {
+    RETURN_IF_ERROR(TakeFolders());
+    RETURN_IF_ERROR(Make(make_plugins));
+    RETURN_IF_ERROR(
+        volumes_->Start([this](const std::string& uid) { pods_->OnVolumesChanged(uid); }));
+    pods_->Start();
+    if (own_pods_ != nullptr) own_pods_->Start();
+    node_status_->Start();
+    RETURN_IF_ERROR(registration_->Start());
+    ASSIGN_OR_RETURN(
+        streams_,
+        StreamingServer::Start(fmt::format("{}/{}.sock", options_.node_sockets, options_.node_name),
+                               *stream_backend_, clock_));
+    after_sync_ = std::jthread([this](std::stop_token stop) { StartAfterSync(stop); });
+    return base::OkStatus();
+  }
+
+  void Stop() override {
+    if (std::exchange(stopped_, true)) return;
+    streams_.reset();
+    if (after_sync_.joinable()) {
+      after_sync_.request_stop();
+      after_sync_.join();
+    }
+    if (host_mounts_ != nullptr) host_mounts_->Stop();
+    if (registration_ != nullptr) registration_->Stop();
+    if (node_status_ != nullptr) node_status_->Stop();
+    if (own_pods_ != nullptr) own_pods_->Stop();
+    if (pods_ != nullptr) pods_->Stop();
+    if (volumes_ != nullptr) volumes_->Stop();
+    LeaveKubeletFolder();
+  }
+
+ private:
+  std::string Below(std::string_view name) const {
+    return fmt::format("{}/{}", options_.data_folder, name);
+  }
+
+  Status TakeFolders() {
+    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    auto lock = platform::LockFile(Below("lock"));
+    if (lock.status().code() == StatusCode::kFailedPrecondition) {
+      return base::Error(StatusCode::kFailedPrecondition,
+                         "another node agent runs on the data folder '{}'", options_.data_folder);
+    }
+    RETURN_IF_ERROR(lock);
+    lock_ = *std::move(lock);
+    RETURN_IF_ERROR(platform::MakeFolders(options_.node_sockets, 0700));
+    RETURN_IF_ERROR(platform::MakeFolders(options_.log_folder, 0755));
+    return platform::MakeFolders(options_.kubelet_folder + "/pods", 0750);
+  }
+
+  Status Make(const MakePlugins& make_plugins) {
+    host_ = std::make_unique<NodeHost>(options_.node_name, options_.kubelet_folder, client_,
+                                       informers_, events_, clock_);
+    // Mounts made in a pod's volume by a container (Bidirectional) must reach the host, and the
+    // other way.
+    RETURN_IF_ERROR_WITH(host_->mounter().MakeShared(options_.kubelet_folder),
+                         fmt::format("share '{}' with containers", options_.kubelet_folder));
+    plugins_ = make_plugins(*host_);
+    std::vector<volume::VolumePlugin*> plugins;
+    for (const auto& plugin : plugins_) plugins.push_back(plugin.get());
+    volumes_ = NewVolumeManager({.state_folder = Below("volumes"), .node_name = options_.node_name},
+                                client_, informers_, std::move(plugins), *host_, events_);
+    node_status_ =
+        std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
+                                                       .kubelet_folder = options_.kubelet_folder,
+                                                       .version = options_.version},
+                                     client_, informers_, clock_);
+    ASSIGN_OR_RETURN(cri_, rpc::CriClient::New(options_.cri_endpoint));
+    RETURN_IF_ERROR(MakePods());
+    stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *cri_);
+    csi_nodes_ = std::make_unique<CsiNodes>(client_, options_.node_name);
+    registration_ = std::make_unique<PluginRegistration>(
+        PluginRegistrationOptions{.folder = host_->paths().PluginsRegistry()}, *csi_nodes_,
+        host_->drivers(),
+        [this](const std::string& driver) { volumes_->DriverRegistered(driver); });
+    host_mounts_ = std::make_unique<HostMounts>(
+        HostMountsOptions{
+            .state_folder = Below("host-mounts"),
+            .own_folder = options_.own_folder.empty() ? options_.data_folder : options_.own_folder,
+            .node_name = options_.node_name},
+        client_, informers_, *volumes_, *host_, events_);
+    return base::OkStatus();
+  }
+
+  Status MakePods() {
+    if (options_.own_pods_only) {
+      own_pods_ = std::make_unique<kube::Informer<api::Pod>>(
+          client_, kube::InformerOptions{.field_selector = "spec.nodeName=" + options_.node_name});
+    }
+    kube::Informer<api::Pod>& pods = own_pods_ != nullptr ? *own_pods_ : informers_.Of<api::Pod>();
+    PodManagerOptions options{
+        .settings = {.node_name = options_.node_name,
+                     .log_folder = options_.log_folder,
+                     .agent = options_.data_folder,
+                     .host_ip = [this] { return HostIp(); }},
+        .record_folder = Below("pods"),
+        .cri_endpoint = options_.cri_endpoint,
+        .on_runtime = [this](const Status& reachable, const std::string& version) {
+          node_status_->SetRuntime(reachable.ok(), std::string(base::Message(reachable)), version);
+        }};
+    ASSIGN_OR_RETURN(pods_, PodManager::New(std::move(options), host_->paths(), client_, pods,
+                                            *cri_, *volumes_, host_->mounter(), events_, clock_,
+                                            [this](const api::KindInfo& kind, std::string_view ns,
+                                                   std::string_view name) {
+                                              return host_->GetObject(kind, ns, name);
+                                            }));
+    return base::OkStatus();
+  }
+
+  // The node's own address, as its Node object says.
+  std::string HostIp() const {
+    const auto node = nodes_.Get(options_.node_name);
+    if (node == nullptr) return "";
+    for (const base::Json& address : base::json::Array(node->json(), {"status", "addresses"})) {
+      if (base::json::String(address, {"type"}) == "InternalIP") {
+        return base::json::String(address, {"address"});
+      }
+    }
+    return "";
+  }
+
+  // What needs the API's lists. An API that is away delays it.
+  void StartAfterSync(std::stop_token stop) {
+    while (!informers_.WaitForSync(std::chrono::milliseconds(500)).ok()) {
+      if (stop.stop_requested()) return;
+    }
+    if (stop.stop_requested()) return;
+    if (const Status started = host_mounts_->Start(); !started.ok()) {
+      LOG_ERROR("host mounts cannot be served: {}", base::ToString(started));
+    }
+  }
+
+  // Takes the bind mount of the kubelet folder onto itself away where nothing needs it any more: no
+  // pod is on the node and nothing is mounted beneath.
+  void LeaveKubeletFolder() {
+    const auto records = platform::ListFolder(Below("pods"));
+    if (host_ == nullptr || !records.ok() || !records->empty()) return;
+    const auto table = host_->mounter().List();
+    if (!table.ok()) return;
+    const platform::MountEntry* own = platform::FindMount(*table, options_.kubelet_folder);
+    // A file system of its own, which somebody mounted there, has the root "/" or another name.
+    if (own == nullptr || own->root == "/" || !own->mount_point.ends_with(own->root)) return;
+    for (const platform::MountEntry& entry : *table) {
+      if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
+    }
+    if (const Status left = host_->mounter().Unmount(options_.kubelet_folder); !left.ok()) {
+      LOG_WARNING("{}", base::ToString(left));
+    }
+  }
+
+  const NodeAgentOptions options_;
+  kube::Client& client_;
+  kube::Informers& informers_;
+  base::EventSink& events_;
+  const base::Clock& clock_;
+  kube::Informer<api::Node>& nodes_;
+  bool stopped_ = false;
+
+  // In the order of their making; the end goes the other way round.
+  base::UniqueFd lock_;
+  std::unique_ptr<NodeHost> host_;
+  std::vector<std::unique_ptr<volume::VolumePlugin>> plugins_;
+  std::unique_ptr<VolumeManager> volumes_;
+  std::unique_ptr<NodeStatus> node_status_;
+  std::unique_ptr<rpc::CriClient> cri_;
+  std::unique_ptr<kube::Informer<api::Pod>> own_pods_;
+  std::unique_ptr<PodManager> pods_;
+  std::unique_ptr<PodStreamBackend> stream_backend_;
+  std::unique_ptr<CsiNodes> csi_nodes_;
+  std::unique_ptr<PluginRegistration> registration_;
+  std::unique_ptr<HostMounts> host_mounts_;
+  std::unique_ptr<StreamingServer> streams_;
+  std::jthread after_sync_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Start(
+    const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
+    base::EventSink& events, const base::Clock& clock, const MakePlugins& make_plugins) {
+  auto agent = std::make_unique<NodeAgentImpl>(options, client, informers, events, clock);
+  RETURN_IF_ERROR(agent->Run(make_plugins));
+  return agent;
+}
+
+}  // namespace berth::node

@@ -1,0 +1,57 @@
+// The node agent: pods through CRI, their volumes, CSI drivers' registration, the Node object, host
+// mounts, logs and exec, wired together.
+//
+//   <data_folder>/lock, pods/, volumes/, host-mounts/     this agent's records; one agent a folder
+//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h); a
+//   shared mount <log_folder>/<namespace>_<name>_<uid>/                containers' output
+//   <node_sockets>/<node name>.sock                       logs and exec, for the API server
+//
+// Works without a container runtime, and without an API: each is waited for, and pods say so.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "base/status.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "volume/host.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+struct NodeAgentOptions {
+  std::string node_name;
+  std::string data_folder;  // of this agent alone
+  std::string kubelet_folder;
+  std::string cri_endpoint;  // "unix:///run/containerd/containerd.sock", or a path
+  std::string node_sockets;  // a folder
+  std::string log_folder = "/var/log/pods";
+  // What no HostMount may be mounted in or above; empty: data_folder. Standalone: the whole of
+  // <data>.
+  std::string own_folder = "";
+  std::string version = "v1.30.0-berth";  // Node.status.nodeInfo.kubeletVersion
+  // A process that has no other use for pods watches those of this node alone.
+  bool own_pods_only = false;
+};
+
+class NodeAgent {
+ public:
+  using MakePlugins =
+      std::function<std::vector<std::unique_ptr<volume::VolumePlugin>>(volume::Host& host)>;
+
+  // Before `informers` start; everything is borrowed and outlives the agent. FAILED_PRECONDITION:
+  // another agent holds the data folder.
+  static base::StatusOr<std::unique_ptr<NodeAgent>> Start(
+      const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
+      base::EventSink& events, const base::Clock& clock, const MakePlugins& make_plugins);
+  virtual ~NodeAgent() = default;
+  // Ends all work within seconds. Pods and their volumes stay as they are. Idempotent.
+  virtual void Stop() = 0;
+};
+
+}  // namespace berth::node
