@@ -69,6 +69,13 @@ bool HasGeneration(const KindInfo& kind) {
   return &kind == &api::kinds::kPod || !api::SupportsStrategicMerge(kind);
 }
 
+// Whether a PUT must say which version it replaces; the other kinds let it overwrite.
+bool NeedsVersion(const KindInfo& kind) {
+  using namespace api::kinds;
+  return &kind == &kVolumeAttachment || &kind == &kCsiNode || &kind == &kCsiDriver ||
+         &kind == &kCsiStorageCapacity || &kind == &kLease || !api::SupportsStrategicMerge(kind);
+}
+
 // The seconds that a pod gets to end; zero for what runs nowhere.
 int64_t GraceSeconds(const Json& pod, const DeleteOptions& options) {
   const std::string phase = base::json::String(pod, {"status", "phase"});
@@ -373,6 +380,13 @@ StatusOr<Json> FakeClient::Update(const KindInfo& kind, const Json& object,
   Status after;
   RETURN_IF_ERROR(TakeFailure("update", Resource(kind, subresource), after));
   if (FindLocked(kind, api::ObjectKey(ns, name)) == nullptr) return NotFound(kind, name);
+  if (NeedsVersion(kind) && Meta(object, "resourceVersion").empty()) {
+    return Error(
+        StatusCode::kInvalidArgument,
+        "{} \"{}\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified "
+        "for an update",
+        kind.kind, name);
+  }
   ASSIGN_OR_RETURN(Json updated, UpdateLocked(kind, api::ObjectKey(ns, name), object, subresource));
   RETURN_IF_ERROR(after);
   return updated;

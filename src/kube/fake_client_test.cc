@@ -81,6 +81,18 @@ TEST_F(FakeClientTest, StaleVersionsConflict) {
             StatusCode::kAborted);
 }
 
+TEST_F(FakeClientTest, SomeKindsArePutOnlyWithTheirVersion) {
+  const Json lease =
+      R"({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "namespace": "d"}})"_json;
+  Json stored = client_.Add(lease);
+  EXPECT_EQ(client_.Update(api::kinds::kLease, lease, "").status().code(),
+            StatusCode::kInvalidArgument);
+  stored["spec"]["holderIdentity"] = "me";
+  EXPECT_TRUE(client_.Update(api::kinds::kLease, stored, "").ok());
+  client_.Add(Pod("web"));
+  EXPECT_TRUE(client_.Update(kPod, Pod("web", {{"a", 1}}), "").ok());
+}
+
 TEST_F(FakeClientTest, ANoOpUpdateChangesNothing) {
   const Json pod = client_.Create(kPod, "default", Pod("web")).value();
   EXPECT_EQ(client_.Update(kPod, pod, "").value(), pod);
