@@ -61,6 +61,7 @@ class Node {
   base::Status UndoStage(const std::string& volume_id);
   base::Status Bind(const block::Record& volume, const PublishedTarget& target,
                     const Presence& presence);
+  base::Status UndoPublish(NodeRecord record, const std::string& path);
   base::Status UnmountAll(const std::string& volume_id, const std::string& path);
 
   block::Pool& pool_;

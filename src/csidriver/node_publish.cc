@@ -142,18 +142,24 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   record.targets.push_back(wanted);
   RETURN_IF_ERROR(records_.Put(record));
   if (const base::Status bound = Bind(volume, wanted, presence); !bound.ok()) {
+    // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated
+    // call.
     if (bound.code() != StatusCode::kDeadlineExceeded) {
-      Forget(record, path);
-      for (const base::Status& undone : {RemoveTarget(path), records_.Put(record)}) {
-        if (!undone.ok()) {
-          LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
-        }
+      if (const base::Status undone = UndoPublish(std::move(record), path); !undone.ok()) {
+        LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
       }
     }
     return base::Annotate(
         bound, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
   }
   return csi::v1::NodePublishVolumeResponse();
+}
+
+base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
+  RETURN_IF_ERROR(UnmountAll(record.volume_id, path));
+  RETURN_IF_ERROR(RemoveTarget(path));
+  Forget(record, path);
+  return records_.PutShorter(std::move(record));
 }
 
 base::Status Node::Bind(const block::Record& volume, const PublishedTarget& target,
