@@ -67,6 +67,8 @@ void CloseAllBut(int a, int b) {
     ready = poll(&wait, 1, plan.limit_ms);
   } while (ready < 0 && errno == EINTR);
   const int error = ioctl(fd, FITHAW, 0) == 0 ? 0 : errno;
+  // Before the answer, after which the caller may unmount.
+  close(fd);
   Answer(plan.answers, ready > 0 ? error : kLimitPassed);
   _exit(0);
 }

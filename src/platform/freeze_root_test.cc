@@ -71,6 +71,18 @@ TEST_F(FreezeTest, TheLimitThawsAndTheHolderLearnsIt) {
   EXPECT_EQ((*frozen)->Thaw().code(), StatusCode::kDeadlineExceeded);
 }
 
+// A snapshot of a volume whose pod ends at that moment must not make its unmount fail.
+TEST_F(FreezeTest, AThawedFileSystemCanBeUnmountedAtOnce) {
+  for (int i = 0; i < 50; ++i) {
+    auto frozen = FreezeFileSystem(mount_, seconds(20));
+    ASSERT_TRUE(frozen.ok()) << base::ToString(frozen.status());
+    ASSERT_TRUE((*frozen)->Thaw().ok());
+    const base::Status status = mounter_->Unmount(mount_);
+    ASSERT_TRUE(status.ok()) << base::ToString(status);
+    ASSERT_TRUE(mounter_->Mount({.source = loop_.path, .target = mount_, .fs_type = "ext4"}).ok());
+  }
+}
+
 TEST_F(FreezeTest, DroppingTheHolderThaws) {
   {
     ASSERT_TRUE(FreezeFileSystem(mount_, seconds(60)).ok());
