@@ -106,6 +106,22 @@ TEST_F(PlainCopiesTest, OfXfsInUse) { SnapshotRestoreClone("xfs"); }
 TEST_F(ReflinkCopiesTest, OfExt4InUse) { SnapshotRestoreClone("ext4"); }
 TEST_F(ReflinkCopiesTest, OfXfsInUse) { SnapshotRestoreClone("xfs"); }
 
+TEST_F(PlainCopiesTest, AFileSystemIsNotFrozenLongerThanTheLimit) {
+  options_.freeze_limit = std::chrono::milliseconds(20);
+  Restart();
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 512 * kMiB);
+  Bring(id, capability, "pod");
+  Write(Target("pod") + "/file", std::string(256 * kMiB, 'x'));
+  const auto code = Snapshot(id, "snap").status().code();
+  EXPECT_TRUE(code == StatusCode::kFailedPrecondition || code == StatusCode::kDeadlineExceeded)
+      << base::CodeName(code);
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+  Write(Target("pod") + "/other", "not frozen");
+  Take(id, "pod");
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+}
+
 TEST_F(PlainCopiesTest, ARawBlockVolumeInUseIsRefusedWithoutReflinks) {
   const VolumeCapability capability = BlockCapability();
   const std::string id = Create("raw", capability, 8 * kMiB);

@@ -61,6 +61,8 @@ class Node {
   base::Status UndoStage(const std::string& volume_id);
   base::Status Bind(const block::Record& volume, const PublishedTarget& target,
                     const Presence& presence);
+  base::Status ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
+                                const PublishedTarget& wanted, const Presence& presence);
   base::Status UndoPublish(NodeRecord record, const std::string& path);
   base::Status UnmountAll(const std::string& volume_id, const std::string& path);
 

@@ -57,15 +57,23 @@ base::Status RemoveTarget(const std::string& path) {
   return platform::ErrnoError(errno, "remove target " + base::Quote(path));
 }
 
-base::Status CheckBlockSharing(const std::vector<PublishedTarget>& others,
-                               const PublishedTarget& wanted) {
+// Whether the volume may be published at one more target, beside `others`.
+base::Status CheckOthers(const block::Record& volume, AccessMode::Mode mode,
+                         const PublishedTarget& wanted,
+                         const std::vector<PublishedTarget>& others) {
+  if (others.empty()) return base::OkStatus();
+  RETURN_IF_ERROR(CheckSecondPublish(mode, /*same_target=*/false, /*same_arguments=*/true));
+  if (others.size() >= NodeRecords::kMaxTargets) {
+    return Error(StatusCode::kResourceExhausted, "volume {} is published at {} targets already",
+                 base::Quote(volume.id), others.size());
+  }
   for (const PublishedTarget& other : others) {
-    if (other.read_only != wanted.read_only) {
-      return Error(
-          StatusCode::kFailedPrecondition,
-          "the raw block volume is published {} at {}, and a device is either read-only or "
-          "writable",
-          other.read_only ? "read-only" : "writable", base::Quote(other.path));
+    if (volume.access == block::AccessType::kBlock && other.read_only != wanted.read_only) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "raw block volume {} is published {} at {}, and a device is either read-only or "
+                   "writable",
+                   base::Quote(volume.id), other.read_only ? "read-only" : "writable",
+                   base::Quote(other.path));
     }
   }
   return base::OkStatus();
@@ -106,53 +114,46 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   const PublishedTarget wanted{.path = path,
                                .read_only = request.readonly() || capability.read_only(),
                                .capability = capability.Digest()};
+  if (presence.At(path) != Found::kNothing) {
+    RETURN_IF_ERROR(ConfirmPublished(volume, capability.mode, wanted, presence));
+    return csi::v1::NodePublishVolumeResponse();
+  }
   NodeRecord record = *presence.recorded();
-  const PublishedTarget* known = record.FindTarget(path);
-  switch (presence.At(path)) {
-    case Found::kOurs: {
-      // A mount that is there without a record of it is held against what can still be seen.
-      const bool same = known != nullptr ? *known == wanted
-                                         : presence.MountAt(path)->read_only() == wanted.read_only;
-      RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/true, same));
-      if (known == nullptr) {
-        record.targets.push_back(wanted);
-        RETURN_IF_ERROR(records_.Put(record));
-      }
-      return csi::v1::NodePublishVolumeResponse();
-    }
-    case Found::kForeign:
-      return Error(StatusCode::kFailedPrecondition,
-                   "target {} is a mount point of {} already, which is not volume {}",
-                   base::Quote(path), base::Quote(presence.MountAt(path)->source),
-                   base::Quote(volume.id));
-    case Found::kNothing:
-      break;
-  }
-  const std::vector<PublishedTarget> others = presence.Targets(path);
-  if (!others.empty()) {
-    RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/false, true));
-    if (volume.access == block::AccessType::kBlock)
-      RETURN_IF_ERROR(CheckBlockSharing(others, wanted));
-  }
-  if (others.size() >= NodeRecords::kMaxTargets) {
-    return Error(StatusCode::kResourceExhausted, "volume {} is published at {} targets already",
-                 base::Quote(volume.id), others.size());
-  }
-  record.targets = others;  // what is no longer mounted is forgotten
+  record.targets = presence.Targets(path);  // what is no longer mounted is forgotten
+  RETURN_IF_ERROR(CheckOthers(volume, capability.mode, wanted, record.targets));
   record.targets.push_back(wanted);
   RETURN_IF_ERROR(records_.Put(record));
-  if (const base::Status bound = Bind(volume, wanted, presence); !bound.ok()) {
-    // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated
-    // call.
-    if (bound.code() != StatusCode::kDeadlineExceeded) {
-      if (const base::Status undone = UndoPublish(std::move(record), path); !undone.ok()) {
-        LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
-      }
+  const base::Status bound = Bind(volume, wanted, presence);
+  if (bound.ok()) return csi::v1::NodePublishVolumeResponse();
+  // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated call.
+  if (bound.code() != StatusCode::kDeadlineExceeded) {
+    if (const base::Status undone = UndoPublish(std::move(record), path); !undone.ok()) {
+      LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
     }
-    return base::Annotate(
-        bound, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
   }
-  return csi::v1::NodePublishVolumeResponse();
+  return base::Annotate(
+      bound, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+}
+
+// Something is mounted at the target: this very publish, or the reason why it cannot be.
+base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
+                                    const PublishedTarget& wanted, const Presence& presence) {
+  if (presence.At(wanted.path) == Found::kForeign) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "target {} is a mount point of {} already, which is not volume {}",
+                 base::Quote(wanted.path), base::Quote(presence.MountAt(wanted.path)->source),
+                 base::Quote(volume.id));
+  }
+  NodeRecord record = *presence.recorded();
+  const PublishedTarget* known = record.FindTarget(wanted.path);
+  // A mount that is there without a record of it is held against what can still be seen.
+  const bool same = known != nullptr
+                        ? *known == wanted
+                        : presence.MountAt(wanted.path)->read_only() == wanted.read_only;
+  RETURN_IF_ERROR(CheckSecondPublish(mode, /*same_target=*/true, same));
+  if (known != nullptr) return base::OkStatus();
+  record.targets.push_back(wanted);
+  return records_.Put(record);
 }
 
 base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
