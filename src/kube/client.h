@@ -94,11 +94,12 @@ class Client {
                        std::stop_token stop,
                        const std::function<bool(WatchEvent event)>& on_event) = 0;
 
-  // GET of a stream of bytes, such as "/api/v1/namespaces/NS/pods/NAME/log" with the query
-  // "container=c&follow=true" (values percent-encoded). Calls `on_chunk` on the calling thread with
-  // each part, until the server ends the stream (OK), it breaks, `on_chunk` returns false (OK), or
-  // `stop` is requested (CANCELLED, promptly).
-  virtual Status GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+  // GET of what is no object: logs, tables that the server renders. `target` is the path with its
+  // query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), `accept` the
+  // header of that name. Calls `on_chunk` on the calling thread with each part, until the server
+  // ends the stream (OK), it breaks, `on_chunk` returns false (OK), or `stop` is requested
+  // (CANCELLED, promptly).
+  virtual Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                            const std::function<bool(std::string_view chunk)>& on_chunk) = 0;
 };
 

@@ -680,15 +680,15 @@ Status FakeClient::Watch(const KindInfo& kind, std::string_view ns, const ListOp
   return result;
 }
 
-Status FakeClient::GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+Status FakeClient::GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                              const std::function<bool(std::string_view chunk)>& on_chunk) {
   std::string content;
   {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(outage_);
-    const auto it = streams_.find(path);
+    const auto it = streams_.find(target);
     if (it == streams_.end()) {
-      return Error(StatusCode::kNotFound, "{} has no stream for query {}", path, query);
+      return Error(StatusCode::kNotFound, "there is no stream at {}", target);
     }
     content = it->second;
   }
@@ -697,9 +697,9 @@ Status FakeClient::GetStream(std::string_view path, std::string_view query, std:
   return base::OkStatus();
 }
 
-void FakeClient::SetStream(std::string_view path, std::string_view content) {
+void FakeClient::SetStream(std::string_view target, std::string_view content) {
   MutexLock lock(mutex_);
-  streams_[std::string(path)] = content;
+  streams_[std::string(target)] = content;
 }
 
 }  // namespace berth::kube

@@ -103,10 +103,10 @@ class FakeClient : public Client {
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override;
-  // Serves what SetStream set for the path, in one chunk; NOT_FOUND for others.
-  Status GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+  // Serves what SetStream set for the target, in one chunk; NOT_FOUND for others.
+  Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                    const std::function<bool(std::string_view chunk)>& on_chunk) override;
-  void SetStream(std::string_view path, std::string_view content);
+  void SetStream(std::string_view target, std::string_view content);
 
  private:
   struct Failure {

@@ -234,11 +234,13 @@ class HttpClient : public Client {
         [&](std::string& received) { return reader.Consume(received); });
   }
 
-  Status GetStream(std::string_view path, std::string_view query, std::stop_token stop,
+  Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                    const std::function<bool(std::string_view chunk)>& on_chunk) override {
-    const std::string target =
-        query.empty() ? std::string(path) : fmt::format("{}?{}", path, query);
-    return transport_->Stream({.method = "GET", .target = target, .content_type = {}, .body = {}},
+    return transport_->Stream({.method = "GET",
+                               .target = std::string(target),
+                               .content_type = {},
+                               .body = {},
+                               .accept = std::string(accept)},
                               stop, HttpTransport::Time::max(),
                               [&](std::string& received) -> StatusOr<bool> {
                                 const bool more = on_chunk(received);

@@ -402,10 +402,11 @@ TEST(HttpClientStreamTest, HandsOnWhatComes) {
     return true;
   };
   EXPECT_TRUE(
-      client->GetStream("/api/v1/namespaces/default/pods/web/log", "follow=true", {}, append).ok());
+      client->GetStream("/api/v1/namespaces/default/pods/web/log?follow=true", "*/*", {}, append)
+          .ok());
   EXPECT_EQ(text, "one\ntwo\n");
   const Status missing =
-      client->GetStream("/api/v1/namespaces/default/pods/web/log", "", {}, append);
+      client->GetStream("/api/v1/namespaces/default/pods/web/log", "*/*", {}, append);
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_EQ(base::Message(missing), "pods \"web\" not found");
 }

@@ -122,7 +122,7 @@ class HttpTransport::Handle {
     }
     Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
     curl_slist_free_all(std::exchange(headers_, nullptr));
-    Header("Accept: application/json");
+    Header("Accept: " + request.accept);
     // A large body would otherwise wait for the server's "100 Continue".
     Header("Expect:");
     if (!request.content_type.empty()) Header("Content-Type: " + request.content_type);

@@ -26,6 +26,7 @@ struct HttpRequest {
   std::string target;        // path and query, percent-encoded
   std::string content_type;  // empty: no body
   std::string body;
+  std::string accept = "application/json";
 
   std::string what() const;  // "GET /api/v1/pods", without the query
 };
