@@ -146,7 +146,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     if (!target.starts_with('/')) target = "/" + target;
     out->set_container_path(target);
     out->set_host_path(source);
-    out->set_readonly(mount.read_only());
+    out->set_readonly(mount.read_only() || published->second.read_only);
     out->set_propagation(Propagation(mount.mount_propagation()));
   }
   for (const auto& [name, path] : input.container.volume_devices()) {

@@ -107,7 +107,9 @@ Json Encode(const StoredPodVolume& volume) {
                {"deviceState", volume.device_state},
                {"state", volume.record.state}};
   if (volume.published.has_value()) {
-    json["published"] = {{"path", volume.published->path}, {"block", volume.published->block}};
+    json["published"] = {{"path", volume.published->path},
+                         {"block", volume.published->block},
+                         {"readOnly", volume.published->read_only}};
   }
   if (volume.mount.has_value()) {
     json["mount"] = {{"id", volume.mount->id},
@@ -140,8 +142,10 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
   volume.needs_attach = base::json::Bool(json, {"needsAttach"});
   volume.device_state = StateOf(json, "deviceState");
   if (base::json::Find(json, {"published"}) != nullptr) {
-    volume.published = volume::Published{.path = base::json::String(json, {"published", "path"}),
-                                         .block = base::json::Bool(json, {"published", "block"})};
+    volume.published =
+        volume::Published{.path = base::json::String(json, {"published", "path"}),
+                          .block = base::json::Bool(json, {"published", "block"}),
+                          .read_only = base::json::Bool(json, {"published", "readOnly"})};
   }
   if (base::json::Find(json, {"mount"}) != nullptr) {
     volume.mount =
