@@ -1,0 +1,372 @@
+// The writes of FakeClient, with the rules that the API server has for them.
+
+#include "api/patch.h"
+#include "api/time.h"
+#include "base/ids.h"
+#include "kube/fake_client.h"
+#include "kube/fake_client_rules.h"
+
+namespace berth::kube {
+
+using api::KindInfo;
+using base::Error;
+using base::MutexLock;
+using base::StatusCode;
+using fake::Meta;
+using fake::NotFound;
+
+namespace {
+
+constexpr std::string_view kNoResource = "the server could not find the requested resource";
+
+Status Conflict(const KindInfo& kind, std::string_view name, std::string_view why) {
+  return Error(StatusCode::kAborted, "Operation cannot be fulfilled on {} \"{}\": {}",
+               kind.group_resource(), name, why);
+}
+
+constexpr std::string_view kModified =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+std::string Resource(const KindInfo& kind, std::string_view subresource) {
+  return subresource.empty() ? std::string(kind.plural)
+                             : fmt::format("{}/{}", kind.plural, subresource);
+}
+
+bool HasFinalizers(const Json& object) {
+  return !base::json::Array(object, {"metadata", "finalizers"}).empty();
+}
+
+bool Deleting(const Json& object) {
+  return base::json::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+}
+
+void Copy(const Json& from, Json& to, base::json::Path path) {
+  const Json* value = base::json::Find(from, path);
+  if (value == nullptr) {
+    base::json::Remove(to, path);
+  } else {
+    base::json::Set(to, path, *value);
+  }
+}
+
+// Whether the kind counts its spec's changes in metadata.generation.
+bool HasGeneration(const KindInfo& kind) {
+  return &kind == &api::kinds::kPod || !api::SupportsStrategicMerge(kind);
+}
+
+// Whether a PUT must say which version it replaces; the other kinds let it overwrite.
+bool NeedsVersion(const KindInfo& kind) {
+  using namespace api::kinds;
+  return &kind == &kVolumeAttachment || &kind == &kCsiNode || &kind == &kCsiDriver ||
+         &kind == &kCsiStorageCapacity || &kind == &kLease || !api::SupportsStrategicMerge(kind);
+}
+
+// The seconds that a pod gets to end; zero for what runs nowhere.
+int64_t GraceSeconds(const Json& pod, const DeleteOptions& options) {
+  const std::string phase = base::json::String(pod, {"status", "phase"});
+  if (base::json::String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" ||
+      phase == "Failed") {
+    return 0;
+  }
+  return options.grace_period_seconds.value_or(
+      base::json::Int(pod, {"spec", "terminationGracePeriodSeconds"}, 30));
+}
+
+StatusOr<Json> ApplyPatch(const KindInfo& kind, PatchType type, const Json& object,
+                          const Json& patch) {
+  switch (type) {
+    case PatchType::kJson:
+      return api::ApplyJsonPatch(object, patch);
+    case PatchType::kMerge:
+      return api::ApplyMergePatch(object, patch);
+    case PatchType::kStrategicMerge:
+      return api::ApplyStrategicMergePatch(kind, object, patch);
+  }
+  return Error(StatusCode::kInvalidArgument, "unknown patch type");
+}
+
+}  // namespace
+
+StatusOr<Json> FakeClient::Create(const KindInfo& kind, std::string_view ns, const Json& object) {
+  MutexLock lock(mutex_);
+  const std::string name = Meta(object, "name");
+  Log("create", kind, ns, name.empty() ? Meta(object, "generateName") + "*" : name, "",
+      base::json::Dump(object));
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("create", kind.plural, after));
+  ASSIGN_OR_RETURN(Json created, CreateLocked(kind, ns, object));
+  RETURN_IF_ERROR(after);
+  return created;
+}
+
+StatusOr<Json> FakeClient::CreateLocked(const KindInfo& kind, std::string_view ns, Json object) {
+  if (kind.namespaced == ns.empty()) {
+    return Error(StatusCode::kInvalidArgument, "{} needs {} namespace", kind.kind,
+                 kind.namespaced ? "a" : "no");
+  }
+  if (!Meta(object, "resourceVersion").empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "resourceVersion should not be set on objects to be created");
+  }
+  if (!Meta(object, "namespace").empty() && Meta(object, "namespace") != ns) {
+    return Error(
+        StatusCode::kInvalidArgument,
+        "the namespace of the provided object does not match the namespace sent on the request");
+  }
+  std::string name = Meta(object, "name");
+  if (name.empty()) {
+    const std::string prefix = Meta(object, "generateName");
+    if (prefix.empty()) {
+      return Error(
+          StatusCode::kInvalidArgument,
+          "{} \"\" is invalid: metadata.name: Required value: name or generateName is required",
+          kind.kind);
+    }
+    name = prefix.substr(0, 58) + base::RandomSuffix(5);
+  }
+  const std::string key = api::ObjectKey(ns, name);
+  if (FindLocked(kind, key) != nullptr) {
+    return Error(StatusCode::kAlreadyExists, "{} \"{}\" already exists", kind.group_resource(),
+                 name);
+  }
+  object["apiVersion"] = kind.api_version();
+  object["kind"] = kind.kind;
+  base::json::Set(object, {"metadata", "name"}, name);
+  if (!ns.empty()) base::json::Set(object, {"metadata", "namespace"}, std::string(ns));
+  base::json::Set(object, {"metadata", "uid"}, base::NewUuid());
+  base::json::Set(object, {"metadata", "creationTimestamp"}, Now());
+  for (const std::string_view field :
+       {"deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) {
+    base::json::Remove(object, {"metadata", field});
+  }
+  if (HasGeneration(kind)) base::json::Set(object, {"metadata", "generation"}, 1);
+  if (kind.has_status) {
+    object.erase("status");
+    if (&kind == &api::kinds::kPod || &kind == &api::kinds::kPersistentVolume ||
+        &kind == &api::kinds::kPersistentVolumeClaim) {
+      base::json::Set(object, {"status", "phase"}, "Pending");
+    }
+  }
+  return Commit(kind, key, std::move(object));
+}
+
+StatusOr<Json> FakeClient::Update(const KindInfo& kind, const Json& object,
+                                  std::string_view subresource) {
+  MutexLock lock(mutex_);
+  const std::string ns = Meta(object, "namespace");
+  const std::string name = Meta(object, "name");
+  Log("update", kind, ns, name, subresource, base::json::Dump(object));
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("update", Resource(kind, subresource), after));
+  if (FindLocked(kind, api::ObjectKey(ns, name)) == nullptr) return NotFound(kind, name);
+  if (NeedsVersion(kind) && Meta(object, "resourceVersion").empty()) {
+    return Error(
+        StatusCode::kInvalidArgument,
+        "{} \"{}\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified "
+        "for an update",
+        kind.kind, name);
+  }
+  ASSIGN_OR_RETURN(Json updated, UpdateLocked(kind, api::ObjectKey(ns, name), object, subresource));
+  RETURN_IF_ERROR(after);
+  return updated;
+}
+
+StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string& key, Json object,
+                                        std::string_view subresource) {
+  const Json present = *FindLocked(kind, key);
+  const std::string name = Meta(present, "name");
+  if (!subresource.empty() && (subresource != "status" || !kind.has_status)) {
+    return Error(StatusCode::kNotFound, "{}", kNoResource);
+  }
+  const std::string version = Meta(object, "resourceVersion");
+  if (!version.empty() && version != Meta(present, "resourceVersion")) {
+    return Conflict(kind, name, kModified);
+  }
+  if (const std::string uid = Meta(object, "uid"); !uid.empty() && uid != Meta(present, "uid")) {
+    return Conflict(
+        kind, name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,
+                    Meta(present, "uid")));
+  }
+
+  Json next;
+  if (subresource == "status") {
+    next = present;
+    Copy(object, next, {"status"});
+    // Kubernetes' own kinds take these from a status write too; the node agent relies on it.
+    if (api::SupportsStrategicMerge(kind)) {
+      for (const std::string_view field : {"labels", "annotations", "finalizers"}) {
+        Copy(object, next, {"metadata", field});
+      }
+    }
+  } else {
+    next = std::move(object);
+    if (kind.has_status) Copy(present, next, {"status"});
+    for (const std::string_view field :
+         {"name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
+          "deletionGracePeriodSeconds"}) {
+      Copy(present, next, {"metadata", field});
+    }
+    next["apiVersion"] = kind.api_version();
+    next["kind"] = kind.kind;
+  }
+  Copy(present, next, {"metadata", "resourceVersion"});
+  if (next == present) return present;
+
+  if (Deleting(present)) {
+    const Json& old = base::json::Array(present, {"metadata", "finalizers"});
+    for (const Json& finalizer : base::json::Array(next, {"metadata", "finalizers"})) {
+      if (std::find(old.begin(), old.end(), finalizer) != old.end()) continue;
+      return Error(
+          StatusCode::kInvalidArgument,
+          "{} \"{}\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if "
+          "the object is being deleted, found new finalizers []string{{{}}}",
+          kind.kind, name, base::json::Dump(finalizer));
+    }
+  }
+  if (HasGeneration(kind) &&
+      base::json::Map(next, {"spec"}) != base::json::Map(present, {"spec"})) {
+    base::json::Set(next, {"metadata", "generation"},
+                    base::json::Int(present, {"metadata", "generation"}) + 1);
+  }
+  const bool gone = Deleting(next) && !HasFinalizers(next) &&
+                    base::json::Int(next, {"metadata", "deletionGracePeriodSeconds"}) == 0;
+  if (gone) {
+    Commit(kind, key, nullptr);
+    return next;
+  }
+  return Commit(kind, key, std::move(next));
+}
+
+StatusOr<Json> FakeClient::Patch(const KindInfo& kind, std::string_view ns, std::string_view name,
+                                 PatchType type, const Json& patch, std::string_view subresource) {
+  MutexLock lock(mutex_);
+  const std::string_view prefix = type == PatchType::kJson             ? "json "
+                                  : type == PatchType::kStrategicMerge ? "strategic "
+                                                                       : "";
+  Log("patch", kind, ns, name, subresource, fmt::format("{}{}", prefix, base::json::Dump(patch)));
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("patch", Resource(kind, subresource), after));
+  const std::string key = api::ObjectKey(ns, name);
+  const Json* present = FindLocked(kind, key);
+  if (present == nullptr) return NotFound(kind, name);
+  StatusOr<Json> patched = ApplyPatch(kind, type, *present, patch);
+  if (!patched.ok()) {
+    return Status(StatusCode::kInvalidArgument, patched.status().message());
+  }
+  ASSIGN_OR_RETURN(Json updated, UpdateLocked(kind, key, *std::move(patched), subresource));
+  RETURN_IF_ERROR(after);
+  return updated;
+}
+
+Status FakeClient::Delete(const KindInfo& kind, std::string_view ns, std::string_view name,
+                          const DeleteOptions& options) {
+  MutexLock lock(mutex_);
+  Log("delete", kind, ns, name, "", "");
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("delete", kind.plural, after));
+  if (FindLocked(kind, api::ObjectKey(ns, name)) == nullptr) return NotFound(kind, name);
+  RETURN_IF_ERROR(DeleteLocked(kind, api::ObjectKey(ns, name), options));
+  return after;
+}
+
+Status FakeClient::DeleteLocked(const KindInfo& kind, const std::string& key,
+                                const DeleteOptions& options) {
+  Json object = *FindLocked(kind, key);
+  const std::string name = Meta(object, "name");
+  if (!options.uid.empty() && options.uid != Meta(object, "uid")) {
+    return Conflict(
+        kind, name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                    options.uid, Meta(object, "uid")));
+  }
+  if (!options.resource_version.empty() &&
+      options.resource_version != Meta(object, "resourceVersion")) {
+    return Conflict(kind, name, "Precondition failed: resourceVersion differs");
+  }
+  int64_t grace = &kind == &api::kinds::kPod ? GraceSeconds(object, options) : 0;
+  const int64_t present_grace = base::json::Int(object, {"metadata", "deletionGracePeriodSeconds"});
+  if (Deleting(object)) grace = std::min(grace, present_grace);
+  if (grace == 0 && !HasFinalizers(object)) {
+    Commit(kind, key, nullptr);
+    return base::OkStatus();
+  }
+  if (Deleting(object) && grace == present_grace) return base::OkStatus();
+  base::json::Set(object, {"metadata", "deletionTimestamp"},
+                  api::FormatTime(clock_->Now() + std::chrono::seconds(grace)));
+  base::json::Set(object, {"metadata", "deletionGracePeriodSeconds"}, grace);
+  if (const int64_t generation = base::json::Int(object, {"metadata", "generation"});
+      generation > 0) {
+    base::json::Set(object, {"metadata", "generation"}, generation + 1);
+  }
+  Commit(kind, key, std::move(object));
+  return base::OkStatus();
+}
+
+StatusOr<Json> FakeClient::CreateSubresource(const KindInfo& kind, std::string_view ns,
+                                             std::string_view name, std::string_view subresource,
+                                             const Json& body) {
+  MutexLock lock(mutex_);
+  Log("create", kind, ns, name, subresource, base::json::Dump(body));
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("create", Resource(kind, subresource), after));
+  const std::string key = api::ObjectKey(ns, name);
+  if (FindLocked(kind, key) == nullptr) return NotFound(kind, name);
+  if (&kind == &api::kinds::kPod && subresource == "binding") {
+    RETURN_IF_ERROR(BindLocked(kind, key, body));
+    RETURN_IF_ERROR(after);
+    return Json{{"apiVersion", "v1"}, {"kind", "Status"}, {"status", "Success"}};
+  }
+  if (&kind == &api::kinds::kServiceAccount && subresource == "token") {
+    ASSIGN_OR_RETURN(Json token, TokenLocked(key, body));
+    RETURN_IF_ERROR(after);
+    return token;
+  }
+  return Error(StatusCode::kNotFound, "{}", kNoResource);
+}
+
+Status FakeClient::BindLocked(const KindInfo& kind, const std::string& key, const Json& body) {
+  Json pod = *FindLocked(kind, key);
+  const std::string name = Meta(pod, "name");
+  const std::string node = base::json::String(body, {"target", "name"});
+  if (node.empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "Binding \"{}\" is invalid: target.name: Required value", name);
+  }
+  if (Deleting(pod)) {
+    return Conflict(kind, name,
+                    fmt::format("pod {} is being deleted, cannot be assigned to a host", name));
+  }
+  if (const std::string bound = base::json::String(pod, {"spec", "nodeName"}); !bound.empty()) {
+    return Conflict(kind, name,
+                    fmt::format("pod {} is already assigned to node \"{}\"", name, bound));
+  }
+  base::json::Set(pod, {"spec", "nodeName"}, node);
+  Json conditions = base::json::Array(pod, {"status", "conditions"});
+  conditions.erase(std::remove_if(conditions.begin(), conditions.end(),
+                                  [](const Json& condition) {
+                                    return base::json::String(condition, {"type"}) ==
+                                           "PodScheduled";
+                                  }),
+                   conditions.end());
+  conditions.push_back(
+      {{"type", "PodScheduled"}, {"status", "True"}, {"lastTransitionTime", Now()}});
+  base::json::Set(pod, {"status", "conditions"}, std::move(conditions));
+  for (const auto& [annotation, value] :
+       base::json::Map(body, {"metadata", "annotations"}).items()) {
+    base::json::Set(pod, {"metadata", "annotations", annotation}, value);
+  }
+  Commit(kind, key, std::move(pod));
+  return base::OkStatus();
+}
+
+StatusOr<Json> FakeClient::TokenLocked(const std::string& key, const Json& body) {
+  const int64_t seconds = base::json::Int(body, {"spec", "expirationSeconds"}, 3600);
+  Json token = body;
+  base::json::Set(token, {"status", "token"}, fmt::format("token-of-{}-{}", key, ++version_));
+  base::json::Set(token, {"status", "expirationTimestamp"},
+                  api::FormatTime(clock_->Now() + std::chrono::seconds(seconds)));
+  return token;
+}
+
+}  // namespace berth::kube
