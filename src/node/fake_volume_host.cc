@@ -1,6 +1,7 @@
 #include "node/fake_volume_host.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace berth::node {
 
@@ -16,15 +17,26 @@ base::StatusOr<std::vector<platform::MountEntry>> FakeMounter::List() {
 }
 
 Status FakeMounter::Mount(const platform::MountRequest& request) {
+  // As the kernel does: by what the path leads to, and a bind shows what it was made of.
+  std::error_code unresolved;
+  const std::string target = request.target.starts_with("/proc/self/fd/")
+                                 ? std::filesystem::canonical(request.target, unresolved).string()
+                                 : request.target;
+  const std::string source = std::filesystem::weakly_canonical(request.source, unresolved).string();
   MutexLock lock(mutex_);
   platform::MountEntry entry;
   entry.id = next_id_++;
   entry.minor = static_cast<uint32_t>(entry.id);
   entry.root = "/";
-  entry.mount_point = request.target;
+  entry.mount_point = target;
   entry.options = request.options;
   entry.fs_type = request.fs_type;
   entry.source = request.source;
+  if (const platform::MountEntry* from = platform::FindMount(table_, source); from != nullptr) {
+    entry.major = from->major;
+    entry.minor = from->minor;
+    entry.root = from->root;
+  }
   table_.push_back(std::move(entry));
   return OkStatus();
 }

@@ -131,7 +131,7 @@ Json NodeStatus::ReadyCondition(const api::Node& node, const Runtime& runtime) c
   }
   for (const Json& old : base::json::Array(node.json(), {"status", "conditions"})) {
     if (base::json::String(old, {"type"}) == "Ready" && old.contains("lastTransitionTime") &&
-        base::json::String(old, {"status"}) == ready["status"]) {
+        base::json::String(old, {"status"}) == base::json::String(ready, {"status"})) {
       ready["lastTransitionTime"] = old["lastTransitionTime"];
     }
   }

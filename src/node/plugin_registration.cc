@@ -208,7 +208,7 @@ StatusOr<NodeDriver> PluginRegistration::AskDriver(const std::string& name,
                                                    const std::string& endpoint) const {
   ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(endpoint));
   const auto info = client->NodeGetInfo(csi::v1::NodeGetInfoRequest(), kNodeGetInfoTimeout);
-  RETURN_IF_ERROR_WITH(info, "NodeGetInfo");
+  RETURN_IF_ERROR(info);
   NodeDriver driver{
       .name = name, .node_id = info->node_id(), .max_volumes = info->max_volumes_per_node()};
   for (const auto& [key, value] : info->accessible_topology().segments()) {

@@ -43,19 +43,6 @@ Status CheckSubPath(std::string_view sub_path) {
   return OkStatus();
 }
 
-// A dead file system (a FUSE or network server that is gone) blocks whoever opens something in it;
-// a child finds that out first.
-Status Probe(const std::string& folder) {
-  const char* path = folder.c_str();
-  return platform::RunInChild(
-      fmt::format("open the volume at {}", Quote(folder)), kProbeTimeout, [path] {
-        const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) return errno;
-        close(fd);
-        return 0;
-      });
-}
-
 // The thing that is to be mounted: found, or made as a folder with the volume's own mode.
 StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
   StatusOr<UniqueFd> found = platform::OpenBeneath(volume, sub_path);
@@ -105,11 +92,21 @@ bool IsBeneath(std::string_view path, std::string_view folder) {
 
 }  // namespace
 
+Status ProbeFolder(const std::string& folder) {
+  const char* path = folder.c_str();
+  return platform::RunInChild(fmt::format("open folder {}", Quote(folder)), kProbeTimeout, [path] {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno;
+    close(fd);
+    return 0;
+  });
+}
+
 StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRequest& request) {
   const std::string context = fmt::format("prepare subPath {}", Quote(request.sub_path));
   const Status prepared = [&]() -> Status {
     RETURN_IF_ERROR(CheckSubPath(request.sub_path));
-    RETURN_IF_ERROR(Probe(request.volume_path));
+    RETURN_IF_ERROR(ProbeFolder(request.volume_path));
     ASSIGN_OR_RETURN(const UniqueFd volume, platform::OpenFolder(request.volume_path));
     ASSIGN_OR_RETURN(const UniqueFd source, Resolve(volume.get(), request.sub_path));
     struct stat kind{};

@@ -42,4 +42,8 @@ base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& pa
 // Bidirectional propagation leave mounts inside of volumes, which would keep these busy for ever.
 base::Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder);
 
+// Opens `folder` in a child with a deadline: a dead file system (a FUSE or network server that is
+// gone) blocks whoever opens something in it. NOT_FOUND; DEADLINE_EXCEEDED.
+base::Status ProbeFolder(const std::string& folder);
+
 }  // namespace berth::node

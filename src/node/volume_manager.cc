@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "node/volume_attachments.h"
 #include "node/volume_expansion.h"
+#include "node/volume_gate.h"
 #include "node/volume_in_use.h"
 #include "node/volume_records.h"
 #include "node/volume_refresh.h"
@@ -48,12 +49,6 @@ class Manager : public VolumeManager {
   }
 
  private:
-  // Informers keep their handlers for ever, so these reach the manager through a gate that it
-  // closes.
-  struct Gate {
-    base::Mutex mutex;
-    Manager* manager ABSL_GUARDED_BY(mutex) = nullptr;
-  };
   struct Place {
     std::string unit;
     std::string folder_name;
@@ -72,7 +67,8 @@ class Manager : public VolumeManager {
   using Index = std::map<std::string, std::set<std::string>>;
 
   void AddHandlers(kube::Informers& informers);
-  void ResolveAll(const std::string& pod_uid_index_key, bool by_claim);
+  // Pods that depend on a claim (by its key) or on a PersistentVolume (by its name).
+  void ResolveAll(const std::string& key, bool by_claim);
   void NodeChanged(const api::Node* before, const api::Node* after);
   void Notify(const std::string& pod_uid) const;
   std::vector<std::string> Known(bool host_mounts) const;
@@ -90,7 +86,7 @@ class Manager : public VolumeManager {
   base::EventSink& events_;
   std::function<void(const std::string&)> on_change_;
   std::function<void(const std::string&)> on_host_mount_change_;
-  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  HandlerGate<Manager> gate_;
   VolumeResolver resolver_;
   VolumeRecords records_;
   VolumeAttachments attachments_;
@@ -145,40 +141,29 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
 }
 
 Manager::~Manager() {
-  {
-    MutexLock lock(gate_->mutex);
-    gate_->manager = nullptr;
-  }
+  gate_.Close();
   Stop();
 }
 
 void Manager::AddHandlers(kube::Informers& informers) {
-  {
-    MutexLock lock(gate_->mutex);
-    gate_->manager = this;
-  }
-  const auto with = [gate = gate_](const auto& act) {
-    MutexLock lock(gate->mutex);
-    if (gate->manager != nullptr) act(*gate->manager);
-  };
-  informers.Of<api::PersistentVolumeClaim>().AddHandler([with](const auto& change) {
-    with([&](Manager& manager) { manager.ResolveAll(change.key, /*by_claim=*/true); });
-  });
-  informers.Of<api::PersistentVolume>().AddHandler([with](const auto& change) {
-    with([&](Manager& manager) { manager.ResolveAll(change.key, /*by_claim=*/false); });
-  });
-  informers.Of<api::VolumeAttachment>().AddHandler([with](const auto& change) {
-    with([&](Manager& manager) {
-      if (change.latest().node_name() != manager.options_.node_name) return;
-      manager.ResolveAll(change.latest().pv_name(), /*by_claim=*/false);
-    });
-  });
-  informers.Of<api::Node>().AddHandler([with](const auto& change) {
-    with([&](Manager& manager) {
-      if (change.key != manager.options_.node_name) return;
-      manager.NodeChanged(change.before.get(), change.after.get());
-    });
-  });
+  gate_.Open(this);
+  informers.Of<api::PersistentVolumeClaim>().AddHandler(
+      gate_.Wrap([](Manager& manager, const auto& change) {
+        manager.ResolveAll(change.key, /*by_claim=*/true);
+      }));
+  informers.Of<api::PersistentVolume>().AddHandler(
+      gate_.Wrap([](Manager& manager, const auto& change) {
+        manager.ResolveAll(change.key, /*by_claim=*/false);
+      }));
+  informers.Of<api::VolumeAttachment>().AddHandler(
+      gate_.Wrap([](Manager& manager, const auto& change) {
+        if (change.latest().node_name() != manager.options_.node_name) return;
+        manager.ResolveAll(change.latest().pv_name(), /*by_claim=*/false);
+      }));
+  informers.Of<api::Node>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
+    if (change.key != manager.options_.node_name) return;
+    manager.NodeChanged(change.before.get(), change.after.get());
+  }));
 }
 
 void Manager::ResolveAll(const std::string& key, bool by_claim) {
