@@ -105,8 +105,12 @@ class Pool {
   // Takes all content away from a volume whose format was begun and never finished, and maps it
   // anew.
   base::StatusOr<platform::LoopDevice> MapEmptied(const std::string& volume_id);
-  // Removes the device; OK if there is none. FAILED_PRECONDITION: something has it open.
-  base::Status Unmap(const std::string& volume_id);
+  // Removes the device; OK if there is none. FAILED_PRECONDITION: something has it open, also after
+  // `patience`. A mount namespace that was copied while the volume was mounted holds on to it until
+  // it has let go of the copy, as every container does that a runtime is about to start: the kernel
+  // tells of that by no event, so it is tried again.
+  base::Status Unmap(const std::string& volume_id,
+                     std::chrono::milliseconds patience = std::chrono::milliseconds(0));
   // The device, if there is one. Needs no lock, and tells then what was.
   base::StatusOr<std::optional<platform::LoopDevice>> FindDevice(
       const std::string& volume_id) const;

@@ -12,6 +12,12 @@ using base::Error;
 using base::StatusCode;
 using platform::LoopDevice;
 
+namespace {
+
+constexpr std::chrono::milliseconds kDetachPause{10};
+
+}  // namespace
+
 base::StatusOr<std::optional<LoopDevice>> Pool::FindDevice(const std::string& volume_id) const {
   platform::FileIdentity image;
   {
@@ -57,13 +63,19 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
   return *std::move(device);
 }
 
-base::Status Pool::Unmap(const std::string& volume_id) {
+base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds patience) {
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint("block.device.unmap.before"));
   RETURN_IF_ERROR(SetReadOnly(*device, false));
-  RETURN_IF_ERROR_WITH(platform::DetachLoop(*device),
-                       fmt::format("detach volume {}", base::Quote(volume_id)));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  base::Status detached = platform::DetachLoop(*device);
+  while (detached.code() == StatusCode::kFailedPrecondition &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kDetachPause);
+    detached = platform::DetachLoop(*device);
+  }
+  RETURN_IF_ERROR_WITH(detached, fmt::format("detach volume {}", base::Quote(volume_id)));
   return base::FaultPoint("block.device.unmap.after");
 }
 

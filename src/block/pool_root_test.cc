@@ -74,6 +74,19 @@ TEST_F(PoolDeviceTest, ADeviceThatIsHeldOpenStaysMapped) {
   EXPECT_TRUE(pool_->Unmap(id).ok());
 }
 
+TEST_F(PoolDeviceTest, ADeviceThatIsLetGoWithinThePatienceIsRemoved) {
+  const std::string id = Create(AccessType::kBlock);
+  const auto device = pool_->Map(id);
+  base::UniqueFd held(open(device->path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  base::Status unmapped = base::Error(StatusCode::kUnknown, "not called");
+  std::jthread unmapping([&] { unmapped = pool_->Unmap(id, std::chrono::seconds(60)); });
+  EXPECT_EQ(pool_->Unmap(id).code(), StatusCode::kFailedPrecondition);
+  held.Reset();
+  unmapping.join();
+  EXPECT_TRUE(unmapped.ok()) << unmapped;
+  EXPECT_FALSE(pool_->FindDevice(id)->has_value());
+}
+
 TEST_F(PoolDeviceTest, AnImageAttachedTwiceIsNotUsed) {
   const std::string id = Create(AccessType::kBlock);
   ASSERT_TRUE(pool_->Map(id).ok());

@@ -13,6 +13,8 @@ using base::StatusCode;
 // More mounts than this on one path come from nothing that this driver does.
 constexpr int kMaxStacked = 16;
 
+constexpr std::chrono::seconds kUnmapPatience{5};
+
 // Something is in the way at the staging path, or elsewhere.
 base::Status CheckFree(const Presence& presence, const block::Record& volume,
                        const std::string& path) {
@@ -169,7 +171,8 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.before"));
   RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.after"));
-  RETURN_IF_ERROR_WITH(pool_.Unmap(id), fmt::format("unstage volume {}", base::Quote(id)));
+  RETURN_IF_ERROR_WITH(pool_.Unmap(id, kUnmapPatience),
+                       fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(records_.Remove(id));
   return csi::v1::NodeUnstageVolumeResponse();
 }
