@@ -327,7 +327,6 @@ Json MergePodStatus(const Json& present, const Json& wanted, base::WallTime now)
       continue;
     }
     Json added = condition;
-    added["lastProbeTime"] = nullptr;
     added["lastTransitionTime"] = same ? json::String(*old, {"lastTransitionTime"}, time) : time;
     conditions.push_back(std::move(added));
   }
