@@ -1,17 +1,12 @@
 #include "node/node_host.h"
 
 #include "api/kinds.h"
-#include "api/time.h"
 
 namespace berth::node {
 namespace {
 
 using base::Json;
-using base::MutexLock;
 using base::StatusOr;
-
-// Far more than a node has pods; only a flood of ever new audiences or pods comes near.
-constexpr size_t kMaxTokens = 2000;
 
 }  // namespace
 
@@ -43,24 +38,7 @@ StatusOr<Json> NodeHost::GetObject(const api::KindInfo& kind, std::string_view n
 
 StatusOr<Json> NodeHost::CreateToken(std::string_view ns, std::string_view account,
                                      const Json& request) {
-  const std::string key = fmt::format("{}/{}/{}", ns, account, base::json::Dump(request));
-  const base::WallTime now = clock_.Now();
-  {
-    MutexLock lock(mutex_);
-    const auto found = tokens_.find(key);
-    if (found != tokens_.end() && now < found->second.renew_at) return found->second.answer;
-  }
-  ASSIGN_OR_RETURN(Json answer, client_.CreateSubresource(api::kinds::kServiceAccount, ns, account,
-                                                          "token", request));
-  const auto expires =
-      api::ParseTime(base::json::String(answer, {"status", "expirationTimestamp"}));
-  if (!expires.ok() || *expires <= now) return answer;
-  MutexLock lock(mutex_);
-  std::erase_if(tokens_, [now](const auto& item) { return item.second.renew_at <= now; });
-  if (tokens_.size() < kMaxTokens) {
-    tokens_[key] = {.answer = answer, .renew_at = now + (*expires - now) * 4 / 5};
-  }
-  return answer;
+  return client_.CreateSubresource(api::kinds::kServiceAccount, ns, account, "token", request);
 }
 
 }  // namespace berth::node

@@ -6,14 +6,12 @@
 // Thread-safe.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
 #include "base/event_sink.h"
-#include "base/mutex.h"
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "volume/host.h"
@@ -40,11 +38,6 @@ class NodeHost : public volume::Host {
                                          const base::Json& request) override;
 
  private:
-  struct Token {
-    base::Json answer;
-    base::WallTime renew_at;
-  };
-
   const std::string node_name_;
   const volume::Paths paths_;
   kube::Client& client_;
@@ -55,8 +48,6 @@ class NodeHost : public volume::Host {
   const std::unique_ptr<platform::Mounter> mounter_;
   const std::unique_ptr<platform::Exec> exec_;
   volume::DriverRegistry drivers_;
-  base::Mutex mutex_;
-  std::map<std::string, Token> tokens_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::node

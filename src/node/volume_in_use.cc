@@ -58,23 +58,25 @@ bool VolumesInUse::Reported(const std::string& name) const {
   return reported_.has_value() && reported_->contains(name);
 }
 
-VolumesInUse::Names VolumesInUse::WithDamaged(Names names) const {
+base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
   Names damaged;
   {
     base::MutexLock lock(mutex_);
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;
-  const auto node = nodes_.Get(node_name_);
-  if (node == nullptr) return names;
-  for (const std::string& name : node->volumes_in_use()) {
+  // From the API itself: a copy that is not there yet would take the fence down.
+  ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(client_, "", node_name_));
+  for (const std::string& name : node.volumes_in_use()) {
     if (damaged.contains(base::Sha256Hex(name))) names.insert(name);
   }
   return names;
 }
 
 Outcome VolumesInUse::Report() {
-  const Names names = WithDamaged(desired_());
+  const base::StatusOr<Names> desired = WithDamaged(desired_());
+  if (!desired.ok()) return Outcome::Retry(desired.status());
+  const Names& names = *desired;
   {
     base::MutexLock lock(mutex_);
     if (reported_ == names) return Outcome::Done();

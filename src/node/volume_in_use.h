@@ -48,7 +48,7 @@ class VolumesInUse {
 
  private:
   base::KeyedWorkers::Outcome Report();
-  Names WithDamaged(Names names) const;
+  base::StatusOr<Names> WithDamaged(Names names);
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;
