@@ -5,15 +5,16 @@
 //   cluster.Add<Binder>();
 //   cluster.client.Add(MakeClaim("data"));
 //   cluster.Start();
-//   ASSERT_TRUE(cluster.client.WaitUntil([&] { return cluster.Get<Claim>("default", "data").phase() == "Bound"; }));
+//   ASSERT_TRUE(cluster.client.WaitUntil([&] { return cluster.Get<Claim>("default", "data").phase()
+//   == "Bound"; }));
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "api/kinds.h"
 #include "base/clock.h"
@@ -98,6 +99,9 @@ class FakeCluster {
     return *connection_;
   }
 
+  // A volume in the driver, and the PersistentVolume for it.
+  void AddVolume(const std::string& name, const base::Json& more = nullptr);
+
   void Start() {
     if (connection_ != nullptr) connection_->Start();
     informers.Start();
@@ -164,8 +168,7 @@ inline base::Json MakeClaim(const std::string& name, const base::Json& more = nu
 inline base::Json MakeVolume(const std::string& name, const base::Json& more = nullptr) {
   return Merged({{"apiVersion", "v1"},
                  {"kind", "PersistentVolume"},
-                 {"metadata",
-                  {{"name", name}, {"finalizers", {"kubernetes.io/pv-protection"}}}},
+                 {"metadata", {{"name", name}, {"finalizers", {"kubernetes.io/pv-protection"}}}},
                  {"spec",
                   {{"accessModes", {"ReadWriteOnce"}},
                    {"storageClassName", "fast"},
@@ -178,6 +181,19 @@ inline base::Json MakeVolume(const std::string& name, const base::Json& more = n
                      {"fsType", "ext4"}}}}},
                  {"status", {{"phase", "Available"}}}},
                 more);
+}
+
+inline void FakeCluster::AddVolume(const std::string& name, const base::Json& more) {
+  csi::v1::CreateVolumeRequest request;
+  request.set_name(name);
+  request.mutable_capacity_range()->set_required_bytes(int64_t{1} << 30);
+  request.add_volume_capabilities()->mutable_mount();
+  csi::v1::CreateVolumeResponse response;
+  const base::Status created = driver->state().Handle(request, response);
+  ASSERT_TRUE(created.ok()) << base::ToString(created);
+  base::Json volume = MakeVolume(name, more);
+  volume["spec"]["csi"]["volumeHandle"] = response.volume().volume_id();
+  client.Add(volume);
 }
 
 // What makes MakeClaim's claim and MakeVolume's volume a bound pair.
@@ -243,7 +259,8 @@ inline base::Json MakeCsiNode(const std::string& node, const std::vector<std::st
           {"metadata", {{"name", node}}},
           {"spec",
            {{"drivers",
-             {Merged({{"name", "fake.csi.example.com"}, {"nodeID", "id-of-" + node},
+             {Merged({{"name", "fake.csi.example.com"},
+                      {"nodeID", "id-of-" + node},
                       {"topologyKeys", keys}},
                      driver_more)}}}}};
 }

@@ -8,11 +8,11 @@
 namespace berth::controllers::binder {
 namespace {
 
+using base::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
-using base::Json;
 using Claim = api::PersistentVolumeClaim;
 using Volume = api::PersistentVolume;
 
@@ -23,9 +23,8 @@ class BinderTest : public ::testing::Test {
   Claim GetClaim(const std::string& name) { return cluster_.Get<Claim>("default", name); }
   Volume GetVolume(const std::string& name) { return cluster_.Get<Volume>("", name); }
   bool WaitBound(const std::string& claim, const std::string& volume) {
-    return cluster_.WaitUntil([&] {
-      return GetClaim(claim).phase() == "Bound" && GetVolume(volume).phase() == "Bound";
-    });
+    return cluster_.WaitUntil(
+        [&] { return GetClaim(claim).phase() == "Bound" && GetVolume(volume).phase() == "Bound"; });
   }
 
   FakeCluster cluster_;
@@ -66,17 +65,15 @@ TEST_F(BinderTest, ANewVolumeBecomesAvailableAndIsTakenByAWaitingClaim) {
 
 TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHoldEnds) {
   cluster_.client.Add(MakeClass("fast"));
-  cluster_.client.Add(MakeClaim("data"));
-  cluster_.Start();
-  ASSERT_TRUE(cluster_.WaitUntil([&] {
-    return GetClaim("data").annotation(kStorageProvisioner) == "fake.csi.example.com";
-  }));
-  EXPECT_EQ(GetClaim("data").annotation(kBetaStorageProvisioner), "fake.csi.example.com");
-  ASSERT_TRUE(cluster_.events.WaitFor("Normal ExternalProvisioning default/data: Waiting for a volume"));
-
-  Claim held = GetClaim("data");
+  Claim held(MakeClaim("data"));
   held.add_finalizer(kProvisioningFinalizer);
   cluster_.client.Add(held);
+  cluster_.Start();
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("Normal ExternalProvisioning default/data: Waiting for a volume"));
+  EXPECT_EQ(GetClaim("data").annotation(kStorageProvisioner), "fake.csi.example.com");
+  EXPECT_EQ(GetClaim("data").annotation(kBetaStorageProvisioner), "fake.csi.example.com");
+
   cluster_.client.TakeActions();
   Json volume = MakeVolume("pvc-uid-data", BoundVolume("data"));
   volume["status"]["phase"] = "Pending";
@@ -103,9 +100,8 @@ TEST_F(BinderTest, AClaimThatWaitsForAConsumerIsLeftAloneUntilANodeIsSelected) {
   Claim selected = GetClaim("data");
   selected.set_annotation(kSelectedNode, "node-a");
   cluster_.client.Add(selected);
-  EXPECT_TRUE(cluster_.WaitUntil([&] {
-    return GetClaim("data").annotation(kStorageProvisioner) == "fake.csi.example.com";
-  }));
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return GetClaim("data").annotation(kStorageProvisioner) == "fake.csi.example.com"; }));
   EXPECT_FALSE(GetVolume("pv-free").has_claim_ref());
 }
 
@@ -122,11 +118,12 @@ TEST_F(BinderTest, AClaimWithoutClassTakesTheDefaultOneAlsoWhenItComesLater) {
   cluster_.client.Add(MakeClaim("data", {{"spec", {{"storageClassName", nullptr}}}}));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor("no storage class is set"));
-  cluster_.client.Add(MakeClass(
-      "standard", {{"metadata",
-                    {{"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}}}));
-  ASSERT_TRUE(cluster_.WaitUntil(
-      [&] { return GetClaim("data").has_annotation(kStorageProvisioner); }));
+  cluster_.client.Add(
+      MakeClass("standard",
+                {{"metadata",
+                  {{"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}}}));
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim("data").has_annotation(kStorageProvisioner); }));
   EXPECT_EQ(GetClaim("data").storage_class_name(), "standard");
 }
 
@@ -136,8 +133,8 @@ TEST_F(BinderTest, AMissingClassIsSaidAndItsAppearanceHelps) {
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningFailed default/data: storageclass.storage.k8s.io \"fast\" not found"));
   cluster_.client.Add(MakeClass("fast"));
-  EXPECT_TRUE(cluster_.WaitUntil(
-      [&] { return GetClaim("data").has_annotation(kStorageProvisioner); }));
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim("data").has_annotation(kStorageProvisioner); }));
 }
 
 TEST_F(BinderTest, AVolumeThatAPersonKeptForAClaimGetsItsUidAndNoAnnotation) {

@@ -16,13 +16,14 @@ namespace {
 constexpr std::string_view kCloningProtection =
     "provisioner.storage.kubernetes.io/cloning-protection";
 
-bool IsCloneOf(const api::PersistentVolumeClaim& claim, const std::string& source) {
-  const api::Part reference = claim.data_source();
-  return reference.String({"kind"}) == "PersistentVolumeClaim" &&
-         reference.String({"apiGroup"}).empty() && reference.String({"name"}) == source;
-}
-
 }  // namespace
+
+std::string CloneSourceName(const api::PersistentVolumeClaim& claim) {
+  const api::Part reference = claim.data_source();
+  const bool clone = reference.String({"kind"}) == "PersistentVolumeClaim" &&
+                     reference.String({"apiGroup"}).empty();
+  return clone ? reference.String({"name"}) : "";
+}
 
 StatusOr<std::optional<csi::v1::VolumeContentSource>> Provisioner::Source(
     const Claim& claim, const DriverInfo& driver) {
@@ -30,9 +31,8 @@ StatusOr<std::optional<csi::v1::VolumeContentSource>> Provisioner::Source(
   const std::string kind = reference.String({"kind"});
   const std::string group = reference.String({"apiGroup"});
   if (kind.empty()) return std::nullopt;
-  if (kind == "PersistentVolumeClaim" && group.empty()) {
-    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source,
-                     CloneSource(claim, reference.String({"name"}), driver));
+  if (const std::string name = CloneSourceName(claim); !name.empty()) {
+    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, CloneSource(claim, name, driver));
     return source;
   }
   if (kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io") {
@@ -101,11 +101,8 @@ Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
   if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name) {
     return Outcome::Done();
   }
-  for (const auto& claim : claims_.List()) {
-    if (claim->ns() == source->ns() && IsCloneOf(*claim, source->name()) && !IsBound(*claim)) {
-      return Outcome::Done();  // its binding or deletion brings the source here again
-    }
-  }
+  // Their binding or deletion brings the source here again.
+  if (!claims_.ByIndex(kClaimsBySource, key).empty()) return Outcome::Done();
   return AfterApi(
       EditAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
           .status());

@@ -150,8 +150,8 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
   return base::OkStatus();
 }
 
-api::PersistentVolume MakeVolume(const Plan& plan, const PlanInputs& inputs,
-                                 const csi::v1::Volume& volume, const std::string& identity) {
+api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
+                                   const csi::v1::Volume& volume, const std::string& identity) {
   const api::PersistentVolumeClaim& claim = inputs.claim;
   const api::StorageClass& storage_class = inputs.storage_class;
   const int64_t bytes = volume.capacity_bytes() != 0

@@ -61,8 +61,8 @@ base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.
-api::PersistentVolume MakeVolume(const Plan& plan, const PlanInputs& inputs,
-                                 const csi::v1::Volume& volume, const std::string& identity);
+api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
+                                   const csi::v1::Volume& volume, const std::string& identity);
 
 // What a failed CreateVolume means for the claim.
 enum class FailureState {

@@ -155,7 +155,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
     return Refuse(claim, plan, response->volume(), fits);
   }
   return WriteVolume(
-      claim, MakeVolume(plan, inputs, response->volume(), identity_prefix_ + inputs.driver.name));
+      claim, VolumeObject(plan, inputs, response->volume(), identity_prefix_ + inputs.driver.name));
 }
 
 Provisioner::Outcome Provisioner::CreateFailed(const Claim& claim, const PlanInputs& inputs,

@@ -61,6 +61,12 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
     if (IsBound(claim)) return std::vector<std::string>{};
     return std::vector<std::string>{claim.annotation(kStorageProvisioner)};
   });
+  claims_.AddIndex(kClaimsBySource, [](const api::Object& object) {
+    const auto& claim = static_cast<const Claim&>(object);
+    const std::string source = CloneSourceName(claim);
+    if (source.empty() || IsBound(claim)) return std::vector<std::string>{};
+    return std::vector<std::string>{api::ObjectKey(claim.ns(), source)};
+  });
   Watch();
 }
 
@@ -69,9 +75,12 @@ Provisioner::~Provisioner() { Stop(); }
 void Provisioner::Watch() {
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();
-    if (const api::Part source = claim.data_source();
-        source.String({"kind"}) == "PersistentVolumeClaim") {
-      source_workers_.Add(api::ObjectKey(claim.ns(), source.String({"name"})));
+    if (const std::string source = CloneSourceName(claim); !source.empty()) {
+      source_workers_.Add(api::ObjectKey(claim.ns(), source));
+    }
+    if (claim.phase() == "Bound" &&
+        (change.before == nullptr || change.before->phase() != "Bound")) {
+      AddClonesOf(change.key);
     }
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
@@ -86,7 +95,13 @@ void Provisioner::Watch() {
   });
   volumes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr || !change.after->has_csi()) return;
+    if (change.before == nullptr && change.after->has_claim_ref()) {
+      // A claim that is deleted was held until its volume has an object.
+      claim_workers_.Add(
+          api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
+    }
     if (change.before == nullptr || change.before->phase() != change.after->phase()) {
+      AddClonesOf(api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
       volume_workers_.AddNow(change.key);
     } else {
       volume_workers_.Add(change.key);
@@ -115,6 +130,12 @@ void Provisioner::Watch() {
     }
   });
   driver_.OnReady([this] { DriverReady(); });
+}
+
+void Provisioner::AddClonesOf(const std::string& source_key) {
+  for (const auto& claim : claims_.ByIndex(kClaimsBySource, source_key)) {
+    claim_workers_.AddNow(claim->key());
+  }
 }
 
 void Provisioner::DriverReady() {

@@ -42,6 +42,11 @@
 
 namespace berth::controllers::provisioner {
 
+// Index: "namespace/source" → unbound claims that are to be a copy of that claim.
+inline constexpr char kClaimsBySource[] = "cloneSource";
+// The claim that `claim` is to be a copy of, in its own namespace; "" for none.
+std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
+
 class Provisioner : public Controller {
  public:
   // `driver` is borrowed and outlives the provisioner; it may be started before or after.
@@ -59,6 +64,8 @@ class Provisioner : public Controller {
 
   void Watch();
   void DriverReady();
+  // The claims that wait for this one as their source.
+  void AddClonesOf(const std::string& source_key);
 
   // provision.cc
   Outcome SyncClaim(const std::string& key);

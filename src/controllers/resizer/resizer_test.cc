@@ -1,0 +1,192 @@
+#include "controllers/resizer/resizer.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/fake_cluster.h"
+
+namespace berth::controllers::resizer {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Claim = api::PersistentVolumeClaim;
+using Volume = api::PersistentVolume;
+
+std::vector<std::string> ConditionTypes(const Claim& claim) {
+  std::vector<std::string> types;
+  for (const Json& condition : claim.conditions()) {
+    types.push_back(base::json::String(condition, {"type"}));
+  }
+  return types;
+}
+
+class ResizerTest : public ::testing::Test {
+ protected:
+  void Begin(rpc::FakeCsiDriver::Options driver = ControllerOnly(), Options options = Fast()) {
+    cluster_.Add<Resizer>(cluster_.AddDriver(std::move(driver)), options);
+    cluster_.AddVolume("pv-1", BoundVolume("data"));
+    cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+    cluster_.Start();
+  }
+  static rpc::FakeCsiDriver::Options ControllerOnly() {
+    rpc::FakeCsiDriver::Options options;
+    options.node_capabilities = {};
+    return options;
+  }
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    return options;
+  }
+  // What a person does with kubectl.
+  void Ask(const std::string& size) {
+    Claim claim = GetClaim();
+    claim.Set({"spec", "resources", "requests", "storage"}, size);
+    cluster_.client.Add(claim);
+  }
+
+  rpc::CallScript& script() { return cluster_.driver->script(); }
+  Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
+  Volume GetVolume() { return cluster_.Get<Volume>("", "pv-1"); }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(ResizerTest, WithoutANodesPartTheClaimHasItsNewSize) {
+  Begin();
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(GetVolume().capacity(), "2Gi");
+  EXPECT_EQ(GetClaim().resize_status(), "");
+  EXPECT_EQ(GetClaim().allocated_storage(), "2Gi");
+  EXPECT_THAT(GetClaim().conditions(), IsEmpty());
+  const auto request =
+      script().LastRequest<csi::v1::ControllerExpandVolumeRequest>("ControllerExpandVolume");
+  EXPECT_EQ(request.capacity_range().required_bytes(), int64_t{2} << 30);
+  EXPECT_EQ(request.volume_id(), GetVolume().csi().volume_handle());
+  EXPECT_TRUE(request.volume_capability().has_mount());
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("Normal Resizing default/data: External resizer is resizing"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal VolumeResizeSuccessful default/data"));
+}
+
+TEST_F(ResizerTest, TheNodesPartIsAskedFor) {
+  Begin({});
+  Ask("2Gi");
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
+  EXPECT_EQ(GetVolume().capacity(), "2Gi");
+  EXPECT_EQ(GetVolume().annotation("volume.alpha.kubernetes.io/pre-resize-capacity"), "1Gi");
+  EXPECT_EQ(GetClaim().capacity(), "1Gi");
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("FileSystemResizePending"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal FileSystemResizeRequired default/data"));
+  EXPECT_EQ(script().Count("ControllerExpandVolume"), 1);
+}
+
+TEST_F(ResizerTest, TheTargetIsDurableBeforeTheDriverIsAsked) {
+  Begin();
+  script().Hang("ControllerExpandVolume");
+  Ask("2Gi");
+  ASSERT_TRUE(script().WaitFor("ControllerExpandVolume"));
+  EXPECT_EQ(GetClaim().resize_status(), "ControllerResizeInProgress");
+  EXPECT_EQ(GetClaim().allocated_storage(), "2Gi");
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Resizing"));
+  script().Release("ControllerExpandVolume");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+}
+
+TEST_F(ResizerTest, ATargetInProgressIsFinishedBeforeASmallerOneCounts) {
+  // Stopped between the driver's call and its answer; meanwhile the request was reduced.
+  cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), Fast());
+  cluster_.AddVolume("pv-1", BoundVolume("data"));
+  cluster_.client.Add(MakeClaim(
+      "data",
+      Merged(BoundClaim("pv-1"),
+             {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}},
+              {"status",
+               {{"allocatedResources", {{"storage", "5Gi"}}},
+                {"allocatedResourceStatuses", {{"storage", "ControllerResizeInProgress"}}}}}})));
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "5Gi"; }));
+  EXPECT_EQ(GetVolume().capacity(), "5Gi");
+}
+
+TEST_F(ResizerTest, AnInfeasibleTargetIsGivenUpForASmallerOne) {
+  rpc::FakeCsiDriver::Options driver = ControllerOnly();
+  driver.capacity_bytes = int64_t{10} << 30;
+  Begin(driver);
+  Ask("100Gi");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return GetClaim().resize_status() == "ControllerResizeInfeasible"; }));
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("ControllerResizeError"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
+  EXPECT_EQ(GetVolume().capacity(), "1Gi");
+  Ask("3Gi");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "3Gi"; }));
+  EXPECT_EQ(GetClaim().resize_status(), "");
+}
+
+TEST_F(ResizerTest, AnUnknownOutcomeIsAskedAgain) {
+  Begin();
+  script().LoseAnswer("ControllerExpandVolume");
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(script().Count("ControllerExpandVolume"), 2);
+}
+
+TEST_F(ResizerTest, WhatIsInUseWaitsForTheEndOfItsUse) {
+  Begin();
+  cluster_.client.Add(MakePod(
+      "web", "data", {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
+  script().Fail("ControllerExpandVolume",
+                base::Error(StatusCode::kFailedPrecondition, "volume is published"), 1);
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.events.WaitFor("volume is published"));
+  cluster_.client.Remove(api::Pod::kInfo, "default", "web");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(script().Count("ControllerExpandVolume"), 2);
+}
+
+TEST_F(ResizerTest, AfterAStopBehindTheVolumesWriteTheClaimFollows) {
+  cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), Fast());
+  Json more = BoundVolume("data");
+  more["spec"]["capacity"]["storage"] = "2Gi";
+  cluster_.AddVolume("pv-1", more);
+  cluster_.client.Add(MakeClaim(
+      "data",
+      Merged(BoundClaim("pv-1"),
+             {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}},
+              {"status",
+               {{"allocatedResources", {{"storage", "2Gi"}}},
+                {"allocatedResourceStatuses", {{"storage", "ControllerResizeInProgress"}}}}}})));
+  cluster_.Start();
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(GetClaim().resize_status(), "");
+}
+
+TEST_F(ResizerTest, ADriverThatCannotExpandIsSaid) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  Begin(driver);
+  Ask("2Gi");
+  EXPECT_TRUE(cluster_.events.WaitFor("cannot expand volumes"));
+  EXPECT_EQ(GetClaim().resize_status(), "");
+}
+
+TEST_F(ResizerTest, OtherConditionsStay) {
+  Begin();
+  Claim claim = GetClaim();
+  claim.Set({"status", "conditions"}, Json::array({{{"type", "Unrelated"}, {"status", "True"}}}));
+  claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
+  cluster_.client.Add(claim);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Unrelated"));
+}
+
+}  // namespace
+}  // namespace berth::controllers::resizer
