@@ -1,5 +1,6 @@
 #include "apiserver/base64.h"
 
+#include <array>
 #include <cstdint>
 
 namespace berth::apiserver {
@@ -34,13 +35,18 @@ std::optional<std::string> Decode(std::string_view text, std::string_view alphab
     for (int k = 0; k < 2 && !digits.empty() && digits.back() == '='; ++k) digits.pop_back();
   }
   if (digits.size() % 4 == 1) return std::nullopt;
+  std::array<int, 256> values;
+  values.fill(-1);
+  for (size_t i = 0; i < alphabet.size(); ++i) {
+    values[static_cast<uint8_t>(alphabet[i])] = static_cast<int>(i);
+  }
   std::string out;
   out.reserve(digits.size() * 3 / 4);
   uint32_t bits = 0;
   int count = 0;
   for (const char c : digits) {
-    const size_t value = alphabet.find(c);
-    if (value == std::string_view::npos) return std::nullopt;
+    const int value = values[static_cast<uint8_t>(c)];
+    if (value < 0) return std::nullopt;
     bits = bits << 6 | static_cast<uint32_t>(value);
     count += 6;
     if (count >= 8) {

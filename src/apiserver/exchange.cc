@@ -67,6 +67,16 @@ bool Exchange::Push(const Frame& frame) {
   return !ended_;
 }
 
+bool Exchange::PushPage(const Frame& frame) {
+  {
+    base::MutexLock lock(mutex_);
+    if (over_ || ended_) return false;
+    Enqueue(frame);
+  }
+  Wake();
+  return true;
+}
+
 void Exchange::EndStream() {
   {
     base::MutexLock lock(mutex_);

@@ -54,6 +54,9 @@ class Exchange {
   // slow for the queue's bound, in which case what is queued is still sent and the stream then
   // closed.
   bool Push(const Frame& frame);
+  // Queues a frame whatever its size, for one who awaits OnDrained before the next. False if it has
+  // ended.
+  bool PushPage(const Frame& frame);
   void EndStream();
   void Proxy(ProxyTarget target);
 

@@ -1,6 +1,7 @@
 #include "apiserver/http_server.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -63,6 +64,11 @@ Status HttpServer::Open(SslContextPtr context) {
   Sweep();
   thread_ = std::jthread([this] {
     pthread_setname_np(pthread_self(), "api-loop");
+    // OpenSSL writes without MSG_NOSIGNAL: a client that is gone must not end the process.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     loop_.run();
   });
   return base::OkStatus();

@@ -219,6 +219,32 @@ TEST_F(ApiTest, PatchTypesEachDoTheirKind) {
   EXPECT_EQ(Patch(At(kConfigMaps, "a"), Json(7), "json-patch+json").code, 400);
 }
 
+TEST_F(ApiTest, PatchesCannotMakeAnObjectThatNoRequestCould) {
+  ASSERT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
+  const auto big = [](std::string_view key) {
+    return Json{{"metadata", {{"labels", {{"x", "y"}}}}},
+                {"extra", {{key, std::string(1'500'000, 'x')}}}};
+  };
+  EXPECT_EQ(Patch(At(kConfigMaps, "a"), big("1")).code, 200);
+  const auto larger =
+      Patch(At(kConfigMaps, "a"), {{"extra", {{"2", std::string(2'000'000, 'x')}}}});
+  EXPECT_EQ(larger.code, 413) << larger.body.substr(0, 300);
+  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"extra", nullptr}}).code, 200);
+
+  Json deep = "leaf";
+  for (int i = 0; i < 50; ++i) deep = Json{{"n", std::move(deep)}};
+  const auto add = [&](const std::string& path) {
+    return Patch(At(kConfigMaps, "a"),
+                 Json::array({{{"op", "add"}, {"path", path}, {"value", deep}}}),
+                 "json-patch+json");
+  };
+  EXPECT_EQ(add("/extra").code, 200);
+  std::string path = "/extra";
+  for (int i = 0; i < 50; ++i) path += "/n";
+  EXPECT_EQ(add(path).code, 413);
+  EXPECT_EQ(Get(At(kConfigMaps, "a")).code, 200);
+}
+
 TEST_F(ApiTest, RevisionInAPatchIsAPrecondition) {
   const auto created = Post(kConfigMaps, ConfigMap("a"));
   ASSERT_EQ(Patch(At(kConfigMaps, "a"), {{"data", {{"k", "1"}}}}).code, 200);

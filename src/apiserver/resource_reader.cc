@@ -11,7 +11,7 @@ using base::StatusCode;
 
 namespace {
 
-constexpr size_t kPage = 500;
+constexpr size_t kPage = 100;
 // What is gathered before it goes to the client.
 constexpr size_t kChunk = 256 * 1024;
 
@@ -48,7 +48,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     }
     out += renderer_.ListTail(at_, continue_token_);
     if (!started_) return ReplyJson(exchange, 200, std::move(out));
-    exchange.Push(MakeFrame(EncodeChunk(out)));
+    exchange.PushPage(MakeFrame(EncodeChunk(out)));
     exchange.EndStream();
   }
 
@@ -113,7 +113,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     Exchange& exchange = *request_.exchange;
     if (!started_) exchange.StartStream({});
     started_ = true;
-    if (!exchange.Push(MakeFrame(EncodeChunk(out)))) return;
+    if (!exchange.PushPage(MakeFrame(EncodeChunk(out)))) return;
     exchange.OnDrained(
         [self = shared_from_this()] { self->context_.workers.Post([self] { self->Run(); }); });
   }

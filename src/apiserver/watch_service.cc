@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPage = 200;
+constexpr size_t kPage = 100;
 constexpr size_t kChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
 constexpr std::chrono::seconds kDefaultTimeout{1800};
@@ -56,10 +56,9 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (now >= deadline_) return End();
     if (!query_.bookmarks || now < next_bookmark_) return;
     next_bookmark_ = now + kBookmarkEvery;
-    // Before the subscription the progress is not this watch's.
-    if (const store::Revision reached = progress_.load(); reached > 0) {
-      Push(MakeFrame(EncodeEvent("BOOKMARK", renderer_.BookmarkObject(reached, false))));
-    }
+    base::MutexLock lock(order_);
+    if (progress_ == 0) return;  // nothing was delivered yet that a bookmark could stand for
+    Push(MakeFrame(EncodeEvent("BOOKMARK", renderer_.BookmarkObject(progress_, false))));
   }
 
   // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
@@ -89,6 +88,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   void OnChange(const store::Change& change) override {
     const auto cached = service_.events_->Of(change);
     const std::string_view type = TypeFor(change, *cached);
+    base::MutexLock lock(order_);
+    progress_ = change.record.revision;
     if (type.empty()) return;
     if (renderer_.form() == Renderer::Form::kTable && !columns_sent_) {
       columns_sent_ = true;
@@ -98,7 +99,10 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     Push(cached->Render(type, renderer_));
   }
 
-  void OnProgress(store::Revision revision) override { progress_ = revision; }
+  void OnProgress(store::Revision revision) override {
+    base::MutexLock lock(order_);
+    progress_ = std::max(progress_, revision);
+  }
 
  private:
   void Open() {
@@ -155,7 +159,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       out += EncodeEvent("BOOKMARK", renderer_.BookmarkObject(at_, true));
     }
     revision_ = at_;
-    if (!out.empty() && !exchange_->Push(MakeFrame(std::move(out)))) return End();
+    if (!out.empty() && !exchange_->PushPage(MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this()] {
       self->context_.workers.Post(
           [self] { self->listed_ ? self->Subscribe() : self->SendInitial(); });
@@ -213,7 +217,10 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   store::Revision at_ = 0;
   store::Revision revision_ = 0;
 
-  std::atomic<store::Revision> progress_{0};
+  // Held over each push of an event or bookmark: a bookmark must not fall behind an event before
+  // it.
+  base::Mutex order_;
+  store::Revision progress_ ABSL_GUARDED_BY(order_) = 0;
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<void> subscription_ ABSL_GUARDED_BY(mutex_);

@@ -18,6 +18,8 @@ using Action = Mutation::Plan::Action;
 namespace {
 
 constexpr int64_t kDefaultGrace = 30;
+// What the server may add to an object of the greatest size.
+constexpr size_t kDefaultsRoom = 64 * 1024;
 
 Status Validate(const KindRules& rules, const Json& object, const Json* old) {
   FieldErrors errors;
@@ -84,6 +86,30 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
+bool DeeperThan(const Json& value, int levels) {
+  if (!value.is_structured()) return false;
+  if (levels == 0) return true;
+  return std::any_of(value.begin(), value.end(),
+                     [&](const Json& item) { return DeeperThan(item, levels - 1); });
+}
+
+Status CheckBounds(const Json& object, size_t bytes) {
+  const base::json::ParseLimits limits;
+  if (bytes > limits.max_bytes + kDefaultsRoom) {
+    return KubeError(
+        Reason::kRequestEntityTooLarge,
+        fmt::format("Request entity too large: the object would have {} bytes, limit is {}", bytes,
+                    limits.max_bytes));
+  }
+  if (DeeperThan(object, limits.max_depth)) {
+    return KubeError(
+        Reason::kRequestEntityTooLarge,
+        fmt::format("Request entity too large: the object would nest deeper than {} levels",
+                    limits.max_depth));
+  }
+  return base::OkStatus();
+}
+
 }  // namespace
 
 Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::WallTime now) {
@@ -119,8 +145,9 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
   return Validate(rules, object, &old);
 }
 
-Mutation::Plan PlanUpdate(const Json& object, const store::Record& current) {
+base::StatusOr<Mutation::Plan> PlanUpdate(const Json& object, const store::Record& current) {
   Mutation::Plan plan{.text = EncodeObject(object)};
+  RETURN_IF_ERROR(CheckBounds(object, plan.text.size()));
   const Json* grace = Find(object, {"metadata", "deletionGracePeriodSeconds"});
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
   if (deleting && !HasFinalizers(object) && (grace == nullptr || *grace == 0)) {
