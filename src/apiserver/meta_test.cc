@@ -288,7 +288,18 @@ TEST_F(ApiTest, ANamespaceWithContentIsNotDeleted) {
   EXPECT_EQ(refused.code, 409);
   EXPECT_THAT(refused.message(), HasSubstr("it holds configmaps \"a\""));
   ASSERT_EQ(Delete("/api/v1/namespaces/x/configmaps/a").code, 200);
+  // Events go with it.
+  ASSERT_EQ(Post("/api/v1/namespaces/x/events",
+                 {{"metadata", {{"name", "e"}}}, {"involvedObject", {{"namespace", "x"}}}})
+                .code,
+            201);
+  TestConnection watch(socket());
+  watch.Send(RequestText(
+      "GET", fmt::format("/api/v1/events?watch=true&resourceVersion={}", store_->current()), "",
+      ""));
+  watch.ReadUntil("\r\n\r\n");
   EXPECT_EQ(Delete("/api/v1/namespaces/x").code, 200);
+  EXPECT_THAT(watch.ReadChunk(), StartsWith(R"({"type":"DELETED")"));
   EXPECT_EQ(Get("/api/v1/namespaces/x").code, 404);
   EXPECT_EQ(Delete("/api/v1/namespaces/default").code, 403);
 }

@@ -1,7 +1,6 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/patch.h"
-#include "api/selector.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/object_text.h"
 #include "apiserver/write_rules.h"
@@ -18,9 +17,6 @@ namespace {
 
 // A generated name that is taken is drawn again this often.
 constexpr int kNameAttempts = 8;
-// A patch or unconditional update meets changes of others: once and up to five times more.
-constexpr int kConflictAttempts = 6;
-constexpr size_t kCollectionPage = 500;
 
 // What the store says, in the API's words.
 Status Translate(const Status& status, const api::KindInfo& info, std::string_view name) {
@@ -103,11 +99,6 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
   return KubeError(Reason::kBadRequest, base::Message(patched.status()));
 }
 
-void RenderObject(Exchange& exchange, const Mutation::Result& result) {
-  ReplyJson(exchange, result.action == Action::kCreate ? 201 : 200,
-            WithRevision(result.text, result.revision));
-}
-
 // As RenderObject; a dry run of a create has not created anything, but answers as if.
 void RenderCreated(Exchange& exchange, const Mutation::Result& result) {
   const bool stored = result.action == Action::kCreate;
@@ -115,6 +106,11 @@ void RenderCreated(Exchange& exchange, const Mutation::Result& result) {
 }
 
 }  // namespace
+
+void ResourceWriter::RenderObject(Exchange& exchange, const Mutation::Result& result) {
+  ReplyJson(exchange, result.action == Action::kCreate ? 201 : 200,
+            WithRevision(result.text, result.revision));
+}
 
 void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
                            Mutation::Done done) {
@@ -279,156 +275,6 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
           return PlanPatch(request, kind, patch, current);
         },
         RenderObject);
-    return base::OkStatus();
-  };
-  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
-}
-
-namespace {
-
-base::StatusOr<DeleteRequest> DeleteRequestOf(const ResourceRequest& request) {
-  Json body;
-  if (!request.exchange->request().body.empty()) {
-    ASSIGN_OR_RETURN(body, DecodeBody(request));
-  }
-  ASSIGN_OR_RETURN(DeleteRequest options, ParseDeleteOptions(body));
-  ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
-  options.dry_run |= dry_run;
-  if (const std::string& grace = request.query.Get("gracePeriodSeconds"); !grace.empty()) {
-    ASSIGN_OR_RETURN(const Json number, base::json::Parse(grace));
-    if (!number.is_number_integer()) {
-      return KubeError(Reason::kBadRequest, "gracePeriodSeconds must be a whole number");
-    }
-    options.grace_seconds = number.get<int64_t>();
-  }
-  return options;
-}
-
-}  // namespace
-
-// Events tell of what was, and do not keep their namespace.
-Status ResourceWriter::CheckNamespaceDelete(const std::string& name) {
-  if (name == "default" || name == "kube-system" || name == "kube-node-lease") {
-    return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
-  }
-  for (const api::KindInfo* kind : api::AllKinds()) {
-    if (!kind->namespaced || kind == &api::kinds::kEvent) continue;
-    ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(*kind, name), "", 1, 0));
-    if (page.records.empty()) continue;
-    const std::string& key = page.records.front().key;
-    return ConflictError(
-        api::kinds::kNamespace, name,
-        fmt::format("the namespace is not empty: it holds {} \"{}\"; delete what is in "
-                    "it first",
-                    kind->plural, key.substr(key.rfind('/') + 1)));
-  }
-  return base::OkStatus();
-}
-
-void ResourceWriter::Delete(const ResourceRequest& request) {
-  const auto run = [&]() -> Status {
-    ASSIGN_OR_RETURN(const DeleteRequest options, DeleteRequestOf(request));
-    if (request.rules->info == &api::kinds::kNamespace) {
-      RETURN_IF_ERROR(CheckNamespaceDelete(request.name));
-    }
-    Run(
-        request, options.dry_run,
-        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
-         .attempts = options.resource_version.empty() ? kConflictAttempts : 1},
-        [this, rules = request.rules, name = request.name,
-         options](const store::Record* current) -> base::StatusOr<Mutation::Plan> {
-          if (current == nullptr) return NotFoundError(*rules->info, name);
-          return PlanDelete(*rules, *current, options, context_.clock.Now());
-        },
-        [rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
-          if (result.action != Action::kDelete || rules->delete_returns_object) {
-            return RenderObject(exchange, result);
-          }
-          const api::Object object(DecodeStored(result.text).value_or(Json::object()));
-          ReplyJson(exchange, 200,
-                    base::json::Dump(SuccessObject(*rules->info, object.name(), object.uid())));
-        });
-    return base::OkStatus();
-  };
-  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
-}
-
-namespace {
-
-// Collects the deleted objects, and answers with them when the last delete is done.
-class DeletedList {
- public:
-  DeletedList(std::shared_ptr<Exchange> exchange, const api::KindInfo& info)
-      : exchange_(std::move(exchange)), info_(info) {}
-
-  ~DeletedList() {
-    base::MutexLock lock(mutex_);
-    if (!failure_.ok()) ReplyError(*exchange_, failure_);
-    // After an error this has no effect: an exchange is answered once.
-    ReplyJson(
-        *exchange_, 200,
-        fmt::format(R"({{"kind":"{}List","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
-                    R"("items":[{}]}})",
-                    info_.kind, info_.api_version(), revision_, items_));
-  }
-
-  void Add(const base::StatusOr<Mutation::Result>& result) {
-    base::MutexLock lock(mutex_);
-    if (result.ok()) {
-      if (!items_.empty()) items_ += ',';
-      AppendWithRevision(items_, result->text, result->revision);
-      revision_ = std::max(revision_, result->revision);
-    } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
-      failure_ = result.status();  // gone meanwhile is as good as deleted
-    }
-  }
-
- private:
-  const std::shared_ptr<Exchange> exchange_;
-  const api::KindInfo& info_;
-  base::Mutex mutex_;
-  std::string items_ ABSL_GUARDED_BY(mutex_);
-  store::Revision revision_ ABSL_GUARDED_BY(mutex_) = 0;
-  Status failure_ ABSL_GUARDED_BY(mutex_) = base::OkStatus();
-};
-
-}  // namespace
-
-void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
-  const auto run = [&]() -> Status {
-    ASSIGN_OR_RETURN(const DeleteRequest options, DeleteRequestOf(request));
-    const api::KindInfo& info = request.info();
-    if (&info == &api::kinds::kNamespace) {
-      return KubeError(Reason::kMethodNotAllowed,
-                       "the server does not allow this method on the requested resource");
-    }
-    auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
-    auto fields = api::FieldSelector::Parse(info, request.query.Get("fieldSelector"));
-    for (const Status& status : {labels.status(), fields.status()}) {
-      if (!status.ok()) return KubeError(Reason::kBadRequest, base::Message(status));
-    }
-    const auto list = std::make_shared<DeletedList>(request.exchange, info);
-    std::string after;
-    store::Revision at = 0;
-    for (bool more = true; more;) {
-      ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(info, request.ns),
-                                                                   after, kCollectionPage, at));
-      at = page.revision;
-      more = page.more;
-      for (const store::Record& record : page.records) {
-        after = record.key;
-        const api::Object object(DecodeStored(*record.value).value_or(Json::object()));
-        if (!labels->Matches(object.labels()) || !fields->Matches(object.json())) continue;
-        Start(
-            options.dry_run, {.key = record.key, .attempts = kConflictAttempts},
-            [this, rules = request.rules, options,
-             name = object.name()](const store::Record* current) -> base::StatusOr<Mutation::Plan> {
-              if (current == nullptr) return NotFoundError(*rules->info, name);
-              return PlanDelete(*rules, *current, options, context_.clock.Now());
-            },
-            [list](const base::StatusOr<Mutation::Result>& result) { list->Add(result); });
-      }
-    }
     return base::OkStatus();
   };
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);

@@ -1,7 +1,8 @@
 // The verbs that change objects: create, update, patch, delete, deletecollection, and a pod's
 // binding.
 //
-// Each runs on a worker until its write is queued; the store's completion answers.
+// (delete and deletecollection are in resource_delete.cc). Each runs on a worker until its write is
+// queued; the store's completion answers.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,10 @@ class ResourceWriter {
   using Planner = Mutation::Planner;
   using Render = std::function<void(Exchange&, const Mutation::Result&)>;
 
+  // A write that meets changes of others is tried once and up to five times more.
+  static constexpr int kConflictAttempts = 6;
+
+  static void RenderObject(Exchange& exchange, const Mutation::Result& result);
   // Starts a mutation of the request's object; `render` answers with its result, errors are
   // answered here.
   void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,
@@ -37,6 +42,7 @@ class ResourceWriter {
                                            const Json& patch, const store::Record* current);
   base::Status CheckNamespace(const ResourceRequest& request, std::string_view name);
   base::Status CheckNamespaceDelete(const std::string& name);
+  void DeleteEventsOf(const std::string& ns);
 
   ApiContext& context_;
 };
