@@ -133,7 +133,7 @@ Status ContainerStopper::Run(const api::Pod& pod, const ContainerState& containe
   Status result =
       stopped.status().code() == StatusCode::kNotFound ? base::OkStatus() : base::AsStatus(stopped);
   if (const Status read = runtime_.Refresh(pod.uid()); result.ok()) result = read;
-  if (!result.ok() && !stop.stop_requested()) {
+  if (!result.ok() && result.code() != StatusCode::kCancelled) {
     LOG_WARNING("stop container {} of pod {}: {}", base::Quote(container.name),
                 base::Quote(pod.key()), base::ToString(result));
   }

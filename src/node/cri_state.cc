@@ -154,6 +154,11 @@ Status CriState::Reachable() const {
   return reachable_;
 }
 
+bool CriState::Known() const {
+  base::MutexLock lock(mutex_);
+  return told_reachable_;
+}
+
 PodRuntime CriState::Pod(const std::string& uid) const {
   base::MutexLock lock(mutex_);
   const auto it = pods_.find(uid);
@@ -191,8 +196,6 @@ void CriState::PutSandbox(const std::string& uid, std::string_view ns, std::stri
   } else {
     pod.sandboxes.insert(pod.sandboxes.begin(), std::move(sandbox));
   }
-  hurry_ = true;
-  wake_.NotifyAll();
 }
 
 void CriState::PutContainer(const std::string& uid, ContainerState container) {
@@ -200,13 +203,14 @@ void CriState::PutContainer(const std::string& uid, ContainerState container) {
   told_[container.id] = ++sequence_;
   PodRuntime& pod = pods_[uid];
   pod.uid = uid;
+  // Its pid and the like are asked for a little later, so as not to be in the way of the next
+  // start.
+  if (container.running()) HurryLocked(options_.list_after_start);
   if (ContainerState* present = FindById(pod.containers, container.id); present != nullptr) {
     *present = std::move(container);
   } else {
     pod.containers.insert(pod.containers.begin(), std::move(container));
   }
-  hurry_ = true;
-  wake_.NotifyAll();
 }
 
 void CriState::RemoveSandbox(const std::string& uid, const std::string& id) {
@@ -443,17 +447,21 @@ void CriState::SetReachable(Status status) {
 
 void CriState::Hurry() {
   base::MutexLock lock(mutex_);
-  hurry_ = true;
+  HurryLocked(options_.first_list);
+}
+
+void CriState::HurryLocked(milliseconds first) {
+  hurry_ = hurry_.has_value() ? std::min(*hurry_, first) : first;
   wake_.NotifyAll();
 }
 
 bool CriState::WaitForTurn(milliseconds& interval) {
   base::MutexLock lock(mutex_);
-  const auto began = std::chrono::steady_clock::now();
+  auto began = std::chrono::steady_clock::now();
   while (!stopping_) {
-    if (hurry_) {
-      hurry_ = false;
-      interval = options_.first_list;
+    if (hurry_.has_value()) {
+      began = std::min(began + interval, std::chrono::steady_clock::now());
+      interval = *std::exchange(hurry_, std::nullopt);
     }
     const milliseconds limit = streaming_ ? options_.repair_list : options_.max_list;
     const auto due = began + std::min(interval, limit);

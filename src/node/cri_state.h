@@ -89,6 +89,7 @@ class CriState {
   struct Options {
     std::string endpoint;
     std::chrono::milliseconds first_list{2};
+    std::chrono::milliseconds list_after_start{30};
     std::chrono::milliseconds max_list{1000};
     std::chrono::milliseconds repair_list{60000};  // with an event stream
   };
@@ -101,6 +102,8 @@ class CriState {
   // OK while the runtime answers and its pods were listed. UNAVAILABLE says which runtime is not
   // reachable and why. Pods are told of a change either way by on_change.
   base::Status Reachable() const;
+  // False until the first attempt to reach it has ended.
+  bool Known() const;
   // Name and version of the runtime that answered last: {"containerd", "1.6.20"}.
   std::pair<std::string, std::string> Version() const;
   // Called when Reachable is first known, and on its changes. Before Start only.
@@ -139,6 +142,7 @@ class CriState {
   void SetReachable(base::Status status);
   // Lists soon, and then less and less often.
   void Hurry();
+  void HurryLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits for the time of the next list; false: stopping.
   bool WaitForTurn(std::chrono::milliseconds& interval);
 
@@ -150,7 +154,7 @@ class CriState {
   mutable base::Mutex mutex_;
   base::CondVar wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool hurry_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<std::chrono::milliseconds> hurry_ ABSL_GUARDED_BY(mutex_);
   bool streaming_ ABSL_GUARDED_BY(mutex_) = false;  // the event stream works
   base::Status reachable_ ABSL_GUARDED_BY(mutex_);
   bool told_reachable_ ABSL_GUARDED_BY(mutex_) = false;

@@ -59,6 +59,19 @@ void PublishStatus(const PodParts& parts, PodEntry& entry) {
   parts.statuses.Put(*entry.pod, CurrentStatus(parts, entry, parts.runtime.Pod(entry.uid), false));
 }
 
+void WantVolumes(const PodParts& parts, PodEntry& entry) {
+  if (entry.wanted_version == entry.pod->resource_version()) return;
+  entry.wanted_version = entry.pod->resource_version();
+  entry.released = false;
+  parts.volumes.Want(entry.pod);
+}
+
+void ReleaseVolumes(const PodParts& parts, PodEntry& entry) {
+  if (std::exchange(entry.released, true)) return;
+  entry.wanted_version.clear();
+  parts.volumes.Release(entry.uid);
+}
+
 base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record) {
   const PodRecord& old = entry.record;
   if (old.pod != nullptr && old.sandbox_possible == record.sandbox_possible &&

@@ -67,6 +67,9 @@ struct PodEntry {
   std::map<std::string, WaitingReason> waiting;  // of the last sync
   std::map<std::string, std::string> messages;   // by container id
   std::string hosts_of;                          // the sandbox for which /etc/hosts was written
+  // The volume manager tells of every call, so that each change is passed on to it once.
+  std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
+  bool released = false;
   bool prefetched = false;  // image pulls were begun before the volumes are there
   base::Json final_status;  // of a pod that goes, taken before its containers are removed
   bool finished = false;    // nothing of it is left on the node
@@ -82,6 +85,10 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
 
 // What probes and hooks say of a container.
 ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
+
+// VolumeManager::Want and Release, once for each change.
+void WantVolumes(const PodParts& parts, PodEntry& entry);
+void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 
 // Writes the record if it differs from what was written.
 base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record);

@@ -136,11 +136,12 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
     if (const Status removed = RemoveFromRuntime(entry); !removed.ok())
       return Outcome::Retry(removed);
   }
-  parts_.volumes.Release(entry.uid);
+  ReleaseVolumes(parts_, entry);
   if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();  // its on_change comes
   Status status = RemoveFiles(entry);
-  if (status.ok()) status = DeleteFromApi(entry);
+  // The API object goes last: who sees that the pod is gone finds nothing of it on the node.
   if (status.ok()) status = parts_.records.Remove(entry.uid);
+  if (status.ok()) status = DeleteFromApi(entry);
   if (!status.ok()) return Outcome::Retry(status);
   parts_.statuses.Forget(entry.uid);
   parts_.images.Forget(entry.uid);
@@ -164,7 +165,7 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
     }
   }
   parts_.probes.Retain(entry.uid, {});
-  parts_.volumes.Release(entry.uid);
+  ReleaseVolumes(parts_, entry);
   // A pod that ended before this agent's time has its status already, and perhaps no containers.
   if (!entry.record.ended_phase.empty()) PublishStatus(parts_, entry);
   return Outcome::Done();

@@ -3,7 +3,7 @@
 //   ended:    stop what is left (sidecars) ─▶ StopPodSandbox ─▶ release volumes; the rest stays,
 //   for its logs deleted:  stop containers (preStop, grace) ─▶ StopPodSandbox ─▶ RemovePodSandbox
 //   ─▶ release volumes
-//             ─▶ remove folder and logs ─▶ final status ─▶ DELETE the pod ─▶ drop the record
+//             ─▶ remove folder and logs ─▶ drop the record ─▶ final status ─▶ DELETE the pod
 //
 // Each call does what can be done now; the next comes when something changed. Volumes are released
 // only when the runtime says that no container is left. Not thread-safe for one pod.

@@ -72,6 +72,7 @@ PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::strin
 
 PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   const api::Pod& pod = *entry.pod;
+  const bool known = parts_.runtime.Known();  // before Reachable, which it makes sense of
   const Status reachable = parts_.runtime.Reachable();
   entry.waiting.clear();
   if (const Status accepted = Accept(entry, reachable.ok()); !accepted.ok()) {
@@ -79,7 +80,8 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
     PublishStatus(parts_, entry);
     return Outcome::Retry(accepted);
   }
-  parts_.volumes.Want(entry.pod);
+  WantVolumes(parts_, entry);
+  if (!known) return Outcome::Done();  // in a moment
   if (!reachable.ok()) return WaitForRuntime(entry, reachable);
 
   const auto deadline = DeadlineLeft(pod);
