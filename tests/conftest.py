@@ -70,7 +70,7 @@ def berth(new_berth):
 @pytest.fixture
 def leak_free(berth):
     """After the test nothing may be left of what it made; ask for it after `berth`."""
-    before = leaks.Snapshot(berth.data)
+    before = leaks.Snapshot(berth)
     yield
     berth.remove_everything()
     left = before.leaked_since()

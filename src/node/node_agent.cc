@@ -184,7 +184,8 @@ class NodeAgentImpl : public NodeAgent {
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
     }
-    if (const Status left = host_->mounter().Unmount(options_.kubelet_folder); !left.ok()) {
+    // Lazily, since drivers' sockets below it, which they bind by this path, keep it busy.
+    if (const Status left = host_->mounter().UnmountLazy(options_.kubelet_folder); !left.ok()) {
       LOG_WARNING("{}", base::ToString(left));
     }
   }

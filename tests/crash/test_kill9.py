@@ -82,7 +82,7 @@ def run_with(runtime, environment):
     once = folder / "crashed"
     once.mkdir()
     berth = standalone.Standalone(folder, runtime)
-    before = leaks.Snapshot(berth.data)
+    before = leaks.Snapshot(berth)
     try:
         berth.start(env=environment | {"BERTH_FAULT_ONCE": str(once)}, wait=False)
         survivor = Survivor(berth)
@@ -132,7 +132,7 @@ class Killing(Survivor):
 def test_kill_at_moments_that_no_point_names(runtime):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     berth = standalone.Standalone(folder, runtime)
-    before = leaks.Snapshot(berth.data)
+    before = leaks.Snapshot(berth)
     try:
         berth.start()
         killing = Killing(berth)

@@ -1,72 +1,93 @@
-"""The "no leak" comparison: what the machine holds before and after."""
+"""The "no leak" comparison: what a Standalone's folder and its containerd hold before and after.
+
+Only what belongs to them counts, since other programs of the machine may run containers of their own meanwhile.
+"""
 import os
 import pathlib
-import subprocess
 
 
-def _mounts():
+def _mounts(folders):
     with open("/proc/self/mountinfo") as table:
         rows = [line.split() for line in table]
-    return {f"mount {row[4]} ({row[row.index('-') + 1]})" for row in rows}
+    return {f"mount {row[4]} ({row[row.index('-') + 1]})" for row in rows
+            if any(row[4].startswith(f"{folder}/") for folder in folders)}
 
 
-def _loop_devices():
+def _loop_devices(folder):
     found = set()
     for device in pathlib.Path("/sys/block").glob("loop*"):
-        backing = device / "loop" / "backing_file"
         try:
-            found.add(f"{device.name} on {backing.read_text().strip()}")
+            backing = (device / "loop" / "backing_file").read_text().strip()
         except OSError:
-            pass
+            continue
+        if backing.startswith(str(folder)):
+            found.add(f"{device.name} on {backing}")
     return found
 
 
-def _network_namespaces():
-    folder = pathlib.Path("/run/netns")
-    return {f"netns {entry}" for entry in os.listdir(folder)} if folder.is_dir() else set()
+def _network(runtime):
+    """Each pod on the network has an address, which is given back with its namespace and its veth pair."""
+    addresses = runtime / "cni-addresses" / "berth"
+    found = set()
+    for path in addresses.glob("[0-9]*"):
+        found.add(f"pod address {path.name}")
+    return found
 
 
-def _links():
-    out = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    return {"link " + line.split(": ")[1].split("@")[0] for line in out.splitlines()}
+def _containers(runtime):
+    tasks = runtime / "state" / "io.containerd.runtime.v2.task" / "k8s.io"
+    return {f"container {path.name}" for path in tasks.glob("*")}
 
 
-def _cgroups():
-    return {f"cgroup {path}" for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*")}
+def _empty_cgroups():
+    found = set()
+    for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*"):
+        try:
+            if path.is_dir() and not (path / "cgroup.procs").read_text():
+                found.add(f"cgroup {path}")
+        except OSError:
+            continue  # it went away meanwhile
+    return found
 
 
-def _files(folder):
+def _files(data):
     """What volumes and pods leave in a data folder: their images, records and folders."""
     found = set()
-    for below in ("kubelet/pods", "kubelet/plugins/kubernetes.io", "pool", "node/pods", "node/volumes",
-                  "pod-logs"):
-        top = pathlib.Path(folder) / below
+    for below in ("kubelet/pods", "kubelet/plugins/kubernetes.io", "node/pods", "node/volumes", "pod-logs"):
+        top = data / below
         found |= {f"file {path}" for path in top.rglob("*") if path.is_file() or path.is_symlink()}
         if below == "kubelet/pods" and top.is_dir():
             found |= {f"folder {path}" for path in top.iterdir()}
+    found |= {f"file {path}" for path in (data / "pool").rglob("*.img")}
     return found
 
 
 def _descriptors(pid):
-    found = {}
+    """Descriptors that would keep a volume busy."""
+    found = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
             target = os.readlink(f"/proc/{pid}/fd/{fd}")
         except OSError:
             continue
-        kind = target.split(":")[0] if ":" in target else target
-        if kind.startswith("/") and "/loop" not in kind and "/pods/" not in kind:
-            continue
-        found[kind] = found.get(kind, 0) + 1
+        if target.startswith("/dev/loop") or "/kubelet/pods/" in target:
+            found.add(f"descriptor of process {pid}: {target}")
     return found
 
 
 class Snapshot:
-    def __init__(self, data):
-        self.data = data
-        self.things = (_mounts() | _loop_devices() | _network_namespaces() | _links() | _cgroups()
-                       | _files(data))
+    def __init__(self, berth):
+        self.berth = berth
+        self.things = self._take()
+
+    def _take(self):
+        runtime = pathlib.Path(self.berth.runtime_socket).parent
+        things = (_mounts([self.berth.folder, runtime]) | _loop_devices(self.berth.folder) | _network(runtime)
+                  | _containers(runtime) | _empty_cgroups() | _files(self.berth.data))
+        if self.berth.process is not None:
+            things |= _descriptors(self.berth.process.pid)
+        return things
 
     def leaked_since(self):
         """What is here now and was not then."""
-        return sorted(Snapshot(self.data).things - self.things)
+        return sorted(self._take() - self.things)

@@ -103,7 +103,8 @@ class Standalone:
     # -- the command line
 
     def run(self, *arguments, check=True, stdin=None, timeout=60):
-        result = subprocess.run([self.binary, *arguments, "--data", self.data], text=True, input=stdin,
+        verb, *rest = arguments
+        result = subprocess.run([self.binary, verb, "--data", self.data, *rest], text=True, input=stdin,
                                 capture_output=True, timeout=timeout)
         if check and result.returncode != 0:
             raise Failure(f"berth {' '.join(map(str, arguments))}: exit {result.returncode}\n"
