@@ -37,7 +37,9 @@ template <typename T>
 StatusOr<T> Patch(kube::Client& client, kube::Informer<T>& informer, const T& object,
                   const Json& patch, std::string_view subresource = "") {
   ASSIGN_OR_RETURN(T patched, kube::MergePatch(client, object, patch, subresource));
-  if (!IsGone(patched)) informer.Observe(patched.json());
+  // Also what is gone with this write: as long as the watch has not told, the copy at least says
+  // so.
+  informer.Observe(patched.json());
   return patched;
 }
 
@@ -63,7 +65,7 @@ StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& o
   }
   whole.mutable_json().merge_patch(patch);
   ASSIGN_OR_RETURN(T updated, kube::Update(client, whole));
-  if (!IsGone(updated)) informer.Observe(updated.json());
+  informer.Observe(updated.json());
   return updated;
 }
 

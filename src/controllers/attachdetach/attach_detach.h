@@ -118,7 +118,10 @@ class AttachDetach : public Controller {
   std::set<std::string> DeparturesFrom(const std::string& node);
   // After a write whose outcome is unknown the node is read from the API itself.
   base::Status ReadUncertainNode(const std::string& key);
-  void ConfirmTakenOff(const std::set<std::string>& attachments, const api::Node* node);
+  // Departures of volumes that the node reports in use are called off, and removed from
+  // `attachments`.
+  void KeepUsed(std::set<std::string>& attachments, const api::Node& node);
+  void ConfirmTakenOff(const std::set<std::string>& attachments);
 
   const Context context_;
   const Options options_;

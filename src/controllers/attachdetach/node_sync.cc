@@ -52,13 +52,14 @@ Status AttachDetach::ReadUncertainNode(const std::string& key) {
 AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
   if (const Status read = ReadUncertainNode(key); !read.ok()) return AfterApi(read);
   // Only what departed before the list is computed is confirmed by it.
-  const std::set<std::string> departures = DeparturesFrom(key);
+  std::set<std::string> departures = DeparturesFrom(key);
   const auto node = nodes_.Get(key);
   if (node == nullptr) {
-    ConfirmTakenOff(departures, nullptr);
+    ConfirmTakenOff(departures);
     return Outcome::Done();
   }
   if (!Managed(key)) return Outcome::Done();
+  KeepUsed(departures, *node);
   std::set<std::string> wanted = AttachedVolumes(key);
   Json entries = Json::array();
   bool changed = false;
@@ -86,29 +87,36 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
       return AfterApi(written);
     }
   }
-  ConfirmTakenOff(departures, node.get());
+  ConfirmTakenOff(departures);
   return Outcome::Done();
 }
 
-void AttachDetach::ConfirmTakenOff(const std::set<std::string>& attachments,
-                                   const api::Node* node) {
-  const std::vector<std::string> in_use =
-      node != nullptr ? node->volumes_in_use() : std::vector<std::string>();
+void AttachDetach::KeepUsed(std::set<std::string>& attachments, const api::Node& node) {
+  const std::vector<std::string> in_use = node.volumes_in_use();
+  MutexLock lock(mutex_);
+  for (auto name = attachments.begin(); name != attachments.end();) {
+    const auto it = departures_.find(*name);
+    if (it != departures_.end() &&
+        (it->second.forced ||
+         std::find(in_use.begin(), in_use.end(), it->second.unique_name) == in_use.end())) {
+      ++name;
+      continue;
+    }
+    name = attachments.erase(name);
+    if (it == departures_.end()) continue;
+    // The node began to use it since its volume's queue looked.
+    volume_workers_.Add(it->second.volume);
+    departures_.erase(it);
+  }
+}
+
+void AttachDetach::ConfirmTakenOff(const std::set<std::string>& attachments) {
   MutexLock lock(mutex_);
   for (const std::string& name : attachments) {
     const auto it = departures_.find(name);
     if (it == departures_.end()) continue;
-    Departure& departure = it->second;
-    volume_workers_.Add(departure.volume);
-    const bool used =
-        std::find(in_use.begin(), in_use.end(), departure.unique_name) != in_use.end();
-    if (!used || departure.forced) {
-      departure.taken_off = true;
-      continue;
-    }
-    // The node began to use it meanwhile: it gets it back.
-    node_workers_.Add(departure.node);
-    departures_.erase(it);
+    it->second.taken_off = true;
+    volume_workers_.Add(it->second.volume);
   }
 }
 

@@ -202,6 +202,10 @@ AttachDetach::Outcome AttachDetach::Attach(
   attachment.Set({"spec"}, {{"attacher", csi.driver()},
                             {"nodeName", node},
                             {"source", {{"persistentVolumeName", volume.name()}}}});
+  {
+    MutexLock lock(mutex_);
+    reported_[attachment.name()].clear();
+  }
   StatusOr<Attachment> created = kube::Create(context_.client, attachment);
   if (created.ok()) {
     attachments_.Observe(created->json());
@@ -236,22 +240,19 @@ AttachDetach::Outcome AttachDetach::WatchAttached(const Attachment& attachment,
   if (!*alive) return Outcome::Done();
   const std::string error = attachment.attach_error();
   const std::string report = attachment.attached() ? kAttachedReport : error;
+  bool news = true;
   {
     MutexLock lock(mutex_);
     waiting_since_.erase(attachment.name());
-    if (std::exchange(reported_[attachment.name()], report) == report) return Outcome::Done();
+    const auto [last, first] = reported_.try_emplace(attachment.name(), report);
+    // What is attached when it is first seen is no news, but a restart of this controller.
+    news = first ? !attachment.attached() : last->second != report;
+    last->second = report;
   }
+  if (!news) return Outcome::Done();
   if (attachment.attached()) {
-    // What the node was told already is no news, but a restart of this controller.
-    const auto node = nodes_.Get(attachment.node_name());
-    const std::vector<std::string> known =
-        node != nullptr ? node->volumes_attached() : std::vector<std::string>();
-    const std::string unique_name =
-        api::UniqueVolumeName(volume.csi().driver(), volume.csi().volume_handle());
-    if (std::find(known.begin(), known.end(), unique_name) == known.end()) {
-      Report(users, EventType::kNormal, "SuccessfulAttachVolume",
-             fmt::format("AttachVolume.Attach succeeded for volume \"{}\" ", volume.name()));
-    }
+    Report(users, EventType::kNormal, "SuccessfulAttachVolume",
+           fmt::format("AttachVolume.Attach succeeded for volume \"{}\" ", volume.name()));
   } else if (!error.empty()) {
     Report(users, EventType::kWarning, "FailedAttachVolume",
            fmt::format("AttachVolume.Attach failed for volume \"{}\" : {}", volume.name(), error));

@@ -145,6 +145,11 @@ Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInf
       PatchAt(context_.client, attachments_, attachment,
               FinalizersPatch(attachment, "", FinalizerName(driver.name)));
   if (!freed.ok()) return AfterApi(freed.status());
+  {
+    base::MutexLock lock(mutex_);
+    const auto known = attachments_.Get(attachment.name());
+    if (known != nullptr && known->uid() == attachment.uid()) detached_.insert(attachment.uid());
+  }
   if (IsGone(*freed)) return Outcome::Done();
   // Somebody else's finalizer keeps the object; it must not say that the volume is attached.
   return AfterApi(

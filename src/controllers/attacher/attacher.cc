@@ -43,6 +43,10 @@ Attacher::~Attacher() { Stop(); }
 void Attacher::Watch() {
   attachments_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
+      {
+        base::MutexLock lock(mutex_);
+        detached_.erase(change.before->uid());
+      }
       if (const std::string volume = change.before->pv_name(); !volume.empty()) {
         volume_workers_.Add(volume);
       }
@@ -108,8 +112,12 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
   if (!attachment->deleting()) {
     return attachment->attached() ? Outcome::Done() : Attach(*attachment, *driver);
   }
-  return attachment->has_finalizer(FinalizerName(driver->name)) ? Detach(*attachment, *driver)
-                                                                : Outcome::Done();
+  if (!attachment->has_finalizer(FinalizerName(driver->name))) return Outcome::Done();
+  {
+    base::MutexLock lock(mutex_);
+    if (detached_.contains(attachment->uid())) return Outcome::Done();
+  }
+  return Detach(*attachment, *driver);
 }
 
 Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {

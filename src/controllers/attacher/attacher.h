@@ -24,11 +24,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
+#include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 
@@ -89,6 +91,10 @@ class Attacher : public Controller {
   kube::Informer<Attachment>& attachments_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::CsiNode>& csi_nodes_;
+  base::Mutex mutex_;
+  // Detached and let go, while the informer may not know it yet: by uid. A second
+  // ControllerUnpublishVolume would be for the next attachment of the same name.
+  std::set<std::string> detached_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers attachment_workers_;
   base::KeyedWorkers volume_workers_;
 };
