@@ -64,7 +64,23 @@ size_t Discard(char*, size_t size, size_t count, void* total) {
   return *read > 10 * 1024 ? 0 : size * count;
 }
 
+// Called by curl each second and at every progress: non-zero ends the transfer.
+int StopRequested(void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<std::stop_token*>(stop)->stop_requested() ? 1 : 0;
+}
+
+void LimitTransfer(CURL* curl, milliseconds timeout, std::stop_token& stop) {
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, StopRequested);
+  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &stop);
+}
+
 Status CurlError(CURLcode code, const std::string& url) {
+  if (code == CURLE_ABORTED_BY_CALLBACK)
+    return base::Error(StatusCode::kCancelled, "{}: stopped", url);
   return base::Error(
       code == CURLE_OPERATION_TIMEDOUT ? StatusCode::kDeadlineExceeded : StatusCode::kUnavailable,
       "{}: {}", url, curl_easy_strerror(code));
@@ -74,7 +90,8 @@ std::string Bracketed(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeout) {
+Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeout,
+               std::stop_token stop) {
   ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(get, {"port"})));
   std::string path = json::String(get, {"path"}, "/");
   if (!path.starts_with('/')) path = "/" + path;
@@ -95,12 +112,10 @@ Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeou
   curl_easy_setopt(curl.get(), CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl.get(), CURLOPT_USERAGENT, "kube-probe/berth");
-  curl_easy_setopt(curl.get(), CURLOPT_PROXY, "");
-  curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_SSL_VERIFYPEER,
                    0L);  // a probe asks for life, not for identity
   curl_easy_setopt(curl.get(), CURLOPT_SSL_VERIFYHOST, 0L);
-  curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+  LimitTransfer(curl.get(), timeout, stop);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, Discard);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &read);
   const CURLcode code = curl_easy_perform(curl.get());
@@ -112,7 +127,8 @@ Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeou
                      answer);
 }
 
-Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout) {
+Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout,
+              std::stop_token stop) {
   ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(tcp, {"port"})));
   const std::string url =
       fmt::format("http://{}:{}", Bracketed(json::String(tcp, {"host"}, target.pod_ip)), port);
@@ -120,16 +136,15 @@ Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout
   if (curl == nullptr) return base::Error(StatusCode::kInternal, "curl_easy_init failed");
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_CONNECT_ONLY, 1L);
-  curl_easy_setopt(curl.get(), CURLOPT_PROXY, "");
-  curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+  LimitTransfer(curl.get(), timeout, stop);
   const CURLcode code = curl_easy_perform(curl.get());
   return code == CURLE_OK ? base::OkStatus() : CurlError(code, url);
 }
 
 // grpc.health.v1.Health/Check, whose messages are so small that they are written by hand:
 // HealthCheckRequest{service=1 string}, HealthCheckResponse{status=1 enum, SERVING=1}.
-Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, milliseconds timeout) {
+Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, milliseconds timeout,
+               std::stop_token stop) {
   const std::string service = json::String(grpc_action, {"service"});
   if (service.size() > 127)
     return base::Error(StatusCode::kInvalidArgument, "service name too long");
@@ -146,6 +161,7 @@ Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, millisecond
   const auto call =
       stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
   grpc::Status status;
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   call->StartCall();
   call->Finish(&response, &status, nullptr);
   void* tag = nullptr;
@@ -163,18 +179,18 @@ Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, millisecond
 }  // namespace
 
 Status RunHandler(rpc::CriClient& cri, const HandlerTarget& target, const Json& handler,
-                  milliseconds timeout) {
+                  milliseconds timeout, std::stop_token stop) {
   if (const Json* exec = json::Find(handler, {"exec"}); exec != nullptr) {
     return RunExec(cri, target, *exec, timeout);
   }
   if (const Json* get = json::Find(handler, {"httpGet"}); get != nullptr) {
-    return RunHttp(target, *get, timeout);
+    return RunHttp(target, *get, timeout, stop);
   }
   if (const Json* tcp = json::Find(handler, {"tcpSocket"}); tcp != nullptr) {
-    return RunTcp(target, *tcp, timeout);
+    return RunTcp(target, *tcp, timeout, stop);
   }
   if (const Json* grpc_action = json::Find(handler, {"grpc"}); grpc_action != nullptr) {
-    return RunGrpc(target, *grpc_action, timeout);
+    return RunGrpc(target, *grpc_action, timeout, stop);
   }
   return base::Error(StatusCode::kInvalidArgument,
                      "no handler (exec, httpGet, tcpSocket, grpc) is given");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <stop_token>
 #include <string>
 
 #include "api/kinds.h"
@@ -20,6 +21,6 @@ struct HandlerTarget {
 // SERVING). FAILED_PRECONDITION: it answered otherwise, with what it said. DEADLINE_EXCEEDED,
 // UNAVAILABLE: no answer; INVALID_ARGUMENT: it names no handler that is known.
 base::Status RunHandler(rpc::CriClient& cri, const HandlerTarget& target, const base::Json& handler,
-                        std::chrono::milliseconds timeout);
+                        std::chrono::milliseconds timeout, std::stop_token stop);
 
 }  // namespace berth::node

@@ -126,7 +126,9 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
     const auto wait = std::chrono::ceil<milliseconds>(due - steady_clock::now());
     if (wait.count() > 0) return Outcome::After(wait);
   }
-  const Status result = RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1));
+  const Status result =
+      RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1), stop_.get_token());
+  if (result.code() == StatusCode::kCancelled) return Outcome::Done();  // the agent stops
   // A handler that nobody can run says nothing about the container.
   const bool known = result.code() != StatusCode::kInvalidArgument;
   bool changed = false, started = false;

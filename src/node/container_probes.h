@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 
 #include "api/kinds.h"
@@ -30,7 +31,10 @@ class ContainerProbes {
   ~ContainerProbes() { Stop(); }
 
   void Start() { workers_.Start(); }
-  void Stop() { workers_.Stop(); }
+  void Stop() {
+    stop_.request_stop();
+    workers_.Stop();
+  }
 
   // A running container; one that is followed already is left alone.
   void Follow(const api::Pod& pod, const api::Container& container, const std::string& container_id,
@@ -67,6 +71,7 @@ class ContainerProbes {
   rpc::CriClient& cri_;
   base::EventSink& events_;
   const OnChange on_change_;
+  std::stop_source stop_;
   mutable base::Mutex mutex_;
   std::map<std::string, Followed> followed_ ABSL_GUARDED_BY(mutex_);  // by container id
   base::KeyedWorkers workers_;

@@ -1,5 +1,8 @@
 #include "node/container_security.h"
 
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
 #include "node/pod_sandbox_config.h"
 
 namespace berth::node {
@@ -110,6 +113,11 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   }
   if (!out.privileged() && json::String(own, {"procMount"}, "Default") != "Unmasked") {
     for (const char* path : kMaskedPaths) out.add_masked_paths(path);
+    // What tells of other tenants' load; one file a processor.
+    for (int cpu = 0; cpu < get_nprocs_conf(); ++cpu) {
+      std::string path = fmt::format("/sys/devices/system/cpu/cpu{}/thermal_throttle", cpu);
+      if (access(path.c_str(), F_OK) == 0) out.add_masked_paths(std::move(path));
+    }
     for (const char* path : kReadOnlyPaths) out.add_readonly_paths(path);
   }
   return out;

@@ -54,7 +54,7 @@ Status RunHook(rpc::CriClient& cri, const HandlerTarget& target, const Json& hoo
                              : base::Error(StatusCode::kDeadlineExceeded, "sleep of {} s cut off",
                                            wanted.count() / 1000);
   }
-  return RunHandler(cri, target, hook, timeout);
+  return RunHandler(cri, target, hook, timeout, stop);
 }
 
 ContainerStopper::ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTasks& tasks,

@@ -19,6 +19,7 @@ constexpr char kOrphans[] = "";
 constexpr milliseconds kSyncCheck{100};
 constexpr milliseconds kFailedStopRetry{2000};
 constexpr int kMaxTasks = 128;
+constexpr int kMaxPulls = 8;
 
 // True if the change is more than a status that somebody (most often this agent) wrote.
 bool Matters(const api::Pod* before, const api::Pod& after) {
@@ -63,8 +64,9 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
       records_(std::move(records)),
       runtime_(cri, {.endpoint = options_.cri_endpoint}),
       tasks_(kMaxTasks),
+      pulls_(kMaxPulls),
       statuses_(client, pods, clock),
-      images_(cri, tasks_, events, clock, reader_,
+      images_(cri, pulls_, events, clock, reader_,
               [this](const std::string& uid) { Requeue(uid); }),
       configs_(paths, mounter, reader_),
       stopper_(cri, runtime_, tasks_, events,
@@ -128,6 +130,7 @@ void PodManager::Stop() {
   cri_.CancelAll();
   workers_.Stop();
   tasks_.Stop();
+  pulls_.Stop();
   probes_.Stop();
   runtime_.Stop();
   statuses_.Stop();

@@ -97,6 +97,7 @@ class PodManager {
   const std::unique_ptr<PodRecords> records_;
   CriState runtime_;
   PodTasks tasks_;
+  PodTasks pulls_;  // of their own: they may take an hour, and nothing waits behind them
   PodStatusWriter statuses_;
   ImagePuller images_;
   ContainerConfigs configs_;

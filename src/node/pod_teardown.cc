@@ -116,6 +116,7 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   if (entry.pod == nullptr) entry.pod = PodOfRuntime(runtime);
   const bool may_run = entry.record.sandbox_possible || !runtime.empty();
   if (may_run) {
+    if (!parts_.runtime.Known()) return Outcome::Done();  // in a moment
     if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
       // Its containers may run: the volumes stay. Goes on when the runtime is back.
       entry.waiting = {{"", {"RuntimeUnreachable", std::string(base::Message(reachable))}}};
