@@ -77,6 +77,7 @@ TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHol
   cluster_.client.TakeActions();
   Json volume = MakeVolume("pvc-uid-data", BoundVolume("data"));
   volume["status"]["phase"] = "Pending";
+  volume["metadata"]["annotations"][std::string(kProvisionedBy)] = "fake.csi.example.com";
   cluster_.client.Add(volume);
   ASSERT_TRUE(WaitBound("data", "pvc-uid-data"));
   EXPECT_THAT(GetClaim("data").finalizers(), ElementsAre("kubernetes.io/pvc-protection"));
@@ -87,6 +88,17 @@ TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHol
   EXPECT_THAT(names, UnorderedElementsAre("patch persistentvolumeclaims/default/data",
                                           "patch persistentvolumeclaims/default/data/status",
                                           "patch persistentvolumes/pvc-uid-data/status"));
+}
+
+TEST_F(BinderTest, AClaimThatTookAnotherVolumeIsHeldForTheOneInTheMaking) {
+  cluster_.client.Add(MakeClass("fast"));
+  Claim held(MakeClaim("data"));
+  held.add_finalizer(kProvisioningFinalizer);
+  cluster_.client.Add(held);
+  cluster_.client.Add(MakeVolume("pv-by-hand"));
+  cluster_.Start();
+  ASSERT_TRUE(WaitBound("data", "pv-by-hand"));
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
 }
 
 TEST_F(BinderTest, AClaimThatWaitsForAConsumerIsLeftAloneUntilANodeIsSelected) {

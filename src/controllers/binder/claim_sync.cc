@@ -94,16 +94,17 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
                      class_name));
     return Outcome::Done();
   }
-  if (claim.annotation(kStorageProvisioner) != provisioner ||
-      claim.annotation(kBetaStorageProvisioner) != provisioner) {
-    const StatusOr<Claim> asked =
-        Patch(context_.client, claims_, claim,
-              {{"metadata",
-                {{"annotations",
-                  {{std::string(kStorageProvisioner), provisioner},
-                   {std::string(kBetaStorageProvisioner), provisioner}}}}}});
-    if (!asked.ok()) return AfterApi(asked.status());
+  if (claim.annotation(kStorageProvisioner) == provisioner &&
+      claim.annotation(kBetaStorageProvisioner) == provisioner) {
+    return Outcome::Done();
   }
+  const StatusOr<Claim> asked =
+      Patch(context_.client, claims_, claim,
+            {{"metadata",
+              {{"annotations",
+                {{std::string(kStorageProvisioner), provisioner},
+                 {std::string(kBetaStorageProvisioner), provisioner}}}}}});
+  if (!asked.ok()) return AfterApi(asked.status());
   Note(claim, "ExternalProvisioning",
        fmt::format("Waiting for a volume to be created either by the external provisioner '{}' or "
                    "manually by the system administrator. If volume creation is delayed, please "
@@ -127,8 +128,9 @@ Status Binder::Bind(const Volume& volume, const Claim& claim) {
     patch["metadata"]["annotations"][std::string(kBoundByController)] = "yes";
     patch["spec"]["volumeName"] = volume.name();
   }
-  if (claim.has_finalizer(kProvisioningFinalizer)) {
-    // The volume is named by an object now: its claim need not be held for its sake any longer.
+  if (claim.has_finalizer(kProvisioningFinalizer) && volume.has_annotation(kProvisionedBy)) {
+    // The volume that was provisioned has its object now: the claim need not be held for its sake
+    // any longer. With another volume it is, until the provisioner knows what became of its own.
     patch["metadata"].update(FinalizersPatch(claim, "", kProvisioningFinalizer)["metadata"]);
   }
   ASSIGN_OR_RETURN(const Claim bound, PatchAt(context_.client, claims_, claim, std::move(patch)));

@@ -178,6 +178,22 @@ TEST_F(ProvisionerTest, AfterARestartADeletedClaimThatWasHeldIsAskedForOnceMore)
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
 }
 
+TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInTheMakingAnObject) {
+  Begin();
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  Claim claim = GetClaim("data");
+  claim.mutable_json().merge_patch(BoundClaim("pv-by-hand"));
+  cluster_.client.Add(claim);
+  script().LoseAnswer("CreateVolume");
+  script().Release("CreateVolume");
+  // With its object it can be released and deleted.
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
+}
+
 TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
   Begin();
   cluster_.client.Add(MakeClaim("data", Asked()));

@@ -38,7 +38,8 @@ bool Tolerates(const api::Pod& pod, const std::string& key, const std::string& v
 std::optional<std::string> RefuseNode(const api::Pod& pod, const api::Node& node) {
   // Where nothing taints nodes that are not ready or cordoned, their state does the same.
   if (!node.ready() && !Tolerates(pod, "node.kubernetes.io/not-ready", "", "NoSchedule")) {
-    return "node(s) were not ready";
+    const std::string why = node.ready_message();
+    return why.empty() ? "node(s) were not ready" : fmt::format("node(s) were not ready ({})", why);
   }
   if (node.unschedulable() &&
       !Tolerates(pod, "node.kubernetes.io/unschedulable", "", "NoSchedule")) {
