@@ -37,13 +37,24 @@ SecretReference CsiSource::secret_ref(std::string_view which) const {
   return {.name = String({which, "name"}), .ns = String({which, "namespace"})};
 }
 
-bool Node::ready() const {
-  for (const Json& condition : Array(json(), {"status", "conditions"})) {
-    if (base::json::String(condition, {"type"}) == "Ready") {
-      return base::json::String(condition, {"status"}) == "True";
-    }
+namespace {
+
+// The condition of type Ready, or an empty object.
+Json ReadyCondition(const Node& node) {
+  for (const Json& condition : Array(node.json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == "Ready") return condition;
   }
-  return false;
+  return Json::object();
+}
+
+}  // namespace
+
+bool Node::ready() const {
+  return base::json::String(ReadyCondition(*this), {"status"}) == "True";
+}
+
+std::string Node::ready_message() const {
+  return base::json::String(ReadyCondition(*this), {"message"});
 }
 
 std::vector<std::string> Node::volumes_attached() const {

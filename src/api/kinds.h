@@ -69,6 +69,7 @@ class Node : public Object {
   using Object::Object;
   bool unschedulable() const { return Bool({"spec", "unschedulable"}); }
   bool ready() const;  // condition Ready is True
+  std::string ready_message() const;  // what that condition says
   std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
   // Names in status.volumesAttached.
   std::vector<std::string> volumes_attached() const;
