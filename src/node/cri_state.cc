@@ -3,9 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 
-#include "base/json.h"
 #include "base/log.h"
 #include "node/cri_labels.h"
 
@@ -29,58 +27,6 @@ std::string Value(const Map& map, const char* key) {
   return it == map.end() ? std::string() : it->second;
 }
 
-ContainerState::Phase PhaseOf(cri::ContainerState state) {
-  switch (state) {
-    case cri::CONTAINER_CREATED:
-      return ContainerState::Phase::kCreated;
-    case cri::CONTAINER_RUNNING:
-      return ContainerState::Phase::kRunning;
-    case cri::CONTAINER_EXITED:
-      return ContainerState::Phase::kExited;
-    default:
-      return ContainerState::Phase::kUnknown;
-  }
-}
-
-uint32_t RestartCount(const std::string& text, uint32_t fallback) {
-  uint32_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  return error == std::errc() && end == text.data() + text.size() ? count : fallback;
-}
-
-ContainerState FromList(const cri::Container& item) {
-  ContainerState out;
-  out.id = item.id();
-  out.sandbox_id = item.pod_sandbox_id();
-  out.name = Value(item.labels(), labels::kContainerName);
-  out.restart_count =
-      RestartCount(Value(item.annotations(), labels::kRestartCount), item.metadata().attempt());
-  out.phase = PhaseOf(item.state());
-  out.created_at = item.created_at();
-  out.image = item.image().user_specified_image().empty() ? item.image().image()
-                                                          : item.image().user_specified_image();
-  out.image_id = item.image_ref();
-  out.hash = Value(item.annotations(), labels::kContainerHash);
-  out.termination_path = Value(item.annotations(), labels::kTerminationMessagePath);
-  out.termination_policy = Value(item.annotations(), labels::kTerminationMessagePolicy);
-  return out;
-}
-
-// The host's pid of a container's first process, from the verbose information; 0 if it is not
-// there.
-pid_t PidOf(const cri::ContainerStatusResponse& response) {
-  const auto it = response.info().find("info");
-  if (it == response.info().end()) return 0;
-  const auto info = base::json::Parse(it->second);
-  return info.ok() ? static_cast<pid_t>(base::json::Int(*info, {"pid"})) : 0;
-}
-
-template <typename T>
-void SortNewestFirst(std::vector<T>& items) {
-  std::sort(items.begin(), items.end(),
-            [](const T& a, const T& b) { return a.created_at > b.created_at; });
-}
-
 template <typename T>
 T* FindById(std::vector<T>& items, std::string_view id) {
   const auto it = std::find_if(items.begin(), items.end(), [&](const T& i) { return i.id == id; });
@@ -89,38 +35,13 @@ T* FindById(std::vector<T>& items, std::string_view id) {
 
 }  // namespace
 
-const ContainerState* PodRuntime::Newest(std::string_view container) const {
-  for (const ContainerState& state : containers) {
-    if (state.name == container) return &state;
-  }
-  return nullptr;
-}
-
-const ContainerState* PodRuntime::Previous(std::string_view container) const {
-  const ContainerState* newest = Newest(container);
-  for (const ContainerState& state : containers) {
-    if (state.name == container && &state != newest) return &state;
-  }
-  return nullptr;
-}
-
-const ContainerState* PodRuntime::ById(std::string_view id) const {
-  for (const ContainerState& state : containers) {
-    if (state.id == id) return &state;
-  }
-  return nullptr;
-}
-
-struct CriState::Listing {
-  std::map<std::string, PodRuntime> pods;
-};
-
 CriState::CriState(rpc::CriClient& cri, Options options)
     : cri_(cri),
       options_(std::move(options)),
       reachable_(base::Error(StatusCode::kUnavailable,
                              "container runtime at '{}' is not reachable: not yet connected",
-                             options_.endpoint)) {}
+                             options_.endpoint)),
+      lister_(cri, exits_, [this](const std::string& uid) { return Pod(uid); }) {}
 
 CriState::~CriState() { Stop(); }
 
@@ -242,114 +163,12 @@ Status CriState::Refresh(const std::string& uid) {
     base::MutexLock lock(mutex_);
     sequence = sequence_;
   }
-  ASSIGN_OR_RETURN(Listing listing, List(uid));
+  ASSIGN_OR_RETURN(PodListing listing, lister_.List(uid));
   for (const std::string& changed : Apply(uid, std::move(listing), sequence)) on_change_(changed);
   return base::OkStatus();
 }
 
-StatusOr<CriState::Listing> CriState::List(const std::string& uid) {
-  cri::ListPodSandboxRequest sandboxes;
-  cri::ListContainersRequest containers;
-  if (!uid.empty()) {
-    (*sandboxes.mutable_filter()->mutable_label_selector())[labels::kPodUid] = uid;
-    (*containers.mutable_filter()->mutable_label_selector())[labels::kPodUid] = uid;
-  }
-  ASSIGN_OR_RETURN(const auto sandbox_list, cri_.ListPodSandbox(sandboxes, kListTimeout));
-  ASSIGN_OR_RETURN(const auto container_list, cri_.ListContainers(containers, kListTimeout));
-
-  Listing out;
-  for (const cri::PodSandbox& item : sandbox_list.items()) {
-    const std::string pod_uid = Value(item.labels(), labels::kPodUid);
-    if (pod_uid.empty()) continue;  // not a pod's
-    PodRuntime& pod = out.pods[pod_uid];
-    pod.uid = pod_uid;
-    pod.ns = item.metadata().namespace_();
-    pod.name = item.metadata().name();
-    SandboxState sandbox;
-    sandbox.id = item.id();
-    sandbox.attempt = item.metadata().attempt();
-    sandbox.ready = item.state() == cri::SANDBOX_READY;
-    sandbox.created_at = item.created_at();
-    sandbox.agent = Value(item.annotations(), labels::kAgent);
-    pod.sandboxes.push_back(std::move(sandbox));
-  }
-  for (const cri::Container& item : container_list.containers()) {
-    const std::string pod_uid = Value(item.labels(), labels::kPodUid);
-    if (pod_uid.empty()) continue;
-    PodRuntime& pod = out.pods[pod_uid];
-    pod.uid = pod_uid;
-    pod.containers.push_back(FromList(item));
-  }
-  for (auto& [pod_uid, pod] : out.pods) {
-    SortNewestFirst(pod.sandboxes);
-    SortNewestFirst(pod.containers);
-  }
-  RETURN_IF_ERROR(FillDetails(out));
-  return out;
-}
-
-// The lists say little (no addresses, no exit codes): asks for the rest of what is new or changed.
-Status CriState::FillDetails(Listing& listing) {
-  for (auto& [uid, pod] : listing.pods) {
-    const PodRuntime known = Pod(uid);
-    for (SandboxState& sandbox : pod.sandboxes) {
-      const auto same = std::find_if(
-          known.sandboxes.begin(), known.sandboxes.end(),
-          [&](const SandboxState& s) { return s.id == sandbox.id && s.ready == sandbox.ready; });
-      if (same != known.sandboxes.end()) {
-        sandbox.ips = same->ips;
-        continue;
-      }
-      cri::PodSandboxStatusRequest request;
-      request.set_pod_sandbox_id(sandbox.id);
-      const auto response = cri_.PodSandboxStatus(request, kListTimeout);
-      if (response.status().code() == StatusCode::kNotFound) continue;  // gone meanwhile
-      RETURN_IF_ERROR(response);
-      const cri::PodSandboxNetworkStatus& network = response->status().network();
-      if (!network.ip().empty()) sandbox.ips.push_back(network.ip());
-      for (const cri::PodIP& ip : network.additional_ips()) sandbox.ips.push_back(ip.ip());
-    }
-    for (ContainerState& container : pod.containers) {
-      const ContainerState* same = known.ById(container.id);
-      if (same != nullptr && same->detailed && same->phase == container.phase) {
-        container = *same;
-      } else {
-        RETURN_IF_ERROR(FillContainer(container));
-      }
-    }
-  }
-  return base::OkStatus();
-}
-
-Status CriState::FillContainer(ContainerState& container) {
-  cri::ContainerStatusRequest request;
-  request.set_container_id(container.id);
-  request.set_verbose(container.running());  // for its pid
-  const auto response = cri_.ContainerStatus(request, kListTimeout);
-  if (response.status().code() == StatusCode::kNotFound) return base::OkStatus();  // gone meanwhile
-  RETURN_IF_ERROR(response);
-  const cri::ContainerStatus& status = response->status();
-  container.phase = PhaseOf(status.state());
-  container.started_at = status.started_at();
-  container.finished_at = status.finished_at();
-  container.exit_code = status.exit_code();
-  container.reason = status.reason();
-  container.message = status.message();
-  container.log_path = status.log_path();
-  if (!status.image_ref().empty()) container.image_id = status.image_ref();
-  for (const cri::Mount& mount : status.mounts()) {
-    if (mount.container_path() == container.termination_path) {
-      container.termination_file = mount.host_path();
-    }
-  }
-  container.detailed = true;
-  if (container.running()) {
-    if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id, pid);
-  }
-  return base::OkStatus();
-}
-
-std::vector<std::string> CriState::Apply(const std::string& only_uid, Listing listing,
+std::vector<std::string> CriState::Apply(const std::string& only_uid, PodListing listing,
                                          uint64_t sequence) {
   std::vector<std::string> changed;
   base::MutexLock lock(mutex_);
@@ -364,7 +183,6 @@ std::vector<std::string> CriState::Apply(const std::string& only_uid, Listing li
     for (const auto& item : known) {
       if (newer(item.id)) listed.push_back(item);
     }
-    SortNewestFirst(listed);
   };
 
   std::vector<std::string> uids;
@@ -372,15 +190,16 @@ std::vector<std::string> CriState::Apply(const std::string& only_uid, Listing li
     uids.push_back(only_uid);
   } else {
     for (const auto& [uid, pod] : pods_) uids.push_back(uid);
-    for (const auto& [uid, pod] : listing.pods) {
+    for (const auto& [uid, pod] : listing) {
       if (!pods_.contains(uid)) uids.push_back(uid);
     }
   }
   for (const std::string& uid : uids) {
     PodRuntime& known = pods_[uid];
-    PodRuntime& listed = listing.pods[uid];
+    PodRuntime& listed = listing[uid];
     merge(listed.sandboxes, known.sandboxes);
     merge(listed.containers, known.containers);
+    SortNewestFirst(listed);
     if (listed.sandboxes != known.sandboxes || listed.containers != known.containers) {
       changed.push_back(uid);
     }
@@ -406,7 +225,7 @@ Status CriState::ListAll() {
     sequence = sequence_;
   }
   if (!Reachable().ok()) RETURN_IF_ERROR(AskVersion());
-  ASSIGN_OR_RETURN(Listing listing, List(""));
+  ASSIGN_OR_RETURN(PodListing listing, lister_.List(""));
   const std::vector<std::string> changed = Apply("", std::move(listing), sequence);
   // First reachable, then the changes: a pod that is told of a change must find the runtime there.
   SetReachable(base::OkStatus());

@@ -24,61 +24,11 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "node/cri_exit_watch.h"
+#include "node/cri_listing.h"
+#include "node/pod_runtime.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {
-
-struct SandboxState {
-  std::string id;
-  uint32_t attempt = 0;
-  bool ready = false;
-  int64_t created_at = 0;  // ns since the epoch, as all times here
-  std::vector<std::string> ips;
-  std::string agent;  // who made it: labels::kAgent
-  bool operator==(const SandboxState&) const = default;
-};
-
-struct ContainerState {
-  enum class Phase { kCreated, kRunning, kExited, kUnknown };
-  std::string id;
-  std::string sandbox_id;
-  std::string name;
-  uint32_t restart_count = 0;
-  Phase phase = Phase::kCreated;
-  int64_t created_at = 0;
-  int64_t started_at = 0;
-  int64_t finished_at = 0;
-  int exit_code = 0;
-  std::string reason;
-  std::string message;   // the runtime's
-  std::string image;     // as the pod names it
-  std::string image_id;  // the runtime's reference
-  std::string hash;      // of the container's spec, labels::kContainerHash
-  std::string log_path;  // absolute
-  // Of the container's spec, for the message that it leaves.
-  std::string termination_path;
-  std::string termination_policy;
-  std::string termination_file;  // on the host
-  bool detailed = false;         // false: told by Put; the runtime's own words are to be fetched
-  bool running() const { return phase == Phase::kRunning; }
-  bool exited() const { return phase == Phase::kExited || phase == Phase::kUnknown; }
-  bool operator==(const ContainerState&) const = default;
-};
-
-// One pod's. Newest first, both.
-struct PodRuntime {
-  std::string uid;
-  std::string ns;
-  std::string name;
-  std::vector<SandboxState> sandboxes;
-  std::vector<ContainerState> containers;
-
-  bool empty() const { return sandboxes.empty() && containers.empty(); }
-  // The newest container of a name, or nullptr; and the one before it.
-  const ContainerState* Newest(std::string_view container) const;
-  const ContainerState* Previous(std::string_view container) const;
-  const ContainerState* ById(std::string_view id) const;
-};
 
 class CriState {
  public:
@@ -128,17 +78,13 @@ class CriState {
   void Expect() { Hurry(); }
 
  private:
-  struct Listing;  // what one list call gave, by pod
-
   void Loop(std::stop_token stop);
   void EventLoop(std::stop_token stop);
   base::Status ListAll();
   base::Status AskVersion();
-  base::StatusOr<Listing> List(const std::string& uid);  // "": all pods
-  base::Status FillDetails(Listing& listing);
-  base::Status FillContainer(ContainerState& container);
   // Takes a listing that began at `sequence` over; gives the uids of pods that changed.
-  std::vector<std::string> Apply(const std::string& only_uid, Listing listing, uint64_t sequence);
+  std::vector<std::string> Apply(const std::string& only_uid, PodListing listing,
+                                 uint64_t sequence);
   void SetReachable(base::Status status);
   // Lists soon, and then less and less often.
   void Hurry();
@@ -164,6 +110,7 @@ class CriState {
   // When (by sequence_) an id was last put or removed by the caller.
   std::map<std::string, uint64_t> told_ ABSL_GUARDED_BY(mutex_);
   ExitWatch exits_;
+  const CriLister lister_;
   std::vector<std::jthread> threads_;
 };
 

@@ -69,7 +69,8 @@ std::optional<rpc::cri::AuthConfig> PullCredentials(const api::Pod& pod, std::st
   for (const Json& reference : json::Array(pod.json(), {"spec", "imagePullSecrets"})) {
     const auto secret = reader(api::kinds::kSecret, pod.ns(), json::String(reference, {"name"}));
     if (!secret.ok()) continue;
-    for (const auto& [key, entry] : Entries(*secret).items()) {
+    const Json entries = Entries(*secret);
+    for (const auto& [key, entry] : entries.items()) {
       if (RegistryOfKey(key) != registry) continue;
       if (auto auth = FromEntry(entry); auth.has_value()) return auth;
     }

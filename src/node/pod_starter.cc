@@ -2,7 +2,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "node/cri_labels.h"
+#include "node/cri_listing.h"
 #include "node/pod_sandbox_config.h"
 #include "platform/durable_file.h"
 
@@ -73,9 +73,7 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
       parts_.runtime.Expect();  // the sandbox is there: the next list finds it
       return answer.status();
     }
-    const cri::PodSandboxNetworkStatus& network = answer->status().network();
-    if (!network.ip().empty()) sandbox.ips.push_back(network.ip());
-    for (const cri::PodIP& ip : network.additional_ips()) sandbox.ips.push_back(ip.ip());
+    sandbox.ips = SandboxIps(answer->status());
   }
   parts_.runtime.PutSandbox(entry.uid, pod.ns(), pod.name(), sandbox);
   return sandbox.id;

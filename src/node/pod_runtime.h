@@ -1,0 +1,63 @@
+// What a container runtime has of one pod, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace berth::node {
+
+struct SandboxState {
+  std::string id;
+  uint32_t attempt = 0;
+  bool ready = false;
+  int64_t created_at = 0;  // ns since the epoch, as all times here
+  std::vector<std::string> ips;
+  std::string agent;  // who made it: labels::kAgent
+  bool operator==(const SandboxState&) const = default;
+};
+
+struct ContainerState {
+  enum class Phase { kCreated, kRunning, kExited, kUnknown };
+  std::string id;
+  std::string sandbox_id;
+  std::string name;
+  uint32_t restart_count = 0;
+  Phase phase = Phase::kCreated;
+  int64_t created_at = 0;
+  int64_t started_at = 0;
+  int64_t finished_at = 0;
+  int exit_code = 0;
+  std::string reason;
+  std::string message;   // the runtime's
+  std::string image;     // as the pod names it
+  std::string image_id;  // the runtime's reference
+  std::string hash;      // of the container's spec, labels::kContainerHash
+  std::string log_path;  // absolute
+  // Of the container's spec, for the message that it leaves.
+  std::string termination_path;
+  std::string termination_policy;
+  std::string termination_file;  // on the host
+  bool detailed = false;         // false: told by Put; the runtime's own words are to be fetched
+  bool running() const { return phase == Phase::kRunning; }
+  bool exited() const { return phase == Phase::kExited || phase == Phase::kUnknown; }
+  bool operator==(const ContainerState&) const = default;
+};
+
+// One pod's. Newest first, both.
+struct PodRuntime {
+  std::string uid;
+  std::string ns;
+  std::string name;
+  std::vector<SandboxState> sandboxes;
+  std::vector<ContainerState> containers;
+
+  bool empty() const { return sandboxes.empty() && containers.empty(); }
+  // The newest container of a name, or nullptr; and the one before it.
+  const ContainerState* Newest(std::string_view container) const;
+  const ContainerState* Previous(std::string_view container) const;
+  const ContainerState* ById(std::string_view id) const;
+};
+
+}  // namespace berth::node
