@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/time.h"
+#include "node/container_config.h"
 #include "node/container_resources.h"
 
 namespace berth::node {
@@ -118,7 +119,9 @@ class StatusMaker {
     out["restartCount"] = state->restart_count;
     out["imageID"] = state->image_id;
     out["containerID"] = ContainerId(*state);
-    if (!state->image.empty()) out["image"] = state->image;
+    // The runtime may know the image by its id alone; the pod's word for it says more.
+    const bool same_spec = state->hash.empty() || state->hash == ContainerHash(container);
+    if (!same_spec && !state->image.empty()) out["image"] = state->image;
     if (const ContainerState* previous = in_.runtime.Previous(name);
         previous != nullptr && previous->exited()) {
       last = Terminated(*previous);
