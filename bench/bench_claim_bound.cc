@@ -69,6 +69,19 @@ StatusOr<Clock::duration> ClaimToBound(kube::Client& client, const Options& opti
   return bound - start;
 }
 
+// Deletes the claim and waits until its volume is gone, so that the next measurement has the
+// machine to itself.
+Status DeleteClaim(kube::Client& client, const std::string& name) {
+  RETURN_IF_ERROR(client.Delete(api::kinds::kPersistentVolumeClaim, "default", name, {}));
+  const auto deadline = Clock::now() + kTimeout;
+  while (Clock::now() < deadline) {
+    ASSIGN_OR_RETURN(const auto volumes, client.List(api::kinds::kPersistentVolume, "", {}));
+    if (volumes.items.empty()) return base::OkStatus();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return base::Error(StatusCode::kDeadlineExceeded, "the volume of claim '{}' is not gone", name);
+}
+
 StatusOr<Clock::duration> DriverCreate(rpc::CsiClient& driver, const Options& options,
                                        const std::string& name) {
   csi::v1::CreateVolumeRequest request;
@@ -97,7 +110,7 @@ StatusOr<Json> Run(const Options& options) {
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     const std::string name = fmt::format("bench-claim-{}", i);
     ASSIGN_OR_RETURN(const auto through_berth, ClaimToBound(*client, options, name));
-    RETURN_IF_ERROR(client->Delete(api::kinds::kPersistentVolumeClaim, "default", name, {}));
+    RETURN_IF_ERROR(DeleteClaim(*client, name));
     ASSIGN_OR_RETURN(const auto by_hand, DriverCreate(*driver, options, name + "-by-hand"));
     if (i < options.warm_up) continue;
     claims.Add(through_berth);

@@ -161,7 +161,8 @@ class StandaloneImpl : public Standalone {
                                          .kubelet_folder = paths_.root(),
                                          .cri_endpoint = options_.runtime_endpoint,
                                          .node_sockets = Below("run/nodes"),
-                                         .log_folder = Below("pod-logs")};
+                                         .log_folder = Below("pod-logs"),
+                                         .own_folder = options_.data_folder};
     const auto make_plugins = [](volume::Host& host) {
       auto plugins = volume::NewLocalPlugins(host);
       plugins.push_back(volume::NewCsiPlugin(host));
