@@ -22,6 +22,9 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxMessageBytes = 1024;  // Kubernetes refuses longer ones
 constexpr size_t kMaxNameBytes = 253;
 constexpr std::chrono::seconds kFlushTime{2};
+// Events wait a little before they are written: what they tell of goes first, and repetitions join
+// them.
+constexpr std::chrono::milliseconds kGatherTime{100};
 
 // At most `limit` bytes of `text`, without a torn UTF-8 sequence.
 std::string Cut(std::string_view text, size_t limit) {
@@ -52,6 +55,12 @@ class EventRecorder::Impl {
   }
 
   ~Impl() {
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [key, entry] : entries_) {
+        if (entry.waiting > 0) writer_.AddNow(key);
+      }
+    }
     writer_.WaitIdle(kFlushTime);
     {
       MutexLock lock(mutex_);
@@ -72,6 +81,7 @@ class EventRecorder::Impl {
                     base::Sha256Hex(fmt::format("{}\n{}\n{}\n{}\n{}", object.api_version, object.ns,
                                                 object.uid, TypeName(type), text)));
     const WallTime now = clock_.Now();
+    bool first_waiting = false;
     {
       MutexLock lock(mutex_);
       Entry& entry = entries_[key];
@@ -88,11 +98,12 @@ class EventRecorder::Impl {
                  .name = NameOf(object),
                  .first = now};
       }
-      if (entry.waiting++ == 0) ++waiting_;
+      first_waiting = entry.waiting++ == 0;
+      if (first_waiting) ++waiting_;
       entry.last = now;
       if (entries_.size() > kMaxRemembered) Forget(now);
     }
-    writer_.Add(key);
+    if (first_waiting) writer_.AddAfter(key, kGatherTime);
   }
 
  private:
@@ -202,7 +213,8 @@ class EventRecorder::Impl {
                 base::Quote(entry.object.name), base::ToString(status));
       Drop(entry.waiting);
     }
-    if (now.waiting == 0 && now.written == 0) entries_.erase(key);
+    if (now.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
+    if (now.written == 0) entries_.erase(key);
     return base::KeyedWorkers::Outcome::Done();
   }
 

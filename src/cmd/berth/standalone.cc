@@ -134,7 +134,14 @@ class StandaloneImpl : public Standalone {
 
   Status MakeControllers() {
     const controllers::Context context{*client_, *informers_, *controller_events_, clock_};
-    controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
+    controllers_.push_back(std::make_unique<controllers::binder::Binder>(
+        context,
+        controllers::binder::Options{.provisioned_here = [this](const std::string& driver) {
+          return std::any_of(drivers_.begin(), drivers_.end(), [&](const DriverControllers& ours) {
+            const auto info = ours.connection->info();
+            return info != nullptr && info->name == driver;
+          });
+        }}));
     controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
     controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
     controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));

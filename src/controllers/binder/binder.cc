@@ -24,8 +24,9 @@ bool IsFree(const api::PersistentVolume* volume) {
 
 }  // namespace
 
-Binder::Binder(Context context)
+Binder::Binder(Context context, Options options)
     : context_(context),
+      options_(std::move(options)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       classes_(context.informers.Of<api::StorageClass>()),

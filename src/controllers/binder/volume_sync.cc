@@ -59,6 +59,9 @@ Binder::Outcome Binder::SyncVolumeOfClaim(const Volume& volume, const Claim& cla
     return Outcome::Done();
   }
   if (claim.volume_name() == volume.name()) {
+    // The claim's status is what people wait for: it is written first, and brings the volume here
+    // again.
+    if (claim.phase() != "Bound") return Outcome::Done();
     return AfterApi(SetPhase(volume, "Bound"));
   }
   // The claim was bound to another volume meanwhile.
