@@ -49,9 +49,7 @@ Json ReadyCondition(const Node& node) {
 
 }  // namespace
 
-bool Node::ready() const {
-  return base::json::String(ReadyCondition(*this), {"status"}) == "True";
-}
+bool Node::ready() const { return base::json::String(ReadyCondition(*this), {"status"}) == "True"; }
 
 std::string Node::ready_message() const {
   return base::json::String(ReadyCondition(*this), {"message"});

@@ -68,7 +68,7 @@ class Node : public Object {
   static constexpr const KindInfo& kInfo = kinds::kNode;
   using Object::Object;
   bool unschedulable() const { return Bool({"spec", "unschedulable"}); }
-  bool ready() const;  // condition Ready is True
+  bool ready() const;                 // condition Ready is True
   std::string ready_message() const;  // what that condition says
   std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
   // Names in status.volumesAttached.

@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "apiserver/authorization.h"
-#include "apiserver/base64.h"
 #include "apiserver/certificates.h"
 #include "apiserver/kube_status.h"
 #include "apiserver/test_client.h"
+#include "base/base64.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
 
@@ -124,13 +124,13 @@ TEST_F(ApiTest, TokensNameTheAccountAndItsPod) {
   const std::string token = issued.json["status"]["token"];
   const size_t dot = token.find('.');
   const Json claims =
-      base::json::Parse(*DecodeBase64Url(token.substr(dot + 1, token.rfind('.') - dot - 1)))
+      base::json::Parse(*base::DecodeBase64Url(token.substr(dot + 1, token.rfind('.') - dot - 1)))
           .value();
   EXPECT_EQ(claims["sub"], "system:serviceaccount:default:default");
   EXPECT_EQ(claims["aud"], Json::array({"vault"}));
   EXPECT_EQ(claims["exp"].get<int64_t>() - claims["iat"].get<int64_t>(), 1200);
   EXPECT_EQ(claims["kubernetes.io"]["pod"]["uid"], pod.json["metadata"]["uid"]);
-  EXPECT_EQ(DecodeBase64Url(token.substr(token.rfind('.') + 1))->size(), 64u);
+  EXPECT_EQ(base::DecodeBase64Url(token.substr(token.rfind('.') + 1))->size(), 64u);
 
   EXPECT_EQ(Post(path, {{"spec", {{"expirationSeconds", 5}}}}).code, 422);
   EXPECT_EQ(Post(path, {{"spec", {{"boundObjectRef", {{"kind", "Pod"}, {"name", "nope"}}}}}}).code,

@@ -8,7 +8,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
-#include "apiserver/base64.h"
+#include "base/base64.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
 
@@ -262,8 +262,9 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "    user: berth-admin\n"
       "    namespace: default\n"
       "current-context: berth\n",
-      server_url, EncodeBase64(certificates.ca_certificate),
-      EncodeBase64(certificates.admin_certificate), EncodeBase64(certificates.admin_key));
+      server_url, base::EncodeBase64(certificates.ca_certificate),
+      base::EncodeBase64(certificates.admin_certificate),
+      base::EncodeBase64(certificates.admin_key));
   return base::Annotate(platform::WriteDurably(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));
 }

@@ -1,8 +1,8 @@
 // Namespace, Node, Secret, ConfigMap, ServiceAccount, Event, Lease.
 
 #include "api/names.h"
-#include "apiserver/base64.h"
 #include "apiserver/kind_rules.h"
+#include "base/base64.h"
 
 namespace berth::apiserver {
 
@@ -44,7 +44,8 @@ void DefaultSecret(Json& object) {
   object.erase("stringData");
   for (const auto& [key, value] : text.items()) {
     if (value.is_string()) {
-      base::json::Set(object, {"data", key}, EncodeBase64(value.get_ref<const std::string&>()));
+      base::json::Set(object, {"data", key},
+                      base::EncodeBase64(value.get_ref<const std::string&>()));
     }
   }
 }
@@ -59,7 +60,7 @@ void CheckDataKeys(const Json& data, std::string_view field, FieldErrors& errors
 // secret and stays out of the message.
 void CheckBinary(const Json& data, std::string_view field, size_t& total, FieldErrors& errors) {
   for (const auto& [key, value] : data.items()) {
-    const auto decoded = value.is_string() ? DecodeBase64(value.get_ref<const std::string&>())
+    const auto decoded = value.is_string() ? base::DecodeBase64(value.get_ref<const std::string&>())
                                            : std::optional<std::string>();
     if (!decoded) {
       errors.Invalid(fmt::format("{}[{}]", field, key), "<redacted>", "must be base64-encoded");

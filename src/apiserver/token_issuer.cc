@@ -3,8 +3,8 @@
 #include <openssl/ecdsa.h>
 
 #include "api/time.h"
-#include "apiserver/base64.h"
 #include "apiserver/object_text.h"
+#include "base/base64.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {
@@ -99,8 +99,8 @@ base::StatusOr<TokenIssuer> TokenIssuer::Load(const std::string& key_pem) {
 
 base::StatusOr<std::string> TokenIssuer::Sign(const Json& claims) const {
   const Json header = {{"alg", "ES256"}, {"kid", key_id_}, {"typ", "JWT"}};
-  const std::string text =
-      EncodeBase64Url(base::json::Dump(header)) + "." + EncodeBase64Url(base::json::Dump(claims));
+  const std::string text = base::EncodeBase64Url(base::json::Dump(header)) + "." +
+                           base::EncodeBase64Url(base::json::Dump(claims));
   const std::unique_ptr<EVP_MD_CTX, OpenSslDeleter<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   size_t size = 0;
@@ -114,7 +114,7 @@ base::StatusOr<std::string> TokenIssuer::Sign(const Json& claims) const {
   }
   der.resize(size);
   ASSIGN_OR_RETURN(const std::string raw, RawSignature(der));
-  return text + "." + EncodeBase64Url(raw);
+  return text + "." + base::EncodeBase64Url(raw);
 }
 
 void TokenIssuer::Issue(ApiContext& context, const ResourceRequest& request) const {

@@ -1,5 +1,4 @@
-// Base64, the standard alphabet with padding (RFC 4648, section 4), as Secret.data and
-// ConfigMap.binaryData hold it.
+// Base64: the standard alphabet with padding (Secret.data), and the URL alphabet without (tokens).
 #pragma once
 
 #include <optional>
@@ -8,7 +7,10 @@
 
 namespace berth::base {
 
-// nullopt for what is not base64. Line breaks are skipped, as Go's decoder does.
+std::string EncodeBase64(std::string_view bytes);
+std::string EncodeBase64Url(std::string_view bytes);
+// nullopt for what is not base64. Line breaks are allowed, as in Go.
 std::optional<std::string> DecodeBase64(std::string_view text);
+std::optional<std::string> DecodeBase64Url(std::string_view text);
 
 }  // namespace berth::base

@@ -15,6 +15,8 @@ struct Case {
   const char* patch;
 };
 
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 class ThreeWayPatchTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ThreeWayPatchTest, Gives) {

@@ -1,8 +1,8 @@
 #include "controllers/csi_codec.h"
 
-#include <absl/strings/escaping.h>
-
 #include <algorithm>
+
+#include "base/base64.h"
 
 namespace berth::controllers {
 
@@ -65,11 +65,11 @@ StatusOr<std::map<std::string, std::string>> ReadSecret(kube::Client& client,
   const StatusOr<api::Secret> secret = kube::Get<api::Secret>(client, reference.ns, reference.name);
   RETURN_IF_ERROR_WITH(secret, context);
   for (const auto& [key, encoded] : secret->StringMap({"data"})) {
-    std::string value;
-    if (!absl::Base64Unescape(base::ToAbsl(encoded), &value)) {
+    std::optional<std::string> value = base::DecodeBase64(encoded);
+    if (!value.has_value()) {
       return Error(StatusCode::kInvalidArgument, "{}: key '{}' is not base64", context, key);
     }
-    out.emplace(key, std::move(value));
+    out.emplace(key, *std::move(value));
   }
   return out;
 }

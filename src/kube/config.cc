@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "api/yaml.h"
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -44,44 +45,6 @@ StatusOr<std::string> ReadFile(const std::string& path) {
                  kMaxFileBytes);
   }
   return content;
-}
-
-// Standard base64 with padding; line breaks are skipped. nullopt if malformed.
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  size_t padding = 0;
-  for (const char c : text) {
-    int value = 0;
-    if (c >= 'A' && c <= 'Z') {
-      value = c - 'A';
-    } else if (c >= 'a' && c <= 'z') {
-      value = c - 'a' + 26;
-    } else if (c >= '0' && c <= '9') {
-      value = c - '0' + 52;
-    } else if (c == '+' || c == '/') {
-      value = c == '+' ? 62 : 63;
-    } else if (c == '\n' || c == '\r') {
-      continue;
-    } else if (c == '=') {
-      ++padding;
-      continue;
-    } else {
-      return std::nullopt;
-    }
-    if (padding > 0) return std::nullopt;
-    bits = (bits << 6) | static_cast<uint32_t>(value);
-    if (++count == 4) {
-      out += {static_cast<char>(bits >> 16), static_cast<char>(bits >> 8), static_cast<char>(bits)};
-      count = 0;
-      bits = 0;
-    }
-  }
-  if (count == 1 || padding > 2 || (padding > 0 && count + padding != 4)) return std::nullopt;
-  if (count >= 2) out += static_cast<char>(bits >> (count == 2 ? 4 : 10));
-  if (count == 3) out += static_cast<char>(bits >> 2);
-  return out;
 }
 
 // The entry of `list` with that name: {name: ..., <member>: {...}}.
@@ -157,7 +120,7 @@ class Loader {
   // "<field>-data" in base64, or the file that "<field>" names.
   StatusOr<std::string> Pem(const Json& from, const std::string& field) {
     if (const std::string data = String(from, {field + "-data"}); !data.empty()) {
-      auto decoded = DecodeBase64(data);
+      auto decoded = base::DecodeBase64(data);
       if (!decoded) return Error(StatusCode::kInvalidArgument, "{}-data is no base64", field);
       return *std::move(decoded);
     }

@@ -1,9 +1,8 @@
 #include "node/container_env.h"
 
-#include <absl/strings/escaping.h>
-
 #include <optional>
 
+#include "base/base64.h"
 #include "node/container_resources.h"
 
 namespace berth::node {
@@ -101,9 +100,10 @@ class EnvironmentBuilder {
 
   static StatusOr<std::string> SecretValue(const std::string& name, const std::string& key,
                                            const std::string& encoded) {
-    auto value = DecodeBase64(encoded);
-    if (value.ok()) return value;
-    return base::Annotate(value.status(), fmt::format("key {} of secret \"{}\"", key, name));
+    auto value = base::DecodeBase64(encoded);
+    if (value.has_value()) return *std::move(value);
+    return base::Error(StatusCode::kDataLoss, "key {} of secret \"{}\": it is not base64", key,
+                       name);
   }
 
   Status AddFrom(const Json& source) {
@@ -197,14 +197,6 @@ class EnvironmentBuilder {
 };
 
 }  // namespace
-
-StatusOr<std::string> DecodeBase64(const std::string& text) {
-  std::string out;
-  if (!absl::Base64Unescape(base::ToAbsl(text), &out)) {
-    return base::Error(StatusCode::kDataLoss, "it is not base64");
-  }
-  return out;
-}
 
 StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container& container,
                                       const PodFacts& facts, const ObjectReader& reader) {

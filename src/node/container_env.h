@@ -40,9 +40,6 @@ base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Cont
 std::string ExpandReferences(std::string_view text,
                              const std::map<std::string, std::string>& values);
 
-// A value of Secret.data. DATA_LOSS: it is not base64.
-base::StatusOr<std::string> DecodeBase64(const std::string& text);
-
 // As a map, for ExpandReferences.
 std::map<std::string, std::string> AsMap(const Environment& environment);
 

@@ -1,5 +1,6 @@
 #include "node/image_auth.h"
 
+#include "base/base64.h"
 #include "base/log.h"
 
 namespace berth::node {
@@ -26,8 +27,8 @@ std::optional<rpc::cri::AuthConfig> FromEntry(const Json& entry) {
   out.set_password(json::String(entry, {"password"}));
   out.set_identity_token(json::String(entry, {"identitytoken"}));
   if (const std::string auth = json::String(entry, {"auth"}); !auth.empty()) {
-    const auto plain = DecodeBase64(auth);
-    const size_t colon = plain.ok() ? plain->find(':') : std::string::npos;
+    const auto plain = base::DecodeBase64(auth);
+    const size_t colon = plain.has_value() ? plain->find(':') : std::string::npos;
     if (colon == std::string::npos) return std::nullopt;
     out.set_username(plain->substr(0, colon));
     out.set_password(plain->substr(colon + 1));
@@ -42,8 +43,8 @@ Json Entries(const Json& secret) {
   const bool old = type == "kubernetes.io/dockercfg";
   if (!old && type != "kubernetes.io/dockerconfigjson") return Json::object();
   const auto text =
-      DecodeBase64(json::String(secret, {"data", old ? ".dockercfg" : ".dockerconfigjson"}));
-  const auto config = text.ok() ? json::Parse(*text) : base::StatusOr<Json>(text.status());
+      base::DecodeBase64(json::String(secret, {"data", old ? ".dockercfg" : ".dockerconfigjson"}));
+  const auto config = json::Parse(text.value_or(""));
   if (!config.ok()) {
     LOG_WARNING("pull secret {} holds no docker configuration",
                 base::Quote(json::String(secret, {"metadata", "name"})));

@@ -84,8 +84,9 @@ class Store {
 
   virtual StatusOr<Record> Get(std::string_view key) = 0;  // NOT_FOUND
 
-  // Records with `prefix` whose key is greater than `after`, at most `limit` (0: all), as of
-  // revision `at` (0: now). OUT_OF_RANGE if `at` was compacted or lies in the future.
+  // Records below `prefix`, which ends with '/', whose key is greater than `after`, at most `limit`
+  // (0: all), as of revision `at` (0: now). OUT_OF_RANGE if `at` was compacted or lies in the
+  // future.
   virtual StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
                               Revision at) = 0;
 

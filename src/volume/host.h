@@ -17,8 +17,8 @@
 
 namespace berth::volume {
 
-// The CSI drivers that are registered on this node: plugin registration writes it, the CSI plugin reads it.
-// Thread-safe.
+// The CSI drivers that are registered on this node: plugin registration writes it, the CSI plugin
+// reads it. Thread-safe.
 class DriverRegistry {
  public:
   void Register(const std::string& driver, const std::string& socket);
@@ -45,11 +45,12 @@ class Host {
   virtual const base::Clock& clock() const = 0;
   virtual DriverRegistry& drivers() = 0;
 
-  // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. From a local copy where there is one,
-  // else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
+  // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. From a local copy where there
+  // is one, else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
   virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                                std::string_view name) = 0;
-  // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers need.
+  // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers
+  // need.
   virtual base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
                                                  const base::Json& request) = 0;
 };

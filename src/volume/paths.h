@@ -8,12 +8,12 @@
 //     plugins/kubernetes.io/csi/volumeDevices/
 //         staging/<pv>  publish/<pv>/<pod uid>  <pv>/data/vol_data.json  <pv>/dev/<pod uid>
 //     pods/<uid>/
-//         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in it
-//         volumeDevices/<plugin~>/<pv>       symlink to the published device
+//         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
+//         it volumeDevices/<plugin~>/<pv>       symlink to the published device
 //         volume-subpaths/<volume>/<container>/<index>
 //         etc-hosts, containers/<name>/      termination messages
-//   <plugin~> is the plugin's name with '/' written '~'. Parts come from API objects whose names were
-//   validated as DNS names, or are digests, so that no part can hold '/' or be "..".
+//   <plugin~> is the plugin's name with '/' written '~'. Parts come from API objects whose names
+//   were validated as DNS names, or are digests, so that no part can hold '/' or be "..".
 #pragma once
 
 #include <string>

@@ -1,13 +1,14 @@
-// What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/ and
-// remote/); the node agent's volume manager drives them and knows no kind.
+// What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/
+// and remote/); the node agent's volume manager drives them and knows no kind.
 //
-//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown → UnmountDevice
-//   volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp … TearDown
+//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown →
+//   UnmountDevice volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp …
+//   TearDown
 //
-// The volume manager calls a plugin from one serial queue per volume, writes its own durable record before
-// each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut off: every call is
-// idempotent. Tear-down calls get only what the record holds, since the pod, the claim and the PV may be
-// gone from the API.
+// The volume manager calls a plugin from one serial queue per volume, writes its own durable record
+// before each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut
+// off: every call is idempotent. Tear-down calls get only what the record holds, since the pod, the
+// claim and the PV may be gone from the API.
 //
 // Thread-safe: calls for different volumes run in parallel.
 #pragma once
@@ -32,11 +33,11 @@ using base::StatusOr;
 
 // A volume as a pod names it, with what it leads to.
 struct VolumeSpec {
-  std::string name;                                            // pod.spec.volumes[].name
-  api::PodVolume pod_volume;                                   // the inline source
-  std::shared_ptr<const api::PersistentVolumeClaim> claim;     // null for inline volumes
-  std::shared_ptr<const api::PersistentVolume> pv;             // null for inline volumes
-  bool read_only = false;                                      // of the claim's use, or the PV
+  std::string name;                                         // pod.spec.volumes[].name
+  api::PodVolume pod_volume;                                // the inline source
+  std::shared_ptr<const api::PersistentVolumeClaim> claim;  // null for inline volumes
+  std::shared_ptr<const api::PersistentVolume> pv;          // null for inline volumes
+  bool read_only = false;                                   // of the claim's use, or the PV
   bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
   // The name of the folder under pods/UID/volumes/PLUGIN/: the PV's, or the pod volume's.
   std::string folder_name() const { return pv != nullptr ? pv->name() : name; }
@@ -60,10 +61,10 @@ struct PodVolumeRecord {
 
 // Where a pod's containers find a volume that is set up.
 struct Published {
-  std::string path;    // a folder or file to bind-mount, or for block a device node
+  std::string path;  // a folder or file to bind-mount, or for block a device node
   bool block = false;
-  // Containers get it read-only whatever their volumeMounts say: the node agent alone writes the content
-  // of configMap, secret, projected and downwardAPI volumes.
+  // Containers get it read-only whatever their volumeMounts say: the node agent alone writes the
+  // content of configMap, secret, projected and downwardAPI volumes.
   bool read_only = false;
 };
 
@@ -86,8 +87,8 @@ class VolumePlugin {
   virtual StatusOr<Json> DeviceState(const VolumeSpec& spec) const = 0;
   virtual StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const = 0;
 
-  // Makes the volume usable on the node (CSI: NodeStageVolume). `publish_context` is the VolumeAttachment's
-  // attachmentMetadata. A no-op where there is nothing to do.
+  // Makes the volume usable on the node (CSI: NodeStageVolume). `publish_context` is the
+  // VolumeAttachment's attachmentMetadata. A no-op where there is nothing to do.
   virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                              const api::Labels& publish_context) = 0;
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
@@ -95,8 +96,8 @@ class VolumePlugin {
   // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
-  // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI): SetUp is
-  // repeated on changes, and writes only what differs.
+  // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI):
+  // SetUp is repeated on changes, and writes only what differs.
   virtual bool RefreshesContent() const { return false; }
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 

@@ -12,6 +12,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 IMAGE = "berth.local/busybox:1"
+# The program under test; the environment names another build of it.
+BINARY = pathlib.Path(os.environ.get("BERTH_BINARY", ROOT / "build" / "bin" / "berth"))
 
 
 class Failure(AssertionError):
@@ -41,7 +43,7 @@ def wait_for(what, probe, seconds=60, interval=0.02):
 class Standalone:
     """`berth up` on a folder of its own. Not started until start()."""
 
-    def __init__(self, folder, runtime_socket, binary=ROOT / "build" / "bin" / "berth", flags=()):
+    def __init__(self, folder, runtime_socket, binary=BINARY, flags=()):
         self.folder = pathlib.Path(folder)
         self.data = self.folder / "data"
         self.log = self.folder / "berth.log"
