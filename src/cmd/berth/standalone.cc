@@ -83,6 +83,16 @@ class StandaloneImpl : public Standalone {
   }
 
   Status TakeFolder() {
+    // The longest path of a socket below the folder (unix(7): sun_path).
+    constexpr size_t kMaxSocketPath = 107;
+    const std::string longest =
+        fmt::format("{}/{}-reg.sock", paths_.PluginsRegistry(), driver_.name);
+    if (longest.size() > kMaxSocketPath) {
+      return base::Error(
+          base::StatusCode::kInvalidArgument,
+          "the path of the data folder '{}' is too long by {} bytes for the sockets below it",
+          options_.data_folder, longest.size() - kMaxSocketPath);
+    }
     RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
     auto lock = platform::LockFile(Below("berth.lock"));
     if (lock.status().code() == base::StatusCode::kFailedPrecondition) {

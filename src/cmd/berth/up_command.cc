@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "base/log.h"
@@ -7,6 +8,7 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
 #include "cmd/berth/standalone.h"
+#include "platform/limits.h"
 
 namespace berth::cmd {
 
@@ -40,6 +42,10 @@ void AddUpCommand(CLI::App& app, int& exit_code) {
       exit_code = 1;
       return;
     }
+    if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
+      LOG_WARNING("{}", base::ToString(raised));
+    }
+    options->data_folder = std::filesystem::absolute(options->data_folder).lexically_normal();
     const auto standalone = Standalone::Start(*options);
     if (!standalone.ok()) {
       LOG_ERROR("{}", base::ToString(standalone.status()));

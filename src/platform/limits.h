@@ -1,0 +1,12 @@
+// The process's resource limits.
+#pragma once
+
+#include "base/status.h"
+
+namespace berth::platform {
+
+// Raises the soft limit of open descriptors to the hard one: each connection, watch and volume
+// takes one, and distributions set the soft limit to 1024 for programs that use select(2).
+base::Status RaiseDescriptorLimit();
+
+}  // namespace berth::platform
