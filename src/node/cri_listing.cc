@@ -69,6 +69,16 @@ pid_t PidOf(const cri::ContainerStatusResponse& response) {
   return info.ok() ? static_cast<pid_t>(base::json::Int(*info, {"pid"})) : 0;
 }
 
+// True for a container that never ran because whoever asked the runtime to start it went away in
+// the middle, as a node agent does that is killed: no failure of the container's own, whatever the
+// pod's restartPolicy says of those.
+bool StartWasCutOff(const cri::ContainerStatus& status) {
+  return status.state() == cri::CONTAINER_EXITED && status.started_at() == 0 &&
+         status.reason() == "StartError" &&
+         (status.message().find("context canceled") != std::string::npos ||
+          status.message().find("context deadline exceeded") != std::string::npos);
+}
+
 template <typename T>
 void Sort(std::vector<T>& items) {
   std::sort(items.begin(), items.end(),
@@ -185,6 +195,7 @@ Status CriLister::FillContainer(ContainerState& container) const {
     }
   }
   container.detailed = true;
+  if (StartWasCutOff(status)) container.phase = ContainerState::Phase::kCreated;
   if (container.running()) {
     if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id, pid);
   }

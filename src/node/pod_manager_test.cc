@@ -393,6 +393,22 @@ TEST_P(PodManagerTest, MakesAContainerAgainThatWasCreatedAndNeverStarted) {
   EXPECT_THAT(containers, SizeIs(1)) << "the half-made container is still there";
 }
 
+TEST_P(PodManagerTest, APodThatNeverRestartsDoesNotFailWhenTheAgentIsKilledWhileItStarts) {
+  runtime_->script().Hang("StartContainer");
+  StartAgent();
+  AddPod("web", {{"restartPolicy", "Never"}});
+  ASSERT_TRUE(runtime_->script().WaitFor("StartContainer"));
+  StopAgent();
+  const std::string cut_off = runtime_->state().Containers()[0].status.id();
+  ASSERT_TRUE(runtime_->state().CutOffStart(cut_off).ok());
+  runtime_->script().Release("StartContainer");
+  StartAgent();
+  ASSERT_TRUE(WaitPhase("web", "Running")) << PodNow("web").dump(1);
+  const auto containers = runtime_->state().Containers();
+  ASSERT_THAT(containers, SizeIs(1));
+  EXPECT_NE(containers[0].status.id(), cut_off);
+}
+
 TEST_P(PodManagerTest, MakesANewSandboxWhenItDied) {
   StartAgent();
   AddPod("web");

@@ -137,6 +137,17 @@ Status FakeCriState::Exit(const std::string& container_id, int exit_code) {
   return OkStatus();
 }
 
+Status FakeCriState::CutOffStart(const std::string& container_id) {
+  base::MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Container * container, FindById(container_id));
+  End(*container, 128);
+  container->status.set_started_at(0);
+  container->status.set_reason("StartError");
+  container->status.set_message(
+      "failed to create containerd task: failed to create shim task: context canceled: unknown");
+  return OkStatus();
+}
+
 Status FakeCriState::KillSandbox(const std::string& sandbox_id) {
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Sandbox * sandbox, FindSandbox(sandbox_id));

@@ -37,6 +37,9 @@ class FakeCriState {
   std::optional<Container> FindContainer(const std::string& pod_uid, const std::string& name) const;
   // The container's process ends by itself. NOT_FOUND; FAILED_PRECONDITION unless it runs.
   base::Status Exit(const std::string& container_id, int exit_code);
+  // The caller of StartContainer went away in the middle: the container ends without having run,
+  // with the words of containerd. NOT_FOUND.
+  base::Status CutOffStart(const std::string& container_id);
   // The sandbox dies, and its containers with 137.
   base::Status KillSandbox(const std::string& sandbox_id);
   // Every started container of this name ends at once with `exit_code`.
