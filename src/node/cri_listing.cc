@@ -69,14 +69,13 @@ pid_t PidOf(const cri::ContainerStatusResponse& response) {
   return info.ok() ? static_cast<pid_t>(base::json::Int(*info, {"pid"})) : 0;
 }
 
-// True for a container that never ran because whoever asked the runtime to start it went away in
-// the middle, as a node agent does that is killed: no failure of the container's own, whatever the
-// pod's restartPolicy says of those.
-bool StartWasCutOff(const cri::ContainerStatus& status) {
+// True for a container of an earlier agent that ended without having run: it was killed in the
+// middle of the start, and the runtime gave up when its caller was gone. That is no failure of the
+// container's own, whatever the pod's restartPolicy says of those. One that cannot be started fails
+// again, in this agent's life, and counts then.
+bool StartWasCutOff(const cri::ContainerStatus& status, int64_t agent_started_ns) {
   return status.state() == cri::CONTAINER_EXITED && status.started_at() == 0 &&
-         status.reason() == "StartError" &&
-         (status.message().find("context canceled") != std::string::npos ||
-          status.message().find("context deadline exceeded") != std::string::npos);
+         status.created_at() < agent_started_ns;
 }
 
 template <typename T>
@@ -195,7 +194,7 @@ Status CriLister::FillContainer(ContainerState& container) const {
     }
   }
   container.detailed = true;
-  if (StartWasCutOff(status)) container.phase = ContainerState::Phase::kCreated;
+  if (StartWasCutOff(status, started_ns_)) container.phase = ContainerState::Phase::kCreated;
   if (container.running()) {
     if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id, pid);
   }

@@ -30,7 +30,12 @@ class CriLister {
   // `known` is what was read before: only what is new or changed is asked for in detail. Running
   // containers' first processes are given to `exits`. Both borrowed: `cri`, `exits`.
   CriLister(rpc::CriClient& cri, ExitWatch& exits, Known known)
-      : cri_(cri), exits_(exits), known_(std::move(known)) {}
+      : cri_(cri),
+        exits_(exits),
+        known_(std::move(known)),
+        started_ns_(
+            std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) {
+  }
 
   // One pod, or all of them (""). What bears no pod's label is left out.
   base::StatusOr<PodListing> List(const std::string& uid) const;
@@ -43,6 +48,7 @@ class CriLister {
   rpc::CriClient& cri_;
   ExitWatch& exits_;
   const Known known_;
+  const int64_t started_ns_;  // when this agent began, on the runtime's clock
 };
 
 }  // namespace berth::node
