@@ -1,6 +1,5 @@
 #include "cli/output.h"
 
-#include <cctype>
 #include <cstdio>
 
 namespace berth::cli {
@@ -11,19 +10,6 @@ void Print(std::string_view text) {
 }
 
 void PrintError(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
-
-std::string PercentEncode(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.' || c == '~') {
-      out += c;
-    } else {
-      out += fmt::format("%{:02X}", byte);
-    }
-  }
-  return out;
-}
 
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept) {

@@ -14,9 +14,6 @@ namespace berth::cli {
 void Print(std::string_view text);
 void PrintError(std::string_view text);
 
-// `text` for use in a URL's path or query.
-std::string PercentEncode(std::string_view text);
-
 // GET of a path whose answer is JSON but no single object, such as a Table.
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept);

@@ -18,6 +18,7 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/percent_encode.h"
 
 namespace berth::kube {
 namespace {
@@ -45,21 +46,13 @@ enum Channel : char {
 constexpr size_t kMaxFrame = 16 * 1024 * 1024;
 constexpr auto kConnectTimeout = std::chrono::seconds(30);
 
-std::string Encode(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += std::isalnum(byte) != 0 ? std::string(1, c) : fmt::format("%{:02X}", byte);
-  }
-  return out;
-}
-
 std::string TargetOf(const ExecRequest& request, bool with_stdin) {
   std::string target =
       fmt::format("/api/v1/namespaces/{}/pods/{}/exec?stdout=true&stdin={}&stderr={}&tty={}",
-                  Encode(request.ns), Encode(request.pod), with_stdin, !request.tty, request.tty);
-  if (!request.container.empty()) target += "&container=" + Encode(request.container);
-  for (const std::string& word : request.command) target += "&command=" + Encode(word);
+                  base::PercentEncode(request.ns), base::PercentEncode(request.pod), with_stdin,
+                  !request.tty, request.tty);
+  if (!request.container.empty()) target += "&container=" + base::PercentEncode(request.container);
+  for (const std::string& word : request.command) target += "&command=" + base::PercentEncode(word);
   return target;
 }
 

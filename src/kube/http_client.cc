@@ -4,6 +4,7 @@
 
 #include "api/names.h"
 #include "base/log.h"
+#include "base/percent_encode.h"
 #include "kube/http_status.h"
 #include "kube/http_transport.h"
 
@@ -19,22 +20,12 @@ constexpr int kMaxDepth = 200;
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
 
-// Everything but RFC 3986's unreserved characters as %XX.
-std::string Encode(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool unreserved = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                            (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
-    out += unreserved ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
-}
-
 // "?a=b&c=d"; empty values are left out.
 std::string Query(std::initializer_list<std::pair<std::string_view, std::string>> parameters) {
   std::string out;
   for (const auto& [name, value] : parameters) {
-    if (!value.empty()) out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, Encode(value));
+    if (!value.empty())
+      out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, base::PercentEncode(value));
   }
   return out;
 }
@@ -48,9 +39,9 @@ StatusOr<std::string> Target(const api::KindInfo& kind, std::string_view ns, std
                    base::Message(valid));
     }
   }
-  std::string target = kind.url(Encode(ns));
-  if (!name.empty()) target += "/" + Encode(name);
-  if (!subresource.empty()) target += "/" + Encode(subresource);
+  std::string target = kind.url(base::PercentEncode(ns));
+  if (!name.empty()) target += "/" + base::PercentEncode(name);
+  if (!subresource.empty()) target += "/" + base::PercentEncode(subresource);
   return target;
 }
 
