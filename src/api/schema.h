@@ -1,0 +1,96 @@
+// What the fields of a kind are: one tree of types, from which the API server reads and writes
+// protobuf, checks types and unknown fields, writes OpenAPI, and merges patches and applied
+// configurations.
+//
+// Built-in kinds have theirs from proto/k8s/*.proto (SchemaOf); those of custom resources are built
+// from their CustomResourceDefinition. Immutable once built, thread-safe, pure.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "base/json.h"
+
+namespace berth::api {
+
+enum class FieldType {
+  kObject,  // members by `fields`
+  kMap,     // from strings to `element`
+  kList,    // of `element`
+  kString,
+  kInteger,  // int32 or int64, by `format`
+  kNumber,
+  kBoolean,
+  kBytes,     // base64 in JSON
+  kQuantity,  // a string, or a number that reads as one
+  kIntOrString,
+  kTime,       // RFC 3339, whole seconds
+  kMicroTime,  // RFC 3339 with six decimals
+  kDuration,   // "1h30m"
+  kAny,        // any JSON value; in protobuf a RawExtension
+};
+
+// How server-side apply and strategic merge treat a list.
+enum class ListType {
+  kAtomic,  // replaced whole
+  kSet,     // of scalars, merged by value
+  kMap,     // of objects, merged by `list_keys`
+};
+
+struct Schema;
+
+struct Field {
+  std::string name;  // in JSON
+  int number = 0;    // in protobuf; 0: the field is not in protobuf
+  // Members of this protobuf message field stand in JSON directly in the parent (a
+  // PersistentVolume's source): `name` is then the protobuf name, and `type` an object.
+  bool inlined = false;
+  bool required = false;
+  const Schema* type = nullptr;
+  std::string description;
+};
+
+struct Schema {
+  FieldType type = FieldType::kAny;
+  std::string name;  // "io.k8s.api.core.v1.PodSpec" for named objects, else empty
+  std::string description;
+  std::string format;               // "int32", "int64", "double", "" ...
+  std::vector<Field> fields;        // kObject, in the order of their declaration
+  const Schema* element = nullptr;  // kMap, kList
+  ListType list_type = ListType::kAtomic;
+  std::vector<std::string> list_keys;  // list_type kMap
+  // A map or object that apply treats as one value (structType/mapType atomic).
+  bool atomic = false;
+  // Strategic merge: merges by `patch_merge_key` (empty for a list of scalars) instead of
+  // replacing.
+  bool patch_merge = false;
+  bool patch_retain_keys = false;
+  std::string patch_merge_key;
+  // Members that `fields` doesn't list are kept and are no error.
+  bool preserve_unknown = false;
+
+  // The member of an object by its JSON name, looked up through inlined fields as well; nullptr if
+  // there is none. A linear scan: objects have few fields.
+  const Field* Find(std::string_view json_name) const;
+};
+
+// Owns the nodes of one or several schemas; their addresses are stable.
+class SchemaArena {
+ public:
+  Schema* New() { return &nodes_.emplace_back(); }
+
+ private:
+  std::deque<Schema> nodes_;
+};
+
+// The schema of a built-in kind, with apiVersion, kind and metadata; nullptr for a kind that has
+// none (a custom resource). Built at the first call, for all kinds at once.
+const Schema* SchemaOf(const KindInfo& info);
+
+// All named objects of the built-in kinds, sorted by name: for OpenAPI.
+const std::vector<const Schema*>& NamedSchemas();
+
+}  // namespace berth::api
