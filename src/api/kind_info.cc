@@ -30,36 +30,168 @@ namespace {
 constexpr std::string_view kStorage = "storage.k8s.io";
 }  // namespace
 
-const KindInfo kNamespace{"", "v1", "Namespace", "namespaces", "namespace", {"ns"}, false, true};
-const KindInfo kNode{"", "v1", "Node", "nodes", "node", {"no"}, false, true};
-const KindInfo kPod{"", "v1", "Pod", "pods", "pod", {"po"}, true, true};
-const KindInfo kPersistentVolume{
-    "", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", {"pv"}, false, true};
-const KindInfo kPersistentVolumeClaim{
-    "",   "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", {"pvc"},
-    true, true};
-const KindInfo kSecret{"", "v1", "Secret", "secrets", "secret", {}, true, false};
-const KindInfo kConfigMap{"", "v1", "ConfigMap", "configmaps", "configmap", {"cm"}, true, false};
-const KindInfo kServiceAccount{
-    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", {"sa"}, true, false};
-const KindInfo kEvent{"", "v1", "Event", "events", "event", {"ev"}, true, false};
-const KindInfo kLease{"coordination.k8s.io", "v1", "Lease", "leases", "lease", {}, true, false};
-const KindInfo kStorageClass{kStorage,       "v1",   "StorageClass", "storageclasses",
-                             "storageclass", {"sc"}, false,          false};
-const KindInfo kVolumeAttachment{
-    kStorage, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", {}, false, true};
-const KindInfo kCsiNode{kStorage, "v1", "CSINode", "csinodes", "csinode", {}, false, false};
-const KindInfo kCsiDriver{kStorage, "v1", "CSIDriver", "csidrivers", "csidriver", {}, false, false};
-const KindInfo kCsiStorageCapacity{
-    kStorage, "v1", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", {},
-    true,     false};
-const KindInfo kHostMount{"storage.berth.dev", "v1alpha1", "HostMount", "hostmounts",
-                          "hostmount",         {"hm"},     true,        true};
+const KindInfo kNamespace{.group = "",
+                          .version = "v1",
+                          .kind = "Namespace",
+                          .plural = "namespaces",
+                          .singular = "namespace",
+                          .short_names = {"ns"},
+                          .has_status = true};
+const KindInfo kNode{.group = "",
+                     .version = "v1",
+                     .kind = "Node",
+                     .plural = "nodes",
+                     .singular = "node",
+                     .short_names = {"no"},
+                     .has_status = true};
+const KindInfo kPod{.group = "",
+                    .version = "v1",
+                    .kind = "Pod",
+                    .plural = "pods",
+                    .singular = "pod",
+                    .short_names = {"po"},
+                    .namespaced = true,
+                    .has_status = true,
+                    .categories = {"all"}};
+const KindInfo kPersistentVolume{.group = "",
+                                 .version = "v1",
+                                 .kind = "PersistentVolume",
+                                 .plural = "persistentvolumes",
+                                 .singular = "persistentvolume",
+                                 .short_names = {"pv"},
+                                 .has_status = true};
+const KindInfo kPersistentVolumeClaim{.group = "",
+                                      .version = "v1",
+                                      .kind = "PersistentVolumeClaim",
+                                      .plural = "persistentvolumeclaims",
+                                      .singular = "persistentvolumeclaim",
+                                      .short_names = {"pvc"},
+                                      .namespaced = true,
+                                      .has_status = true};
+const KindInfo kSecret{.group = "",
+                       .version = "v1",
+                       .kind = "Secret",
+                       .plural = "secrets",
+                       .singular = "secret",
+                       .namespaced = true};
+const KindInfo kConfigMap{.group = "",
+                          .version = "v1",
+                          .kind = "ConfigMap",
+                          .plural = "configmaps",
+                          .singular = "configmap",
+                          .short_names = {"cm"},
+                          .namespaced = true};
+const KindInfo kServiceAccount{.group = "",
+                               .version = "v1",
+                               .kind = "ServiceAccount",
+                               .plural = "serviceaccounts",
+                               .singular = "serviceaccount",
+                               .short_names = {"sa"},
+                               .namespaced = true};
+const KindInfo kEvent{.group = "",
+                      .version = "v1",
+                      .kind = "Event",
+                      .plural = "events",
+                      .singular = "event",
+                      .short_names = {"ev"},
+                      .namespaced = true};
+const KindInfo kEventsEvent{.group = "events.k8s.io",
+                            .version = "v1",
+                            .kind = "Event",
+                            .plural = "events",
+                            .singular = "event",
+                            .short_names = {"ev"},
+                            .namespaced = true,
+                            .stored_as = &kEvent};
+const KindInfo kLease{.group = "coordination.k8s.io",
+                      .version = "v1",
+                      .kind = "Lease",
+                      .plural = "leases",
+                      .singular = "lease",
+                      .namespaced = true};
+const KindInfo kStorageClass{.group = kStorage,
+                             .version = "v1",
+                             .kind = "StorageClass",
+                             .plural = "storageclasses",
+                             .singular = "storageclass",
+                             .short_names = {"sc"}};
+const KindInfo kVolumeAttachment{.group = kStorage,
+                                 .version = "v1",
+                                 .kind = "VolumeAttachment",
+                                 .plural = "volumeattachments",
+                                 .singular = "volumeattachment",
+                                 .has_status = true};
+const KindInfo kCsiNode{.group = kStorage,
+                        .version = "v1",
+                        .kind = "CSINode",
+                        .plural = "csinodes",
+                        .singular = "csinode"};
+const KindInfo kCsiDriver{.group = kStorage,
+                          .version = "v1",
+                          .kind = "CSIDriver",
+                          .plural = "csidrivers",
+                          .singular = "csidriver"};
+const KindInfo kCsiStorageCapacity{.group = kStorage,
+                                   .version = "v1",
+                                   .kind = "CSIStorageCapacity",
+                                   .plural = "csistoragecapacities",
+                                   .singular = "csistoragecapacity",
+                                   .namespaced = true};
+const KindInfo kVolumeAttributesClass{.group = kStorage,
+                                      .version = "v1",
+                                      .kind = "VolumeAttributesClass",
+                                      .plural = "volumeattributesclasses",
+                                      .singular = "volumeattributesclass",
+                                      .short_names = {"vac"}};
+const KindInfo kRuntimeClass{.group = "node.k8s.io",
+                             .version = "v1",
+                             .kind = "RuntimeClass",
+                             .plural = "runtimeclasses",
+                             .singular = "runtimeclass"};
+const KindInfo kDaemonSet{.group = "apps",
+                          .version = "v1",
+                          .kind = "DaemonSet",
+                          .plural = "daemonsets",
+                          .singular = "daemonset",
+                          .short_names = {"ds"},
+                          .namespaced = true,
+                          .has_status = true,
+                          .categories = {"all"}};
+const KindInfo kControllerRevision{.group = "apps",
+                                   .version = "v1",
+                                   .kind = "ControllerRevision",
+                                   .plural = "controllerrevisions",
+                                   .singular = "controllerrevision",
+                                   .namespaced = true};
+const KindInfo kCustomResourceDefinition{.group = "apiextensions.k8s.io",
+                                         .version = "v1",
+                                         .kind = "CustomResourceDefinition",
+                                         .plural = "customresourcedefinitions",
+                                         .singular = "customresourcedefinition",
+                                         .short_names = {"crd", "crds"},
+                                         .has_status = true,
+                                         .categories = {"api-extensions"}};
+const KindInfo kApiService{.group = "apiregistration.k8s.io",
+                           .version = "v1",
+                           .kind = "APIService",
+                           .plural = "apiservices",
+                           .singular = "apiservice",
+                           .has_status = true,
+                           .read_only = true,
+                           .categories = {"api-extensions"}};
+const KindInfo kHostMount{.group = "storage.berth.dev",
+                          .version = "v1alpha1",
+                          .kind = "HostMount",
+                          .plural = "hostmounts",
+                          .singular = "hostmount",
+                          .short_names = {"hm"},
+                          .namespaced = true,
+                          .has_status = true};
 }  // namespace kinds
 
 std::span<const KindInfo* const> AllKinds() {
   using namespace kinds;
-  static constexpr std::array<const KindInfo*, 16> kAll = {&kNamespace,
+  static constexpr std::array<const KindInfo*, 23> kAll = {&kNamespace,
                                                            &kNode,
                                                            &kPod,
                                                            &kPersistentVolume,
@@ -68,12 +200,19 @@ std::span<const KindInfo* const> AllKinds() {
                                                            &kConfigMap,
                                                            &kServiceAccount,
                                                            &kEvent,
+                                                           &kEventsEvent,
                                                            &kLease,
                                                            &kStorageClass,
                                                            &kVolumeAttachment,
                                                            &kCsiNode,
                                                            &kCsiDriver,
                                                            &kCsiStorageCapacity,
+                                                           &kVolumeAttributesClass,
+                                                           &kRuntimeClass,
+                                                           &kDaemonSet,
+                                                           &kControllerRevision,
+                                                           &kCustomResourceDefinition,
+                                                           &kApiService,
                                                            &kHostMount};
   return kAll;
 }

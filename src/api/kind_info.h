@@ -15,9 +15,13 @@ struct KindInfo {
   std::string_view kind;
   std::string_view plural;  // the resource name in URLs
   std::string_view singular;
-  std::vector<std::string_view> short_names;
+  std::vector<std::string_view> short_names = {};
   bool namespaced = false;
-  bool has_status = false;  // serves the /status subresource
+  bool has_status = false;                        // serves the /status subresource
+  bool read_only = false;                         // the server alone writes its objects
+  std::vector<std::string_view> categories = {};  // "all": part of `kubectl get all`
+  // The kind as which its objects are stored, if that is another one: two ways to see one object.
+  const KindInfo* stored_as = nullptr;
 
   // "v1" or "storage.k8s.io/v1".
   std::string api_version() const;
@@ -27,12 +31,14 @@ struct KindInfo {
   std::string url(std::string_view ns) const;
   // The resource as error messages name it: "pods" or "storageclasses.storage.k8s.io".
   std::string group_resource() const;
+  const KindInfo& stored() const { return stored_as != nullptr ? *stored_as : *this; }
 };
 
 namespace kinds {
 extern const KindInfo kNamespace, kNode, kPod, kPersistentVolume, kPersistentVolumeClaim, kSecret,
-    kConfigMap, kServiceAccount, kEvent, kLease, kStorageClass, kVolumeAttachment, kCsiNode,
-    kCsiDriver, kCsiStorageCapacity, kHostMount;
+    kConfigMap, kServiceAccount, kEvent, kEventsEvent, kLease, kStorageClass, kVolumeAttachment,
+    kCsiNode, kCsiDriver, kCsiStorageCapacity, kVolumeAttributesClass, kRuntimeClass, kDaemonSet,
+    kControllerRevision, kCustomResourceDefinition, kApiService, kHostMount;
 }  // namespace kinds
 
 std::span<const KindInfo* const> AllKinds();

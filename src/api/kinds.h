@@ -61,6 +61,9 @@ class Namespace : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kNamespace;
   using Object::Object;
+  bool terminating() const { return String({"status", "phase"}) == "Terminating"; }
+  // What still keeps a terminating namespace, besides metadata.finalizers.
+  std::vector<std::string> spec_finalizers() const { return Strings({"spec", "finalizers"}); }
 };
 
 class Node : public Object {
@@ -242,6 +245,13 @@ class Event : public Object {
   using Object::Object;
 };
 
+// events.k8s.io/v1: a core Event as its newer clients see it.
+class EventsEvent : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kEventsEvent;
+  using Object::Object;
+};
+
 class StorageClass : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kStorageClass;
@@ -316,6 +326,74 @@ class CsiStorageCapacity : public Object {
   // Quantities; "" if not given.
   std::string capacity() const { return String({"capacity"}); }
   std::string maximum_volume_size() const { return String({"maximumVolumeSize"}); }
+};
+
+class VolumeAttributesClass : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kVolumeAttributesClass;
+  using Object::Object;
+  std::string driver_name() const { return String({"driverName"}); }
+  Labels parameters() const { return StringMap({"parameters"}); }
+};
+
+class RuntimeClass : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kRuntimeClass;
+  using Object::Object;
+  std::string handler() const { return String({"handler"}); }
+  Labels node_selector() const { return StringMap({"scheduling", "nodeSelector"}); }
+  // scheduling.tolerations[], which pods of the class get.
+  const Json& tolerations() const {
+    return base::json::Array(json(), {"scheduling", "tolerations"});
+  }
+};
+
+class DaemonSet : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kDaemonSet;
+  using Object::Object;
+  int64_t generation() const { return Int({"metadata", "generation"}); }
+  // spec.selector, a LabelSelector; an empty object if there is none.
+  const Json& selector() const { return base::json::Map(json(), {"spec", "selector"}); }
+  // spec.template: metadata and spec of the pods.
+  const Json& pod_template() const { return base::json::Map(json(), {"spec", "template"}); }
+  bool on_delete() const {
+    return String({"spec", "updateStrategy", "type"}, "RollingUpdate") == "OnDelete";
+  }
+  // A whole number or "10%"; nullptr where the default stands: no surge, one unavailable.
+  const Json* max_surge() const {
+    return base::json::Find(json(), {"spec", "updateStrategy", "rollingUpdate", "maxSurge"});
+  }
+  const Json* max_unavailable() const {
+    return base::json::Find(json(), {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"});
+  }
+  int64_t min_ready_seconds() const { return Int({"spec", "minReadySeconds"}); }
+  int64_t revision_history_limit() const { return Int({"spec", "revisionHistoryLimit"}, 10); }
+};
+
+class ControllerRevision : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kControllerRevision;
+  using Object::Object;
+  const Json& data() const { return base::json::Map(json(), {"data"}); }
+  int64_t revision() const { return Int({"revision"}); }
+};
+
+class CustomResourceDefinition : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kCustomResourceDefinition;
+  using Object::Object;
+  std::string group() const { return String({"spec", "group"}); }
+  std::string plural() const { return String({"spec", "names", "plural"}); }
+  bool namespaced() const { return String({"spec", "scope"}) == "Namespaced"; }
+  // spec.versions[]: name, served, storage, schema, subresources, additionalPrinterColumns.
+  const Json& versions() const { return base::json::Array(json(), {"spec", "versions"}); }
+};
+
+class ApiService : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kApiService;
+  using Object::Object;
 };
 
 // storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose.

@@ -100,7 +100,7 @@ base::StatusOr<ResourceRequest> Route(const Request& request) {
     }
   }
   out.verb = VerbFor(request.method, out);
-  if (out.verb.empty()) return WrongMethod();
+  if (out.verb.empty() || (info->read_only && request.method != "GET")) return WrongMethod();
   if (out.verb == "create" && info->namespaced && out.ns.empty()) return WrongMethod();
   return out;
 }

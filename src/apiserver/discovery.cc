@@ -25,7 +25,8 @@ struct Subresource {
 std::vector<Subresource> SubresourcesOf(const api::KindInfo& info) {
   std::vector<Subresource> all;
   if (info.has_status) {
-    all.push_back({"status", info.kind, info.group, info.version, {"get", "patch", "update"}});
+    all.push_back({"status", info.kind, info.group, info.version, {"get"}});
+    if (!info.read_only) all.back().verbs = {"get", "patch", "update"};
   }
   if (&info == &api::kinds::kPod) {
     all.push_back({"binding", "Binding", "", "v1", {"create"}});
@@ -45,7 +46,8 @@ Json Strings(const List& list) {
   return out;
 }
 
-Json Verbs() {
+Json Verbs(const api::KindInfo& info) {
+  if (info.read_only) return Json::array({"get", "list", "watch"});
   return Json::array(
       {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"});
 }
@@ -58,8 +60,9 @@ Json ResourceList(std::string_view group_version) {
                      {"singularName", std::string(info->singular)},
                      {"namespaced", info->namespaced},
                      {"kind", std::string(info->kind)},
-                     {"verbs", Verbs()}};
+                     {"verbs", Verbs(*info)}};
     if (!info->short_names.empty()) resource["shortNames"] = Strings(info->short_names);
+    if (!info->categories.empty()) resource["categories"] = Strings(info->categories);
     resources.push_back(std::move(resource));
     for (const Subresource& sub : SubresourcesOf(*info)) {
       Json one = {{"name", fmt::format("{}/{}", info->plural, sub.name)},
@@ -113,8 +116,9 @@ Json AggregatedResource(const api::KindInfo& info) {
                    {"responseKind", kind(info.group, info.version, info.kind)},
                    {"scope", info.namespaced ? "Namespaced" : "Cluster"},
                    {"singularResource", std::string(info.singular)},
-                   {"verbs", Verbs()}};
+                   {"verbs", Verbs(info)}};
   if (!info.short_names.empty()) resource["shortNames"] = Strings(info.short_names);
+  if (!info.categories.empty()) resource["categories"] = Strings(info.categories);
   for (const Subresource& sub : SubresourcesOf(info)) {
     resource["subresources"].push_back({{"subresource", std::string(sub.name)},
                                         {"responseKind", kind(sub.group, sub.version, sub.kind)},

@@ -126,7 +126,7 @@ TEST_F(HttpTest, RefusesWhatIsNotServed) {
       {"GET", "/nope", "", 404, "the server could not find the requested resource"},
       {"GET", "/api/v1/unicorns", "", 404, "could not find"},
       {"GET", "/apis/storage.k8s.io/v9/storageclasses", "", 404, "could not find"},
-      {"GET", "/apis/apps/v1", "", 404, "could not find"},
+      {"GET", "/apis/batch/v1", "", 404, "could not find"},
       {"GET", "/api/v1/pods/a", "", 404, "could not find"},
       {"GET", "/api/v1/namespaces/default/nodes", "", 404, "could not find"},
       {"GET", "/api/v1/namespaces/default/configmaps/a/b/c", "", 404, "could not find"},

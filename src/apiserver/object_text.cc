@@ -39,7 +39,8 @@ std::string EncodeObject(const Json& object) {
 
 void AppendWithRevision(std::string& out, std::string_view text, store::Revision revision) {
   const size_t found = text.find(kMetadata);
-  if (found == std::string_view::npos) {  // nothing that EncodeObject wrote; shown as it is
+  // Nothing that EncodeObject wrote is shown as it is.
+  if (found == std::string_view::npos || revision == 0) {
     out.append(text);
     return;
   }
@@ -47,13 +48,6 @@ void AppendWithRevision(std::string& out, std::string_view text, store::Revision
   out.append(text.substr(0, brace));
   fmt::format_to(std::back_inserter(out), R"("resourceVersion":"{}",)", revision);
   out.append(text.substr(brace));
-}
-
-std::string WithRevision(std::string_view text, store::Revision revision) {
-  std::string out;
-  out.reserve(text.size() + 48);
-  AppendWithRevision(out, text, revision);
-  return out;
 }
 
 base::StatusOr<Json> DecodeStored(std::string_view text) {
@@ -73,8 +67,8 @@ base::StatusOr<Json> DecodeRecord(const store::Record& record) {
 }
 
 std::string KeyPrefix(const api::KindInfo& kind, std::string_view ns) {
-  return ns.empty() ? fmt::format("/{}/", kind.group_resource())
-                    : fmt::format("/{}/{}/", kind.group_resource(), ns);
+  return ns.empty() ? fmt::format("/{}/", kind.stored().group_resource())
+                    : fmt::format("/{}/{}/", kind.stored().group_resource(), ns);
 }
 
 std::string ObjectStoreKey(const api::KindInfo& kind, std::string_view ns, std::string_view name) {

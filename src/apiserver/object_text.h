@@ -17,9 +17,8 @@ namespace berth::apiserver {
 // left out.
 std::string EncodeObject(const base::Json& object);
 
-// Appends the stored `text` as it reads at `revision`.
+// Appends the stored `text` as it reads at `revision`; 0: it is not stored, a dry run.
 void AppendWithRevision(std::string& out, std::string_view text, store::Revision revision);
-std::string WithRevision(std::string_view text, store::Revision revision);
 
 // The object of a stored text; DATA_LOSS if it is damaged. Without resourceVersion.
 base::StatusOr<base::Json> DecodeStored(std::string_view text);

@@ -1,7 +1,7 @@
 #include "apiserver/renderer.h"
 
 #include "apiserver/kube_status.h"
-#include "apiserver/object_text.h"
+#include "apiserver/stored_form.h"
 #include "apiserver/table.h"
 
 namespace berth::apiserver {
@@ -82,7 +82,7 @@ std::string Renderer::Partial(const store::Record& record) const {
 }
 
 std::string Renderer::Row(const store::Record& record) const {
-  const Json object = DecodeRecord(record).value_or(Json::object());
+  const Json object = DecodeRecordAs(*info_, record).value_or(Json::object());
   std::string row = R"({"cells":)" + base::json::Dump(TableCells(*info_, object, clock_->Now()));
   switch (include_) {
     case Include::kNone:
@@ -98,7 +98,7 @@ std::string Renderer::Row(const store::Record& record) const {
 std::string Renderer::One(const store::Record& record) const {
   switch (form_) {
     case Form::kObject:
-      return WithRevision(*record.value, record.revision);
+      return TextAs(*info_, *record.value, record.revision);
     case Form::kPartial:
       return Partial(record);
     case Form::kTable:
@@ -127,7 +127,7 @@ std::string Renderer::ListHead() const {
 void Renderer::AppendItem(std::string& out, const store::Record& record) const {
   switch (form_) {
     case Form::kObject:
-      return AppendWithRevision(out, *record.value, record.revision);
+      return AppendAs(*info_, out, *record.value, record.revision);
     case Form::kPartial:
       out += Partial(record);
       return;
@@ -174,8 +174,8 @@ std::string Renderer::BookmarkObject(store::Revision revision, bool initial_even
 }
 
 std::string Renderer::event_key() const {
-  return fmt::format("{}/{}/{}", static_cast<int>(form_), meta_version_,
-                     static_cast<int>(include_));
+  return fmt::format("{}/{}/{}/{}", static_cast<int>(form_), meta_version_,
+                     static_cast<int>(include_), info_->api_version());
 }
 
 }  // namespace berth::apiserver

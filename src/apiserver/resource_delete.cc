@@ -1,8 +1,8 @@
 // The deleting half of ResourceWriter.
 
 #include "api/selector.h"
-#include "apiserver/object_text.h"
 #include "apiserver/resource_writer.h"
+#include "apiserver/stored_form.h"
 #include "apiserver/write_rules.h"
 #include "base/log.h"
 
@@ -44,7 +44,7 @@ Status ResourceWriter::CheckNamespaceDelete(const std::string& name) {
     return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
   }
   for (const api::KindInfo* kind : api::AllKinds()) {
-    if (!kind->namespaced || kind == &api::kinds::kEvent) continue;
+    if (!kind->namespaced || &kind->stored() == &api::kinds::kEvent) continue;
     ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(*kind, name), "", 1, 0));
     if (page.records.empty()) continue;
     const std::string& key = page.records.front().key;
@@ -104,7 +104,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
                 });
           }
           if (result.action != Action::kDelete || rules->delete_returns_object) {
-            return RenderObject(exchange, result);
+            return ObjectRenderer(*rules->info)(exchange, result);
           }
           const api::Object object(DecodeStored(result.text).value_or(Json::object()));
           ReplyJson(exchange, 200,
@@ -138,7 +138,7 @@ class DeletedList {
     base::MutexLock lock(mutex_);
     if (result.ok()) {
       if (!items_.empty()) items_ += ',';
-      AppendWithRevision(items_, result->text, result->revision);
+      AppendAs(info_, items_, result->text, result->revision);
       revision_ = std::max(revision_, result->revision);
     } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
       failure_ = result.status();  // gone meanwhile is as good as deleted

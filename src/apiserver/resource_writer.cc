@@ -2,7 +2,7 @@
 
 #include "api/patch.h"
 #include "apiserver/object_meta.h"
-#include "apiserver/object_text.h"
+#include "apiserver/stored_form.h"
 #include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
@@ -99,17 +99,13 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
   return KubeError(Reason::kBadRequest, base::Message(patched.status()));
 }
 
-// As RenderObject; a dry run of a create has not created anything, but answers as if.
-void RenderCreated(Exchange& exchange, const Mutation::Result& result) {
-  const bool stored = result.action == Action::kCreate;
-  ReplyJson(exchange, 201, stored ? WithRevision(result.text, result.revision) : result.text);
-}
-
 }  // namespace
 
-void ResourceWriter::RenderObject(Exchange& exchange, const Mutation::Result& result) {
-  ReplyJson(exchange, result.action == Action::kCreate ? 201 : 200,
-            WithRevision(result.text, result.revision));
+ResourceWriter::Render ResourceWriter::ObjectRenderer(const api::KindInfo& info, int code) {
+  return [&info, code](Exchange& exchange, const Mutation::Result& result) {
+    ReplyJson(exchange, result.action == Action::kCreate ? 201 : code,
+              TextAs(info, result.text, result.revision));
+  };
 }
 
 void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
@@ -182,10 +178,10 @@ void ResourceWriter::Create(const ResourceRequest& request) {
           const std::string name = String(made, {"metadata", "name"});
           return Mutation::Plan{.action = Action::kCreate,
                                 .key = ObjectStoreKey(*rules->info, ns, name),
-                                .text = EncodeObject(made),
+                                .text = EncodeStored(*rules->info, made),
                                 .retry_taken_name = generated};
         },
-        RenderCreated);
+        ObjectRenderer(request.info(), 201));
     return base::OkStatus();
   };
   if (const Status status = create(); !status.ok()) ReplyError(*request.exchange, status);
@@ -205,18 +201,18 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& re
     RETURN_IF_ERROR(PrepareNew(rules, wanted, lookup, context_.clock.Now()));
     return Mutation::Plan{.action = Action::kCreate,
                           .key = ObjectStoreKey(*rules.info, request.ns, request.name),
-                          .text = EncodeObject(wanted)};
+                          .text = EncodeStored(*rules.info, wanted)};
   }
   if (!conditional && rules.update_needs_version) {
     FieldErrors errors;
     errors.Invalid("metadata.resourceVersion", 0, "must be specified for an update");
     return errors.ToStatus(*rules.info, request.name);
   }
-  ASSIGN_OR_RETURN(const Json old, DecodeStored(*current->value));
+  ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(*rules.info, *current->value));
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
   RETURN_IF_ERROR(
       PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
-  return PlanUpdate(wanted, *current);
+  return PlanUpdate(rules, wanted, *current);
 }
 
 void ResourceWriter::Update(const ResourceRequest& request) {
@@ -234,7 +230,7 @@ void ResourceWriter::Update(const ResourceRequest& request) {
         [this, request, object = std::move(object)](const store::Record* current) {
           return PlanPut(request, object, current);
         },
-        RenderObject);
+        ObjectRenderer(request.info()));
     return base::OkStatus();
   };
   if (const Status status = update(); !status.ok()) ReplyError(*request.exchange, status);
@@ -245,7 +241,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
                                                          const store::Record* current) {
   const KindRules& rules = *request.rules;
   if (current == nullptr) return NotFoundError(*rules.info, request.name);
-  ASSIGN_OR_RETURN(Json old, DecodeRecord(*current));
+  ASSIGN_OR_RETURN(Json old, DecodeRecordAs(*rules.info, *current));
   ASSIGN_OR_RETURN(Json wanted,
                    ApplyPatch(static_cast<PatchKind>(kind), *rules.info, old, patch, request.name));
   RETURN_IF_ERROR(CheckShape(*rules.info, wanted));
@@ -258,7 +254,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
   StoreLookup lookup(context_.store);
   RETURN_IF_ERROR(
       PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
-  return PlanUpdate(wanted, *current);
+  return PlanUpdate(rules, wanted, *current);
 }
 
 void ResourceWriter::Patch(const ResourceRequest& request) {
@@ -274,7 +270,7 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
         [this, request, kind, patch = *std::move(patch)](const store::Record* current) {
           return PlanPatch(request, kind, patch, current);
         },
-        RenderObject);
+        ObjectRenderer(request.info()));
     return base::OkStatus();
   };
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
@@ -313,7 +309,7 @@ base::StatusOr<Mutation::Plan> PlanBinding(const ResourceRequest& request, const
   ValidateMetadata(*request.rules, pod, errors);
   request.rules->validate(pod, errors);
   RETURN_IF_ERROR(errors.ToStatus(info, request.name));
-  return PlanUpdate(pod, *current);
+  return PlanUpdate(*request.rules, pod, *current);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class ResourceWriter {
   // A write that meets changes of others is tried once and up to five times more.
   static constexpr int kConflictAttempts = 6;
 
-  static void RenderObject(Exchange& exchange, const Mutation::Result& result);
+  // Answers with the object; `code` unless it was created, which a dry run never does.
+  static Render ObjectRenderer(const api::KindInfo& info, int code = 200);
   // Starts a mutation of the request's object; `render` answers with its result, errors are
   // answered here.
   void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,

@@ -2,7 +2,7 @@
 
 #include "api/time.h"
 #include "apiserver/object_meta.h"
-#include "apiserver/object_text.h"
+#include "apiserver/stored_form.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {
@@ -145,8 +145,9 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
   return Validate(rules, object, &old);
 }
 
-base::StatusOr<Mutation::Plan> PlanUpdate(const Json& object, const store::Record& current) {
-  Mutation::Plan plan{.text = EncodeObject(object)};
+base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,
+                                          const store::Record& current) {
+  Mutation::Plan plan{.text = EncodeStored(*rules.info, object)};
   RETURN_IF_ERROR(CheckBounds(object, plan.text.size()));
   const Json* grace = Find(object, {"metadata", "deletionGracePeriodSeconds"});
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;

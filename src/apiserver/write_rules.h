@@ -22,7 +22,8 @@ base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old
 // What follows from an updated object: a write, none if nothing changed, or the removal of one that
 // only waited for its finalizers. 413 for one that patches have made larger or deeper than a
 // request could.
-base::StatusOr<Mutation::Plan> PlanUpdate(const Json& object, const store::Record& current);
+base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,
+                                          const store::Record& current);
 
 struct DeleteRequest {
   std::optional<int64_t> grace_seconds;

@@ -1,0 +1,32 @@
+// An object as a kind's clients see it, and as it is stored: the same but where one object has
+// several forms (an Event of core and of events.k8s.io; the versions of a custom resource).
+//
+// Everything between the two edges of a request works with the client's form. Field selectors read
+// the stored form.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/kind_info.h"
+#include "apiserver/object_text.h"
+#include "base/json.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+// From the stored form to that of `info`, and back. Members that only one form knows stay.
+void ConvertFromStored(const api::KindInfo& info, base::Json& object);
+void ConvertToStored(const api::KindInfo& info, base::Json& object);
+
+// DecodeStored, DecodeRecord, EncodeObject and AppendWithRevision (object_text.h) in the form of
+// `info`.
+base::StatusOr<base::Json> DecodeStoredAs(const api::KindInfo& info, std::string_view text);
+base::StatusOr<base::Json> DecodeRecordAs(const api::KindInfo& info, const store::Record& record);
+std::string EncodeStored(const api::KindInfo& info, base::Json object);
+// Parses only where the forms differ.
+void AppendAs(const api::KindInfo& info, std::string& out, std::string_view text,
+              store::Revision revision);
+std::string TextAs(const api::KindInfo& info, std::string_view text, store::Revision revision);
+
+}  // namespace berth::apiserver
