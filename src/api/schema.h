@@ -51,6 +51,9 @@ struct Field {
   bool required = false;
   const Schema* type = nullptr;
   std::string description;
+  // What an absent member stands for; null: nothing. Items of a map list may leave out a key that
+  // has one (a container port's protocol).
+  base::Json default_value;
 };
 
 struct Schema {
