@@ -2,17 +2,23 @@
 
 #include "api/yaml.h"
 #include "apiserver/object_text.h"
+#include "apiserver/reply_encoder.h"
 
 namespace berth::apiserver {
 
 using base::StatusCode;
 
+void Reply(Exchange& exchange, Response response) {
+  EncodeFor(exchange.request(), response);
+  exchange.Reply(response);
+}
+
 void ReplyJson(Exchange& exchange, int code, std::string body) {
-  exchange.Reply({.code = code, .body = std::move(body)});
+  Reply(exchange, {.code = code, .body = std::move(body)});
 }
 
 void ReplyError(Exchange& exchange, const base::Status& status) {
-  exchange.Reply(ToResponse(status));
+  Reply(exchange, ToResponse(status));
 }
 
 base::StatusOr<Json> DecodeBody(const ResourceRequest& request) {

@@ -36,7 +36,8 @@ struct ResourceRequest {
   const api::KindInfo& info() const { return *rules->info; }
 };
 
-// Answers with a JSON text, or with an error.
+// Answers, indented and compressed as the client asked; with a JSON text; or with an error.
+void Reply(Exchange& exchange, Response response);
 void ReplyJson(Exchange& exchange, int code, std::string body);
 void ReplyError(Exchange& exchange, const base::Status& status);
 

@@ -2,7 +2,6 @@
 
 #include "api/names.h"
 #include "apiserver/authorization.h"
-#include "apiserver/discovery.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -45,7 +44,7 @@ const api::KindInfo* FindResource(std::string_view group, std::string_view versi
 
 std::string_view VerbFor(const std::string& method, const ResourceRequest& request) {
   const bool collection = request.name.empty();
-  if (method == "GET") {
+  if (method == "GET" || method == "HEAD") {
     if (collection) return request.query.Bool("watch") ? "watch" : "list";
     return "get";
   }
@@ -110,6 +109,7 @@ ApiService::ApiService(ApiContext& context, const TokenIssuer& tokens)
       reader_(context),
       writer_(context),
       watches_(context),
+      documents_(context),
       pod_streams_(context),
       tokens_(tokens) {}
 
@@ -117,13 +117,7 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
   const Request& request = exchange->request();
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(request.user->name));
-  const bool get = request.method == "GET";
-  if (get) {
-    if (const auto document = DiscoveryDocument(request.raw_path(), request.Header("Accept"))) {
-      const Status allowed = Authorize(*request.user, {.verb = "get", .path = request.raw_path()});
-      return allowed.ok() ? exchange->Reply(*document) : ReplyError(*exchange, allowed);
-    }
-  }
+  if (Documents::MayServe(request.raw_path())) return HandleDocument(std::move(exchange));
   auto routed = Route(request);
   if (!routed.ok()) return ReplyError(*exchange, routed.status());
   const api::KindInfo& info = routed->info();
@@ -136,6 +130,13 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
   if (!allowed.ok()) return ReplyError(*exchange, allowed);
   routed->exchange = std::move(exchange);
   context_.workers.Post([this, routed = *std::move(routed)] { HandleResource(routed); });
+}
+
+void ApiService::HandleDocument(std::shared_ptr<Exchange> exchange) {
+  const Request& request = exchange->request();
+  const Status allowed = Authorize(*request.user, {.verb = "get", .path = request.raw_path()});
+  if (!allowed.ok()) return ReplyError(*exchange, allowed);
+  context_.workers.Post([this, exchange = std::move(exchange)] { documents_.Answer(*exchange); });
 }
 
 void ApiService::HandleResource(const ResourceRequest& request) {

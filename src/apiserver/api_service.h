@@ -1,4 +1,4 @@
-// Routes requests: documents are answered at once, everything about resources on a worker.
+// Routes requests to what answers them, on a worker.
 //
 // The order at this edge: understand the URL, authorise, then read anything else.
 #pragma once
@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "apiserver/api_context.h"
+#include "apiserver/documents.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/resource_reader.h"
 #include "apiserver/resource_writer.h"
@@ -22,8 +23,10 @@ class ApiService {
   // On the event loop.
   void Handle(std::shared_ptr<Exchange> exchange);
   WatchService& watches() { return watches_; }
+  Documents& documents() { return documents_; }
 
  private:
+  void HandleDocument(std::shared_ptr<Exchange> exchange);
   void HandleResource(const ResourceRequest& request);
   void HandleSubresource(const ResourceRequest& request);
 
@@ -31,6 +34,7 @@ class ApiService {
   ResourceReader reader_;
   ResourceWriter writer_;
   WatchService watches_;
+  Documents documents_;
   PodStreams pod_streams_;
   const TokenIssuer& tokens_;
 };

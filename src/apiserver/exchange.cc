@@ -31,7 +31,7 @@ void Exchange::Reply(const Response& response) {
     base::MutexLock lock(mutex_);
     if (answered_ || over_) return;
     answered_ = ended_ = true;
-    Enqueue(MakeFrame(EncodeResponse(response, request_.wants_close)));
+    Enqueue(MakeFrame(EncodeResponse(response, request_.wants_close, request_.is_head())));
     pending_.end = true;
     pending_.end_by_close = request_.wants_close;
   }
@@ -44,6 +44,10 @@ void Exchange::StartStream(const Response& head) {
     if (answered_ || over_) return;
     answered_ = streaming_ = true;
     Enqueue(MakeFrame(EncodeStreamHead(head, request_.wants_close)));
+    if (request_.is_head()) {  // the head is all that was asked for
+      ended_ = pending_.end = true;
+      pending_.end_by_close = request_.wants_close;
+    }
   }
   Wake();
 }

@@ -21,6 +21,10 @@ std::string_view Phrase(int code) {
       return "OK";
     case 201:
       return "Created";
+    case 301:
+      return "Moved Permanently";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -65,8 +69,7 @@ std::string_view Phrase(int code) {
 void AppendHead(std::string& out, const Response& response, bool close) {
   fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", response.code,
                  Phrase(response.code), response.content_type);
-  // Objects change at any time and may be secret: no cache on the way may keep them.
-  out += "Cache-Control: no-cache, private\r\n";
+  fmt::format_to(std::back_inserter(out), "Cache-Control: {}\r\n", response.cache_control);
   for (const auto& [name, value] : response.headers) {
     fmt::format_to(std::back_inserter(out), "{}: {}\r\n", name, value);
   }
@@ -127,6 +130,14 @@ const std::string& Query::Get(std::string_view key) const {
   return empty;
 }
 
+std::vector<std::string> Query::All(std::string_view key) const {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : parameters_) {
+    if (name == key) all.push_back(value);
+  }
+  return all;
+}
+
 bool Query::Has(std::string_view key) const {
   return std::any_of(parameters_.begin(), parameters_.end(),
                      [&](const auto& parameter) { return parameter.first == key; });
@@ -160,12 +171,13 @@ std::string_view Request::raw_query() const {
   return mark == std::string::npos ? std::string_view() : std::string_view(target).substr(mark + 1);
 }
 
-std::string EncodeResponse(const Response& response, bool close) {
+std::string EncodeResponse(const Response& response, bool close, bool head_only) {
   std::string out;
-  out.reserve(256 + response.body.size());
+  out.reserve(256 + (head_only ? 0 : response.body.size()));
   AppendHead(out, response, close);
+  if (response.code == 304) return out + "\r\n";  // has no body, whatever its head says
   fmt::format_to(std::back_inserter(out), "Content-Length: {}\r\n\r\n", response.body.size());
-  out += response.body;
+  if (!head_only) out += response.body;
   return out;
 }
 

@@ -27,6 +27,8 @@ class Query {
 
   // The first value of `key`; empty if there is none.
   const std::string& Get(std::string_view key) const;
+  // All values of `key`, in order.
+  std::vector<std::string> All(std::string_view key) const;
   bool Has(std::string_view key) const;
   // Kubernetes' booleans in a query: "", "1" and "true" of a present key are true, "0" and "false"
   // false.
@@ -50,6 +52,7 @@ struct Request {
 
   // The first header `name` (ignoring case); empty if there is none.
   std::string_view Header(std::string_view name) const;
+  bool is_head() const { return method == "HEAD"; }
   std::string_view raw_path() const;
   std::string_view raw_query() const;
 };
@@ -58,11 +61,13 @@ struct Response {
   int code = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // beyond type and length
+  std::vector<std::pair<std::string, std::string>> headers = {};  // beyond type and length
+  // Objects change at any time and may be secret: no cache on the way may keep them.
+  std::string_view cache_control = "no-cache, private";
 };
 
-// The bytes of an answer whose length is known, head and body.
-std::string EncodeResponse(const Response& response, bool close);
+// The bytes of an answer whose length is known, head and body; for a HEAD request only the head.
+std::string EncodeResponse(const Response& response, bool close, bool head_only = false);
 // The head of an answer that comes in chunks.
 std::string EncodeStreamHead(const Response& head, bool close);
 // `data` as one chunk of a chunked answer; empty data would end the stream and gives nothing.

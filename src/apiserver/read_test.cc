@@ -352,37 +352,5 @@ TEST_F(ReadTest, MetadataAloneIsServed) {
             200);
 }
 
-TEST_F(ReadTest, DiscoveryNamesEveryKind) {
-  for (const api::KindInfo* info : api::AllKinds()) {
-    const auto list = Get(info->url_prefix());
-    ASSERT_EQ(list.code, 200) << info->url_prefix();
-    const Json& resources = list.json["resources"];
-    EXPECT_TRUE(std::any_of(resources.begin(), resources.end(), [&](const Json& resource) {
-      return resource["name"] == std::string(info->plural) &&
-             resource["kind"] == std::string(info->kind);
-    })) << info->plural;
-  }
-  EXPECT_EQ(Get("/api").json["versions"], Json::array({"v1"}));
-  EXPECT_EQ(Get("/apis/storage.k8s.io").json["preferredVersion"]["version"], "v1");
-  EXPECT_THAT(Get("/version").json["gitVersion"].get<std::string>(), StartsWith("v1."));
-  EXPECT_EQ(Get("/readyz").body, "ok");
-  const auto openapi = Get("/openapi/v2");
-  EXPECT_EQ(openapi.code, 200);
-  EXPECT_EQ(openapi.body, "");
-}
-
-TEST_F(ReadTest, DiscoveryComesAggregatedIfAsked) {
-  constexpr std::string_view accept =
-      "Accept: "
-      "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
-  for (const char* path : {"/api", "/apis"}) {
-    const auto list = Call("GET", path, "", accept);
-    EXPECT_THAT(list.head,
-                HasSubstr("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"));
-    EXPECT_EQ(list.json["kind"], "APIGroupDiscoveryList");
-    EXPECT_EQ(list.json["items"][0]["versions"][0]["freshness"], "Current");
-  }
-}
-
 }  // namespace
 }  // namespace berth::apiserver

@@ -1,6 +1,7 @@
 #include "apiserver/renderer.h"
 
 #include "apiserver/kube_status.h"
+#include "apiserver/media_range.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/table.h"
 
@@ -8,49 +9,15 @@ namespace berth::apiserver {
 
 using base::Json;
 
-namespace {
-
-std::string_view Trim(std::string_view s) {
-  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
-  return s;
-}
-
-// The value of ";name=value" in a media range.
-std::string_view Parameter(std::string_view range, std::string_view name) {
-  while (true) {
-    const size_t semicolon = range.find(';');
-    if (semicolon == std::string_view::npos) return {};
-    range.remove_prefix(semicolon + 1);
-    const std::string_view part = Trim(range.substr(0, range.find(';')));
-    const size_t equals = part.find('=');
-    if (equals != std::string_view::npos && part.substr(0, equals) == name) {
-      return part.substr(equals + 1);
-    }
-  }
-}
-
-bool IsJson(std::string_view type) {
-  return type == "*/*" || type == "application/*" || EqualsIgnoreCase(type, "application/json");
-}
-
-}  // namespace
-
 base::StatusOr<Renderer> Renderer::For(const api::KindInfo& info, const Request& request,
                                        const Query& query, const base::Clock& clock) {
   Renderer renderer(info, clock);
-  std::string_view accept = request.Header("Accept");
-  if (accept.empty()) accept = "application/json";
-  const std::string_view asked = accept;
-  while (!accept.empty()) {
-    const size_t comma = accept.find(',');
-    const std::string_view range = Trim(accept.substr(0, comma));
-    accept = comma == std::string_view::npos ? std::string_view() : accept.substr(comma + 1);
-    if (!IsJson(Trim(range.substr(0, range.find(';'))))) continue;
-    const std::string_view as = Parameter(range, "as");
-    const std::string_view version = Parameter(range, "v");
+  for (const MediaRange& range : ParseAccept(request.Header("Accept"))) {
+    if (!range.Includes("application/json")) continue;
+    const std::string_view as = range.Parameter("as");
+    const std::string_view version = range.Parameter("v");
     if (as.empty()) return renderer;
-    if (Parameter(range, "g") != "meta.k8s.io" || (version != "v1" && version != "v1beta1"))
+    if (range.Parameter("g") != "meta.k8s.io" || (version != "v1" && version != "v1beta1"))
       continue;
     renderer.meta_version_ = version;
     if (as == "Table") {
@@ -66,10 +33,8 @@ base::StatusOr<Renderer> Renderer::For(const api::KindInfo& info, const Request&
       return renderer;
     }
   }
-  return KubeError(
-      Reason::kNotAcceptable,
-      fmt::format("only the following media types are accepted: application/json, not {}",
-                  asked.substr(0, 256)));
+  return KubeError(Reason::kNotAcceptable,
+                   "only the following media types are accepted: application/json");
 }
 
 std::string Renderer::Columns() const { return base::json::Dump(TableColumns(*info_)); }

@@ -46,6 +46,7 @@ class ServerImpl : public Server {
                                   std::move(context), [this](std::shared_ptr<Exchange> exchange) {
                                     service_.Handle(std::move(exchange));
                                   }));
+    service_.documents().UseAddress(address());
     return WriteConfig(certificates);
   }
 
@@ -54,11 +55,15 @@ class ServerImpl : public Server {
  private:
   Status WriteConfig(const Certificates& certificates) {
     if (options_.kubeconfig.empty()) return base::OkStatus();
+    return WriteKubeconfig(options_.kubeconfig, fmt::format("https://{}", address()), certificates);
+  }
+
+  // "127.0.0.1:6443"
+  std::string address() const {
     const bool v6 = options_.listen_address.find(':') != std::string::npos;
-    const std::string host =
-        v6 ? fmt::format("[{}]", options_.listen_address) : options_.listen_address;
-    return WriteKubeconfig(options_.kubeconfig, fmt::format("https://{}:{}", host, http_->port()),
-                           certificates);
+    return fmt::format("{}:{}",
+                       v6 ? fmt::format("[{}]", options_.listen_address) : options_.listen_address,
+                       http_->port());
   }
 
   void Tick() {

@@ -1,0 +1,30 @@
+// /healthz, /livez and /readyz: whether the server serves, and by which checks it knows.
+//
+//   GET /readyz                    "ok", or 500 with all checks
+//   GET /readyz?verbose            all checks; exclude=NAME leaves one out
+//   GET /readyz/store              one check
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "apiserver/http_message.h"
+#include "base/status.h"
+
+namespace berth::apiserver {
+
+struct HealthCheck {
+  std::string_view name;
+  std::function<base::Status()> run;
+};
+
+// The answer at `path` (without query); nullopt if it is none of these.
+std::optional<Response> HealthDocument(const std::vector<HealthCheck>& checks,
+                                       std::string_view path, const Query& query);
+
+// Their paths, for the index at "/".
+std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks);
+
+}  // namespace berth::apiserver
