@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "platform/durable_file.h"
+#include "platform/ext4_superblock.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/file_system.h"
 #include "platform/freeze.h"
@@ -74,6 +75,14 @@ class Disk {
   const std::unique_ptr<Mounter> mounter_ = NewMounter();
   LoopDevice loop_;
 };
+
+std::array<unsigned char, kExt4SuperblockBytes> Superblock(const std::string& device) {
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<unsigned char, kExt4SuperblockBytes> bytes = {};
+  EXPECT_EQ(pread(fd.get(), bytes.data(), bytes.size(), kExt4SuperblockOffset),
+            static_cast<ssize_t>(bytes.size()));
+  return bytes;
+}
 
 class FileSystemTest : public testing::TestWithParam<const char*> {
  protected:
@@ -261,6 +270,25 @@ TEST_F(FormatIfBlankTest, RefusesUnknownTypesAndTooSmallDevices) {
   EXPECT_EQ(FormatIfBlank(*exec_, disk_.device(), "ntfs", {}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(FormatIfBlank(*exec_, disk_.device(), "xfs", {}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(FormatIfBlank(*exec_, "/dev/none", "ext4", {}).code(), StatusCode::kNotFound);
+}
+
+TEST_F(FormatIfBlankTest, OnlyACleanExt4IsSparedItsCheck) {
+  const long long now = time(nullptr);
+  ASSERT_OK(Format());
+  const auto fresh = Superblock(disk_.device());
+  EXPECT_TRUE(Ext4NeedsNoCheck(fresh, now));
+  for (const size_t at : {0x0, 0x38, 0x3A, 0x60, 0xE8, 0x194, 0x3FC}) {
+    auto torn = fresh;
+    torn[at] ^= 4;
+    EXPECT_FALSE(Ext4NeedsNoCheck(torn, now)) << "offset " << at;
+  }
+  ASSERT_OK(disk_.Mount("ext4"));
+  EXPECT_FALSE(Ext4NeedsNoCheck(Superblock(disk_.device()), now)) << "in use: its journal waits";
+  ASSERT_OK(disk_.Unmount());
+  EXPECT_TRUE(Ext4NeedsNoCheck(Superblock(disk_.device()), now));
+  ASSERT_OK(RunOk(*exec_, {.argv = {"tune2fs", "-i", "1d", disk_.device()}}).status());
+  EXPECT_TRUE(Ext4NeedsNoCheck(Superblock(disk_.device()), now));
+  EXPECT_FALSE(Ext4NeedsNoCheck(Superblock(disk_.device()), now + 2 * 86400)) << "a check is due";
 }
 
 TEST_F(FormatIfBlankTest, ChecksFindDamage) {

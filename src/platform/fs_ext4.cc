@@ -1,6 +1,13 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/ext4_superblock.h"
 #include "platform/file_systems.h"
 
 namespace berth::platform {
@@ -12,6 +19,16 @@ using base::StatusCode;
 // e2fsck(8): 1 means that errors were corrected; 4 and up, that some were not or that it could not
 // run.
 constexpr int kCorrected = 1;
+
+// Spares a mount the ten milliseconds that e2fsck takes to find that there is nothing to do.
+bool WasLeftClean(const std::string& device) {
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::array<unsigned char, kExt4SuperblockBytes> superblock;
+  return fd.valid() &&
+         pread(fd.get(), superblock.data(), superblock.size(), kExt4SuperblockOffset) ==
+             static_cast<ssize_t>(superblock.size()) &&
+         Ext4NeedsNoCheck(superblock, time(nullptr));
+}
 
 class Ext4FileSystem : public FileSystem {
  public:
@@ -37,6 +54,7 @@ class Ext4FileSystem : public FileSystem {
   }
 
   base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
+    if (depth == CheckDepth::kQuick && WasLeftClean(device)) return base::OkStatus();
     const std::vector<std::string> flags = depth == CheckDepth::kQuick
                                                ? std::vector<std::string>{"-p"}
                                                : std::vector<std::string>{"-f", "-n"};

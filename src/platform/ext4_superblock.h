@@ -1,0 +1,18 @@
+// What an ext4 superblock says about how the file system was left.
+#pragma once
+
+#include <span>
+
+namespace berth::platform {
+
+// On disk it begins 1 KiB into the device and is as long.
+inline constexpr long kExt4SuperblockOffset = 1024;
+inline constexpr size_t kExt4SuperblockBytes = 1024;
+
+// Whether e2fsck -p would look at this superblock and do nothing: a whole, checksummed superblock
+// of a file system that was unmounted cleanly, with no journal to replay, no orphans, no error on
+// record and no check due. `now` is in seconds since 1970. False for anything else: ask e2fsck.
+bool Ext4NeedsNoCheck(std::span<const unsigned char, kExt4SuperblockBytes> superblock,
+                      long long now);
+
+}  // namespace berth::platform
