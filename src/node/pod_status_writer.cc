@@ -12,6 +12,9 @@ using base::StatusCode;
 using std::chrono::milliseconds;
 
 constexpr int kConflictRetries = 5;
+// What a starting pod waits for changes every few milliseconds; writing each reason would only slow
+// the start. A person reads the one that stays.
+constexpr milliseconds kWaitingSettles{200};
 
 }  // namespace
 
@@ -45,13 +48,18 @@ void PodStatusWriter::Start() { workers_.Start(); }
 void PodStatusWriter::Stop() { workers_.Stop(); }
 
 void PodStatusWriter::Put(const api::Pod& pod, Json status) {
+  const bool waiting = base::json::String(status, {"phase"}) == "Pending";
   auto wanted = std::make_shared<const Wanted>(
       Wanted{.ns = pod.ns(), .name = pod.name(), .uid = pod.uid(), .status = std::move(status)});
   {
     base::MutexLock lock(mutex_);
     wanted_[pod.uid()] = std::move(wanted);
   }
-  workers_.Add(pod.uid());
+  if (waiting) {
+    workers_.AddAfter(pod.uid(), kWaitingSettles);
+  } else {
+    workers_.Add(pod.uid());
+  }
 }
 
 Status PodStatusWriter::Write(const api::Pod& pod, Json status) {

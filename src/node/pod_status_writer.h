@@ -27,7 +27,8 @@ class PodStatusWriter {
   void Start();
   void Stop();
 
-  // `status` of MakePodStatus is to be written; it replaces one that waits.
+  // `status` of MakePodStatus is to be written; it replaces one that waits. A Pending pod's is
+  // written once it has settled for a fifth of a second.
   void Put(const api::Pod& pod, base::Json status);
   // Writes it now, on this thread. OK also if the pod is gone.
   base::Status Write(const api::Pod& pod, base::Json status);
