@@ -31,6 +31,7 @@ enum class FieldType {
   kMicroTime,  // RFC 3339 with six decimals
   kDuration,   // "1h30m"
   kAny,        // any JSON value; in protobuf a RawExtension
+  kUnion,      // the one of `fields` whose type fits the JSON value
 };
 
 // How server-side apply and strategic merge treat a list.
@@ -49,6 +50,9 @@ struct Field {
   // PersistentVolume's source): `name` is then the protobuf name, and `type` an object.
   bool inlined = false;
   bool required = false;
+  // A scalar whose zero differs from its absence ("", 0 and false are kept); protobuf writes the
+  // others' zeros, where JSON leaves them out unless they are required.
+  bool has_presence = false;
   const Schema* type = nullptr;
   std::string description;
   // What an absent member stands for; null: nothing. Items of a map list may leave out a key that
@@ -93,7 +97,14 @@ class SchemaArena {
 // none (a custom resource). Built at the first call, for all kinds at once.
 const Schema* SchemaOf(const KindInfo& info);
 
-// All named objects of the built-in kinds, sorted by name: for OpenAPI.
+// By apiVersion and kind, also for what is no stored kind (a TokenRequest, a Status).
+const Schema* SchemaOf(std::string_view api_version, std::string_view kind);
+
+// By its full name, or the short one of what all kinds share: "DeleteOptions", "ObjectMeta",
+// "ListMeta". nullptr if there is none.
+const Schema* NamedSchema(std::string_view name);
+
+// All named schemas of the built-in kinds and their lists, sorted by name: for OpenAPI.
 const std::vector<const Schema*>& NamedSchemas();
 
 }  // namespace berth::api
