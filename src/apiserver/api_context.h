@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apiserver/exchange.h"
-#include "apiserver/kind_rules.h"
+#include "apiserver/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "apiserver/worker_pool.h"
 #include "base/clock.h"
@@ -19,12 +19,13 @@ struct ApiContext {
   const base::Clock& clock;
   WorkerPool& workers;
   InFlight& in_flight;
+  KindRegistry& kinds;
   std::string node_sockets;
 };
 
 // A request for a resource: /apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME/SUBRESOURCE?query.
 struct ResourceRequest {
-  const KindRules* rules = nullptr;
+  KindPtr rules;
   std::string ns;    // empty: cluster-scoped, or all namespaces
   std::string name;  // empty: the collection
   std::string subresource;

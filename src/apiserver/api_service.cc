@@ -34,14 +34,6 @@ base::StatusOr<std::vector<std::string>> Segments(std::string_view path) {
   return segments;
 }
 
-const api::KindInfo* FindResource(std::string_view group, std::string_view version,
-                                  std::string_view plural) {
-  for (const api::KindInfo* info : api::AllKinds()) {
-    if (info->group == group && info->version == version && info->plural == plural) return info;
-  }
-  return nullptr;
-}
-
 std::string_view VerbFor(const std::string& method, const ResourceRequest& request) {
   const bool collection = request.name.empty();
   if (method == "GET" || method == "HEAD") {
@@ -58,7 +50,7 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
 
 }  // namespace
 
-base::StatusOr<ResourceRequest> Route(const Request& request) {
+base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds& kinds) {
   ResourceRequest out;
   auto query = Query::Parse(request.raw_query());
   if (!query.ok()) return KubeError(Reason::kBadRequest, base::Message(query.status()));
@@ -78,15 +70,15 @@ base::StatusOr<ResourceRequest> Route(const Request& request) {
   // .../namespaces/NS/PLURAL... is in a namespace; .../namespaces, /namespaces/NS and its status
   // are not.
   const bool scoped = segments[at] == "namespaces" && segments.size() > at + 2 &&
-                      FindResource(group, version, segments[at + 2]) != nullptr;
+                      kinds.Find(group, version, segments[at + 2]) != nullptr;
   if (scoped) {
     out.ns = segments[at + 1];
     at += 2;
   }
-  const api::KindInfo* info = FindResource(group, version, segments[at++]);
-  if (info == nullptr || (scoped && !info->namespaced) || segments.size() > at + 2)
-    return UnknownPath();
-  out.rules = &RulesFor(*info);
+  out.rules = kinds.Find(group, version, segments[at++]);
+  if (out.rules == nullptr) return UnknownPath();
+  const api::KindInfo* info = out.rules->info;
+  if ((scoped && !info->namespaced) || segments.size() > at + 2) return UnknownPath();
   if (segments.size() > at) out.name = segments[at++];
   if (segments.size() > at) out.subresource = segments[at];
   if (info->namespaced && !scoped && !out.name.empty()) return UnknownPath();
@@ -118,7 +110,7 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(request.user->name));
   if (Documents::MayServe(request.raw_path())) return HandleDocument(std::move(exchange));
-  auto routed = Route(request);
+  auto routed = Route(request, *context_.kinds.Current());
   if (!routed.ok()) return ReplyError(*exchange, routed.status());
   const api::KindInfo& info = routed->info();
   const Status allowed = Authorize(*request.user, {.verb = routed->verb,

@@ -39,8 +39,8 @@ class ApiService {
   const TokenIssuer& tokens_;
 };
 
-// The resource that a path names; 404 if it names none, 405 for a method that it does not have.
-// `verb` of the result is set.
-base::StatusOr<ResourceRequest> Route(const Request& request);
+// The resource among `kinds` that a path names; 404 if it names none, 405 for a method that it does
+// not have. `verb` of the result is set.
+base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds& kinds);
 
 }  // namespace berth::apiserver

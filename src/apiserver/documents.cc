@@ -43,8 +43,6 @@ std::vector<HealthCheck> ChecksOf(store::Store& store) {
            }}};
 }
 
-Kinds ServedKinds() { return api::AllKinds(); }
-
 }  // namespace
 
 void Documents::UseAddress(std::string address) {
@@ -80,11 +78,11 @@ std::optional<Response> Documents::Find(std::string_view path, const Request& re
   if (path == "/openapi/v2") {
     return Response{.content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"};
   }
-  return DiscoveryDocument(ServedKinds(), path, request, address());
+  return DiscoveryDocument(context_.kinds.Current()->infos(), path, request, address());
 }
 
 Response Documents::Index() {
-  std::vector<std::string> paths = DiscoveryPaths(ServedKinds());
+  std::vector<std::string> paths = DiscoveryPaths(context_.kinds.Current()->infos());
   for (std::string& path : HealthPaths(ChecksOf(context_.store))) paths.push_back(std::move(path));
   paths.insert(paths.end(), {"/version"});
   std::sort(paths.begin(), paths.end());

@@ -5,11 +5,14 @@
 // admission are pure.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/kind_info.h"
+#include "api/schema.h"
 #include "apiserver/field_errors.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -32,9 +35,11 @@ struct KindRules {
   explicit KindRules(const api::KindInfo& info) : info(&info) {}
 
   const api::KindInfo* info;
+  // The types of its fields; null where nothing is known of them.
+  const api::Schema* schema = nullptr;
 
   // How names are checked; CheckDns1123Subdomain if null.
-  base::Status (*check_name)(std::string_view name) = nullptr;
+  std::function<base::Status(std::string_view name)> check_name;
   bool counts_generation = false;      // metadata.generation follows changes of the spec
   bool update_needs_version = false;   // PUT without resourceVersion is 422
   bool create_on_update = false;       // PUT of a missing object creates it
@@ -44,15 +49,19 @@ struct KindRules {
 
   // Status that a new object starts with; null if none.
   Json initial_status;
-  void (*defaults)(Json& object) = nullptr;
-  base::Status (*admit_create)(Json& object, Lookup& lookup) = nullptr;
-  base::Status (*admit_update)(Json& object, const Json& old, Lookup& lookup) = nullptr;
+  std::function<void(Json& object)> defaults;
+  std::function<base::Status(Json& object, Lookup& lookup)> admit_create;
+  std::function<base::Status(Json& object, const Json& old, Lookup& lookup)> admit_update;
   // A write of the status: `old` is the object before.
-  void (*admit_status)(Json& object, const Json& old, base::WallTime now) = nullptr;
-  void (*validate)(const Json& object, FieldErrors& errors) = nullptr;
-  void (*validate_update)(const Json& object, const Json& old, FieldErrors& errors) = nullptr;
+  std::function<void(Json& object, const Json& old, base::WallTime now)> admit_status;
+  std::function<void(const Json& object, FieldErrors& errors)> validate;
+  std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_update;
 };
 
+// Shared: a request holds the rules that it began with (kind_registry.h).
+using KindPtr = std::shared_ptr<const KindRules>;
+
+// The rules of a built-in kind.
 const KindRules& RulesFor(const api::KindInfo& info);
 
 // The families.

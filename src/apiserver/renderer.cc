@@ -9,9 +9,9 @@ namespace berth::apiserver {
 
 using base::Json;
 
-base::StatusOr<Renderer> Renderer::For(const api::KindInfo& info, const Request& request,
-                                       const Query& query, const base::Clock& clock) {
-  Renderer renderer(info, clock);
+base::StatusOr<Renderer> Renderer::For(KindPtr kind, const Request& request, const Query& query,
+                                       const base::Clock& clock) {
+  Renderer renderer(std::move(kind), clock);
   for (const MediaRange& range : ParseAccept(request.Header("Accept"))) {
     if (!range.Includes("application/json")) continue;
     const std::string_view as = range.Parameter("as");

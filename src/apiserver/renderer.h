@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/kind_info.h"
 #include "apiserver/http_message.h"
+#include "apiserver/kind_rules.h"
 #include "base/clock.h"
 #include "store/store.h"
 
@@ -18,8 +18,8 @@ class Renderer {
   enum class Form { kObject, kTable, kPartial };
 
   // By the Accept header and the query's includeObject; 406 if nothing accepted is on offer.
-  static base::StatusOr<Renderer> For(const api::KindInfo& info, const Request& request,
-                                      const Query& query, const base::Clock& clock);
+  static base::StatusOr<Renderer> For(KindPtr kind, const Request& request, const Query& query,
+                                      const base::Clock& clock);
 
   Form form() const { return form_; }
 
@@ -39,12 +39,14 @@ class Renderer {
 
  private:
   enum class Include { kMetadata, kObject, kNone };
-  Renderer(const api::KindInfo& info, const base::Clock& clock) : info_(&info), clock_(&clock) {}
+  Renderer(KindPtr kind, const base::Clock& clock)
+      : kind_(std::move(kind)), info_(kind_->info), clock_(&clock) {}
   std::string Columns() const;
   std::string Row(const store::Record& record) const;
   std::string Partial(const store::Record& record) const;
 
-  const api::KindInfo* info_;
+  KindPtr kind_;
+  const api::KindInfo* info_;  // of kind_
   const base::Clock* clock_;
   Form form_ = Form::kObject;
   std::string meta_version_ = "v1";  // of meta.k8s.io, as the client asked

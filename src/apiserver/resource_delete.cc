@@ -43,7 +43,8 @@ Status ResourceWriter::CheckNamespaceDelete(const std::string& name) {
   if (name == "default" || name == "kube-system" || name == "kube-node-lease") {
     return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
   }
-  for (const api::KindInfo* kind : api::AllKinds()) {
+  const auto kinds = context_.kinds.Current();
+  for (const api::KindInfo* kind : kinds->infos()) {
     if (!kind->namespaced || &kind->stored() == &api::kinds::kEvent) continue;
     ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(*kind, name), "", 1, 0));
     if (page.records.empty()) continue;
@@ -104,7 +105,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
                 });
           }
           if (result.action != Action::kDelete || rules->delete_returns_object) {
-            return ObjectRenderer(*rules->info)(exchange, result);
+            return ObjectRenderer(rules)(exchange, result);
           }
           const api::Object object(DecodeStored(result.text).value_or(Json::object()));
           ReplyJson(exchange, 200,
@@ -120,8 +121,8 @@ namespace {
 // Collects the deleted objects, and answers with them when the last delete is done.
 class DeletedList {
  public:
-  DeletedList(std::shared_ptr<Exchange> exchange, const api::KindInfo& info)
-      : exchange_(std::move(exchange)), info_(info) {}
+  DeletedList(std::shared_ptr<Exchange> exchange, KindPtr kind)
+      : exchange_(std::move(exchange)), kind_(std::move(kind)), info_(*kind_->info) {}
 
   ~DeletedList() {
     base::MutexLock lock(mutex_);
@@ -147,7 +148,8 @@ class DeletedList {
 
  private:
   const std::shared_ptr<Exchange> exchange_;
-  const api::KindInfo& info_;
+  const KindPtr kind_;
+  const api::KindInfo& info_;  // of kind_
   base::Mutex mutex_;
   std::string items_ ABSL_GUARDED_BY(mutex_);
   store::Revision revision_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -169,7 +171,7 @@ void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
     for (const Status& status : {labels.status(), fields.status()}) {
       if (!status.ok()) return KubeError(Reason::kBadRequest, base::Message(status));
     }
-    const auto list = std::make_shared<DeletedList>(request.exchange, info);
+    const auto list = std::make_shared<DeletedList>(request.exchange, request.rules);
     std::string after;
     store::Revision at = 0;
     for (bool more = true; more;) {

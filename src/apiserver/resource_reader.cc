@@ -145,7 +145,7 @@ void ResourceReader::Get(const ResourceRequest& request) {
   const auto get = [&]() -> Status {
     ASSIGN_OR_RETURN(
         const Renderer renderer,
-        Renderer::For(request.info(), request.exchange->request(), request.query, context_.clock));
+        Renderer::For(request.rules, request.exchange->request(), request.query, context_.clock));
     const auto record =
         context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));
     if (!record.ok()) {
@@ -161,7 +161,7 @@ void ResourceReader::Get(const ResourceRequest& request) {
 
 void ResourceReader::List(const ResourceRequest& request) {
   const auto list = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.info(), request.exchange->request(),
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.rules, request.exchange->request(),
                                                       request.query, context_.clock));
     ASSIGN_OR_RETURN(ListQuery query, ParseListQuery(request));
     const store::Revision current = context_.store.current();

@@ -101,10 +101,10 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
 
 }  // namespace
 
-ResourceWriter::Render ResourceWriter::ObjectRenderer(const api::KindInfo& info, int code) {
-  return [&info, code](Exchange& exchange, const Mutation::Result& result) {
+ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
+  return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
     ReplyJson(exchange, result.action == Action::kCreate ? 201 : code,
-              TextAs(info, result.text, result.revision));
+              TextAs(*kind->info, result.text, result.revision));
   };
 }
 
@@ -125,12 +125,12 @@ void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner plan
 void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
                          Planner planner, Render render) {
   Start(dry_run, std::move(options), std::move(planner),
-        [exchange = request.exchange, info = request.rules->info, name = request.name,
+        [exchange = request.exchange, rules = request.rules, name = request.name,
          render = std::move(render)](base::StatusOr<Mutation::Result> result) {
           if (result.ok()) return render(*exchange, *result);
           ReplyError(*exchange, IsKubeError(result.status())
                                     ? result.status()
-                                    : Translate(result.status(), *info, name));
+                                    : Translate(result.status(), *rules->info, name));
         });
 }
 
@@ -181,7 +181,7 @@ void ResourceWriter::Create(const ResourceRequest& request) {
                                 .text = EncodeStored(*rules->info, made),
                                 .retry_taken_name = generated};
         },
-        ObjectRenderer(request.info(), 201));
+        ObjectRenderer(request.rules, 201));
     return base::OkStatus();
   };
   if (const Status status = create(); !status.ok()) ReplyError(*request.exchange, status);
@@ -230,7 +230,7 @@ void ResourceWriter::Update(const ResourceRequest& request) {
         [this, request, object = std::move(object)](const store::Record* current) {
           return PlanPut(request, object, current);
         },
-        ObjectRenderer(request.info()));
+        ObjectRenderer(request.rules));
     return base::OkStatus();
   };
   if (const Status status = update(); !status.ok()) ReplyError(*request.exchange, status);
@@ -270,7 +270,7 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
         [this, request, kind, patch = *std::move(patch)](const store::Record* current) {
           return PlanPatch(request, kind, patch, current);
         },
-        ObjectRenderer(request.info()));
+        ObjectRenderer(request.rules));
     return base::OkStatus();
   };
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);

@@ -31,7 +31,7 @@ class ResourceWriter {
   static constexpr int kConflictAttempts = 6;
 
   // Answers with the object; `code` unless it was created, which a dry run never does.
-  static Render ObjectRenderer(const api::KindInfo& info, int code = 200);
+  static Render ObjectRenderer(KindPtr kind, int code = 200);
   // Starts a mutation of the request's object; `render` answers with its result, errors are
   // answered here.
   void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,

@@ -24,7 +24,7 @@ class ServerImpl : public Server {
       : options_(options),
         tokens_(std::move(tokens)),
         workers_(kWorkers),
-        context_{store, clock, workers_, in_flight_, options.node_sockets},
+        context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
         service_(context_, tokens_) {}
 
   // Ends what runs in the order in which nothing calls what is already gone.
@@ -96,6 +96,7 @@ class ServerImpl : public Server {
   const ServerOptions options_;
   const TokenIssuer tokens_;
   InFlight in_flight_;
+  KindRegistry kinds_;
   WorkerPool workers_;
   ApiContext context_;
   ApiService service_;

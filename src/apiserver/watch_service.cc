@@ -35,6 +35,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   Watch(WatchService& service, const ResourceRequest& request, WatchQuery query, Renderer renderer)
       : service_(service),
         context_(service.context_),
+        kind_(request.rules),
         exchange_(request.exchange),
         query_(std::move(query)),
         renderer_(std::move(renderer)),
@@ -51,6 +52,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     Open();
     SendInitial();
   }
+
+  const KindPtr& kind() const { return kind_; }
 
   void Tick(Clock::time_point now) {
     if (now >= deadline_) return End();
@@ -200,6 +203,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   WatchService& service_;
   ApiContext& context_;
+  const KindPtr kind_;
   const std::shared_ptr<Exchange> exchange_;
   const WatchQuery query_;
   const Renderer renderer_;
@@ -233,7 +237,7 @@ WatchService::~WatchService() { EndAll(); }
 
 void WatchService::Start(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.info(), request.exchange->request(),
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.rules, request.exchange->request(),
                                                       request.query, context_.clock));
     ASSIGN_OR_RETURN(WatchQuery query, ParseWatchQuery(request));
     const auto watch =
@@ -245,6 +249,8 @@ void WatchService::Start(const ResourceRequest& request) {
     }
     request.exchange->OnOver([watch] { watch->End(); });
     watch->Begin();
+    // The kind may have gone between the routing of the request and its entry in watches_.
+    if (!context_.kinds.Current()->Contains(request.rules)) watch->End();
     return base::OkStatus();
   };
   if (const Status status = start(); !status.ok()) ReplyError(*request.exchange, status);
@@ -258,6 +264,17 @@ void WatchService::Tick() {
   }
   const auto now = Clock::now();
   for (const auto& watch : watches) watch->Tick(now);
+}
+
+void WatchService::EndUnserved(const ServedKinds& kinds) {
+  std::vector<std::shared_ptr<Watch>> ending;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& watch : watches_) {
+      if (!kinds.Contains(watch->kind())) ending.push_back(watch);
+    }
+  }
+  for (const auto& watch : ending) watch->End();
 }
 
 void WatchService::EndAll() {

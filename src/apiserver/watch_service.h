@@ -28,6 +28,8 @@ class WatchService {
   void Start(const ResourceRequest& request);
   // Each second: bookmarks and time-outs. Does not block.
   void Tick();
+  // Ends the watches of kinds that are not among `kinds`. Does not block.
+  void EndUnserved(const ServedKinds& kinds);
   // Ends all watches, and those that come.
   void EndAll();
 
