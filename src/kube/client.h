@@ -43,6 +43,8 @@ struct ListOptions {
   std::string continue_token;
   // Watch only: the server ends the watch after this time; 0: when it likes.
   std::chrono::seconds timeout{0};
+  // Objects come with apiVersion, kind and metadata alone.
+  bool metadata_only = false;
 };
 
 struct ListResult {
@@ -61,6 +63,9 @@ struct DeleteOptions {
   std::optional<int64_t> grace_period_seconds;
   std::string uid;               // precondition; empty: none
   std::string resource_version;  // precondition; empty: none
+  // What becomes of the objects that this one owns: "Background", "Foreground" or "Orphan"; empty:
+  // as the API has it for the kind.
+  std::string propagation;
 };
 
 class Client {
@@ -74,7 +79,8 @@ class Client {
                                     const ListOptions& options) = 0;
   virtual StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                                 const Json& object) = 0;
-  // PUT; `subresource` is "" or "status". Name and namespace are the object's.
+  // PUT; `subresource` is "", "status" or, of a namespace, "finalize". Name and namespace are the
+  // object's.
   virtual StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                                 std::string_view subresource) = 0;
   virtual StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns,
@@ -82,6 +88,9 @@ class Client {
                                std::string_view subresource) = 0;
   virtual Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                         const DeleteOptions& options) = 0;
+  // Deletes all objects of the kind in the namespace; the preconditions of `options` do not apply.
+  virtual Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
+                                  const DeleteOptions& options) = 0;
   // POST to a subresource, such as pods/NAME/binding or serviceaccounts/NAME/token.
   virtual StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                            std::string_view name, std::string_view subresource,

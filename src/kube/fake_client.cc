@@ -26,6 +26,12 @@ api::Labels LabelsOf(const Json& object) {
   return labels;
 }
 
+Json MetadataOf(const Json& object) {
+  return {{"apiVersion", object.at("apiVersion")},
+          {"kind", object.at("kind")},
+          {"metadata", object.at("metadata")}};
+}
+
 }  // namespace
 
 struct FakeClient::Filter {
@@ -76,8 +82,15 @@ Json FakeClient::Commit(const KindInfo& kind, const std::string& key, Json objec
 }
 
 Json FakeClient::Add(Json object) {
-  const KindInfo* kind = api::FindKind(base::json::String(object, {"apiVersion"}),
-                                       base::json::String(object, {"kind"}));
+  const std::string version = base::json::String(object, {"apiVersion"});
+  const std::string kind_name = base::json::String(object, {"kind"});
+  const KindInfo* kind = api::FindKind(version, kind_name);
+  {
+    MutexLock lock(mutex_);
+    for (const KindInfo* custom : custom_) {
+      if (custom->kind == kind_name && custom->api_version() == version) kind = custom;
+    }
+  }
   // A programmer's error in a test: stop where it is made.
   if (kind == nullptr || Meta(object, "name").empty()) {
     throw std::invalid_argument("FakeClient::Add: unknown kind or no name: " +
@@ -202,8 +215,9 @@ bool FakeClient::WaitForWatches(const KindInfo& kind, int count,
       timeout);
 }
 
-StatusOr<Json> FakeClient::Get(const KindInfo& kind, std::string_view ns, std::string_view name) {
+StatusOr<Json> FakeClient::Get(const KindInfo& named, std::string_view ns, std::string_view name) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   Status after;
   RETURN_IF_ERROR(TakeFailure("get", kind.plural, after));
   RETURN_IF_ERROR(after);
@@ -212,9 +226,10 @@ StatusOr<Json> FakeClient::Get(const KindInfo& kind, std::string_view ns, std::s
   return *object;
 }
 
-StatusOr<ListResult> FakeClient::List(const KindInfo& kind, std::string_view ns,
+StatusOr<ListResult> FakeClient::List(const KindInfo& named, std::string_view ns,
                                       const ListOptions& options) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   Status after;
   RETURN_IF_ERROR(TakeFailure("list", kind.plural, after));
   RETURN_IF_ERROR(after);
@@ -229,7 +244,7 @@ StatusOr<ListResult> FakeClient::List(const KindInfo& kind, std::string_view ns,
       result.continue_token = api::ObjectKey(Meta(last, "namespace"), Meta(last, "name"));
       break;
     }
-    result.items.push_back(object);
+    result.items.push_back(options.metadata_only ? MetadataOf(object) : object);
   }
   return result;
 }
@@ -257,9 +272,13 @@ std::vector<WatchEvent> FakeClient::EventsSince(const KindInfo& kind, const Filt
   return events;
 }
 
-Status FakeClient::Watch(const KindInfo& kind, std::string_view ns, const ListOptions& options,
+Status FakeClient::Watch(const KindInfo& named, std::string_view ns, const ListOptions& options,
                          std::stop_token stop,
                          const std::function<bool(WatchEvent event)>& on_event) {
+  const KindInfo& kind = [&]() -> const KindInfo& {
+    MutexLock lock(mutex_);
+    return Known(named);
+  }();
   ASSIGN_OR_RETURN(const Filter filter, Filter::From(kind, ns, options));
   const auto deadline = std::chrono::steady_clock::now() +
                         (options.timeout.count() > 0 ? options.timeout : std::chrono::hours(1));
@@ -298,6 +317,7 @@ Status FakeClient::Watch(const KindInfo& kind, std::string_view ns, const ListOp
   while (true) {
     bool wanted = true;
     for (WatchEvent& event : events) {
+      if (options.metadata_only) event.object = MetadataOf(event.object);
       wanted = !stop.stop_requested() && on_event(std::move(event));
       if (!wanted) break;
     }
@@ -331,10 +351,13 @@ Status FakeClient::GetStream(std::string_view target, std::string_view accept, s
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(outage_);
     const auto it = streams_.find(target);
-    if (it == streams_.end()) {
+    if (it != streams_.end()) {
+      content = it->second;
+    } else if (target == "/api" || target == "/apis") {
+      content = DiscoveryLocked(target == "/api");
+    } else {
       return Error(StatusCode::kNotFound, "there is no stream at {}", target);
     }
-    content = it->second;
   }
   if (stop.stop_requested()) return Status(StatusCode::kCancelled, "the stream was stopped");
   on_chunk(content);

@@ -11,8 +11,9 @@
 // It keeps the rules of the real one that controllers depend on: resourceVersions and conflicts,
 // uid, creationTimestamp, generateName, generation of pods and custom kinds, the status
 // subresource, finalizers and deletionTimestamp, a pod's grace period, pods/NAME/binding,
-// selectors, paging, watches with history. It does not validate objects, know defaults, or need a
-// namespace to exist. Thread-safe.
+// propagationPolicy, a namespace's spec.finalizers, selectors, paging, watches with history,
+// discovery. It does not validate objects, know defaults, or need a namespace to exist.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -45,6 +46,12 @@ class FakeClient : public Client {
   // Removes an object at once, whatever its finalizers say; it is no action. False if it is not
   // there.
   bool Remove(const api::KindInfo& kind, std::string_view ns, std::string_view name);
+
+  // Serves a custom kind too; what `kind` borrows must outlive the client. Clients may then name it
+  // by any KindInfo of that group and plural.
+  void Serve(const api::KindInfo& kind);
+  // Serves a kind no longer, neither its own nor a custom one; its objects are gone without a word.
+  void StopServing(const api::KindInfo& kind);
 
   // Null if it is not there; never fails and is never counted.
   Json Peek(const api::KindInfo& kind, std::string_view ns, std::string_view name) const;
@@ -97,13 +104,16 @@ class FakeClient : public Client {
                        PatchType type, const Json& patch, std::string_view subresource) override;
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override;
+  Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
+                          const DeleteOptions& options) override;
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override;
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override;
-  // Serves what SetStream set for the target, in one chunk; NOT_FOUND for others.
+  // Serves what SetStream set for the target, in one chunk, and the aggregated discovery documents
+  // /api and /apis; NOT_FOUND for others.
   Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                    const std::function<bool(std::string_view chunk)>& on_chunk) override;
   void SetStream(std::string_view target, std::string_view content);
@@ -150,12 +160,18 @@ class FakeClient : public Client {
   std::vector<WatchEvent> EventsSince(const api::KindInfo& kind, const Filter& filter,
                                       int64_t& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Now() const;
+  // The one KindInfo by which objects of the kind are kept.
+  const api::KindInfo& Known(const api::KindInfo& kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<const api::KindInfo*> ServedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string DiscoveryLocked(bool core) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const base::SystemClock system_clock_;
   const base::Clock* clock_ = &system_clock_;
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
+  std::vector<const api::KindInfo*> custom_ ABSL_GUARDED_BY(mutex_);
+  std::vector<const api::KindInfo*> unserved_ ABSL_GUARDED_BY(mutex_);
   std::map<const api::KindInfo*, Objects> objects_ ABSL_GUARDED_BY(mutex_);
   int64_t version_ ABSL_GUARDED_BY(mutex_) = 1;
   std::vector<HistoryEntry> history_ ABSL_GUARDED_BY(mutex_);

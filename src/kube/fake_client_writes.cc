@@ -32,8 +32,24 @@ std::string Resource(const KindInfo& kind, std::string_view subresource) {
                              : fmt::format("{}/{}", kind.plural, subresource);
 }
 
-bool HasFinalizers(const Json& object) {
-  return !base::json::Array(object, {"metadata", "finalizers"}).empty();
+// Whether somebody has to finish before the object may go; a namespace has finalizers in its spec
+// too.
+bool HasFinalizers(const KindInfo& kind, const Json& object) {
+  return !base::json::Array(object, {"metadata", "finalizers"}).empty() ||
+         (&kind == &api::kinds::kNamespace &&
+          !base::json::Array(object, {"spec", "finalizers"}).empty());
+}
+
+// What a delete makes of the finalizers by which dependents are cared for.
+void SetPropagation(Json& object, const DeleteOptions& options) {
+  if (options.propagation.empty()) return;
+  Json finalizers = Json::array();
+  for (const Json& finalizer : base::json::Array(object, {"metadata", "finalizers"})) {
+    if (finalizer != "orphan" && finalizer != "foregroundDeletion") finalizers.push_back(finalizer);
+  }
+  if (options.propagation == "Orphan") finalizers.push_back("orphan");
+  if (options.propagation == "Foreground") finalizers.push_back("foregroundDeletion");
+  base::json::Set(object, {"metadata", "finalizers"}, std::move(finalizers));
 }
 
 bool Deleting(const Json& object) {
@@ -51,7 +67,8 @@ void Copy(const Json& from, Json& to, base::json::Path path) {
 
 // Whether the kind counts its spec's changes in metadata.generation.
 bool HasGeneration(const KindInfo& kind) {
-  return &kind == &api::kinds::kPod || !api::SupportsStrategicMerge(kind);
+  return &kind == &api::kinds::kPod || &kind == &api::kinds::kDaemonSet ||
+         !api::SupportsStrategicMerge(kind);
 }
 
 // Whether a PUT must say which version it replaces; the other kinds let it overwrite.
@@ -87,8 +104,9 @@ StatusOr<Json> ApplyPatch(const KindInfo& kind, PatchType type, const Json& obje
 
 }  // namespace
 
-StatusOr<Json> FakeClient::Create(const KindInfo& kind, std::string_view ns, const Json& object) {
+StatusOr<Json> FakeClient::Create(const KindInfo& named, std::string_view ns, const Json& object) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   const std::string name = Meta(object, "name");
   Log("create", kind, ns, name.empty() ? Meta(object, "generateName") + "*" : name, "",
       base::json::Dump(object));
@@ -150,9 +168,10 @@ StatusOr<Json> FakeClient::CreateLocked(const KindInfo& kind, std::string_view n
   return Commit(kind, key, std::move(object));
 }
 
-StatusOr<Json> FakeClient::Update(const KindInfo& kind, const Json& object,
+StatusOr<Json> FakeClient::Update(const KindInfo& named, const Json& object,
                                   std::string_view subresource) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   const std::string ns = Meta(object, "namespace");
   const std::string name = Meta(object, "name");
   Log("update", kind, ns, name, subresource, base::json::Dump(object));
@@ -175,7 +194,8 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
                                         std::string_view subresource) {
   const Json present = *FindLocked(kind, key);
   const std::string name = Meta(present, "name");
-  if (!subresource.empty() && (subresource != "status" || !kind.has_status)) {
+  const bool finalize = subresource == "finalize" && &kind == &api::kinds::kNamespace;
+  if (!subresource.empty() && !finalize && (subresource != "status" || !kind.has_status)) {
     return Error(StatusCode::kNotFound, "{}", kNoResource);
   }
   const std::string version = Meta(object, "resourceVersion");
@@ -199,8 +219,12 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
         Copy(object, next, {"metadata", field});
       }
     }
+  } else if (finalize) {
+    next = present;
+    Copy(object, next, {"spec", "finalizers"});
   } else {
     next = std::move(object);
+    if (&kind == &api::kinds::kNamespace) Copy(present, next, {"spec", "finalizers"});
     if (kind.has_status) Copy(present, next, {"status"});
     for (const std::string_view field :
          {"name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
@@ -229,7 +253,7 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
     base::json::Set(next, {"metadata", "generation"},
                     base::json::Int(present, {"metadata", "generation"}) + 1);
   }
-  const bool gone = Deleting(next) && !HasFinalizers(next) &&
+  const bool gone = Deleting(next) && !HasFinalizers(kind, next) &&
                     base::json::Int(next, {"metadata", "deletionGracePeriodSeconds"}) == 0;
   if (gone) {
     Commit(kind, key, nullptr);
@@ -238,9 +262,10 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
   return Commit(kind, key, std::move(next));
 }
 
-StatusOr<Json> FakeClient::Patch(const KindInfo& kind, std::string_view ns, std::string_view name,
+StatusOr<Json> FakeClient::Patch(const KindInfo& named, std::string_view ns, std::string_view name,
                                  PatchType type, const Json& patch, std::string_view subresource) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   const std::string_view prefix = type == PatchType::kJson             ? "json "
                                   : type == PatchType::kStrategicMerge ? "strategic "
                                                                        : "";
@@ -259,9 +284,10 @@ StatusOr<Json> FakeClient::Patch(const KindInfo& kind, std::string_view ns, std:
   return updated;
 }
 
-Status FakeClient::Delete(const KindInfo& kind, std::string_view ns, std::string_view name,
+Status FakeClient::Delete(const KindInfo& named, std::string_view ns, std::string_view name,
                           const DeleteOptions& options) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   Log("delete", kind, ns, name, "", "");
   Status after;
   RETURN_IF_ERROR(TakeFailure("delete", kind.plural, after));
@@ -284,14 +310,16 @@ Status FakeClient::DeleteLocked(const KindInfo& kind, const std::string& key,
       options.resource_version != Meta(object, "resourceVersion")) {
     return Conflict(kind, name, "Precondition failed: resourceVersion differs");
   }
+  const Json before = object;
+  SetPropagation(object, options);
   int64_t grace = &kind == &api::kinds::kPod ? GraceSeconds(object, options) : 0;
   const int64_t present_grace = base::json::Int(object, {"metadata", "deletionGracePeriodSeconds"});
   if (Deleting(object)) grace = std::min(grace, present_grace);
-  if (grace == 0 && !HasFinalizers(object)) {
+  if (grace == 0 && !HasFinalizers(kind, object)) {
     Commit(kind, key, nullptr);
     return base::OkStatus();
   }
-  if (Deleting(object) && grace == present_grace) return base::OkStatus();
+  if (Deleting(object) && grace == present_grace && object == before) return base::OkStatus();
   base::json::Set(object, {"metadata", "deletionTimestamp"},
                   api::FormatTime(clock_->Now() + std::chrono::seconds(grace)));
   base::json::Set(object, {"metadata", "deletionGracePeriodSeconds"}, grace);
@@ -299,14 +327,36 @@ Status FakeClient::DeleteLocked(const KindInfo& kind, const std::string& key,
       generation > 0) {
     base::json::Set(object, {"metadata", "generation"}, generation + 1);
   }
+  if (&kind == &api::kinds::kNamespace) {
+    base::json::Set(object, {"status", "phase"}, "Terminating");
+  }
   Commit(kind, key, std::move(object));
   return base::OkStatus();
 }
 
-StatusOr<Json> FakeClient::CreateSubresource(const KindInfo& kind, std::string_view ns,
+Status FakeClient::DeleteCollection(const KindInfo& named, std::string_view ns,
+                                    const DeleteOptions& options) {
+  MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
+  Log("deletecollection", kind, ns, "", "", "");
+  Status after;
+  RETURN_IF_ERROR(TakeFailure("deletecollection", kind.plural, after));
+  std::vector<std::string> keys;
+  for (const auto& [key, object] : objects_[&kind]) {
+    if (ns.empty() || Meta(object, "namespace") == ns) keys.push_back(key);
+  }
+  DeleteOptions each = options;
+  each.uid.clear();
+  each.resource_version.clear();
+  for (const std::string& key : keys) RETURN_IF_ERROR(DeleteLocked(kind, key, each));
+  return after;
+}
+
+StatusOr<Json> FakeClient::CreateSubresource(const KindInfo& named, std::string_view ns,
                                              std::string_view name, std::string_view subresource,
                                              const Json& body) {
   MutexLock lock(mutex_);
+  const KindInfo& kind = Known(named);
   Log("create", kind, ns, name, subresource, base::json::Dump(body));
   Status after;
   RETURN_IF_ERROR(TakeFailure("create", Resource(kind, subresource), after));

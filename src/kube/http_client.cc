@@ -15,6 +15,10 @@ using base::Error;
 using base::StatusCode;
 
 constexpr std::string_view kJsonType = "application/json";
+constexpr std::string_view kPartialList =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+constexpr std::string_view kPartialObject =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 // Objects nest deeper than what people write: schemas of custom resources do.
 constexpr int kMaxDepth = 200;
 // How long a watch may outlive the time after which the server should have ended it.
@@ -91,6 +95,17 @@ StatusOr<WatchEvent> ParseEvent(std::string_view line, size_t max_bytes) {
   return event;
 }
 
+Json DeleteBody(const DeleteOptions& options) {
+  Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (options.grace_period_seconds) body["gracePeriodSeconds"] = *options.grace_period_seconds;
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (!options.resource_version.empty()) {
+    body["preconditions"]["resourceVersion"] = options.resource_version;
+  }
+  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
+  return body;
+}
+
 // Splits what a watch received into lines, and hands on their events.
 class WatchReader {
  public:
@@ -150,7 +165,8 @@ class HttpClient : public Client {
                      {"resourceVersion", options.resource_version},
                      {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
                      {"continue", options.continue_token}});
-    ASSIGN_OR_RETURN(Json list, Read(std::move(target)));
+    ASSIGN_OR_RETURN(Json list,
+                     Read(std::move(target), options.metadata_only ? kPartialList : kJsonType));
     ListResult result{.items = {},
                       .resource_version = base::json::String(list, {"metadata", "resourceVersion"}),
                       .continue_token = base::json::String(list, {"metadata", "continue"})};
@@ -190,13 +206,20 @@ class HttpClient : public Client {
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
     ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, ""));
-    Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
-    if (options.grace_period_seconds) body["gracePeriodSeconds"] = *options.grace_period_seconds;
-    if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
-    if (!options.resource_version.empty()) {
-      body["preconditions"]["resourceVersion"] = options.resource_version;
+    return Write("DELETE", std::move(target), kJsonType, base::json::Dump(DeleteBody(options)))
+        .status();
+  }
+
+  Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
+                          const DeleteOptions& options) override {
+    // Without this the objects of all namespaces would go.
+    if (kind.namespaced == ns.empty()) {
+      return Error(StatusCode::kInvalidArgument, "{}: a namespace {}", kind.plural,
+                   kind.namespaced ? "is missing" : "does not apply");
     }
-    return Write("DELETE", std::move(target), kJsonType, base::json::Dump(body)).status();
+    ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
+    return Write("DELETE", std::move(target), kJsonType, base::json::Dump(DeleteBody(options)))
+        .status();
   }
 
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
@@ -219,7 +242,12 @@ class HttpClient : public Client {
                      {"timeoutSeconds", timed ? fmt::format("{}", options.timeout.count()) : ""}});
     WatchReader reader(kind, transport_->options().max_event_bytes, on_event);
     return transport_->Stream(
-        {.method = "GET", .target = std::move(target), .content_type = {}, .body = {}}, stop,
+        {.method = "GET",
+         .target = std::move(target),
+         .content_type = {},
+         .body = {},
+         .accept = std::string(options.metadata_only ? kPartialObject : kJsonType)},
+        stop,
         timed ? std::chrono::steady_clock::now() + options.timeout + kWatchGrace
               : HttpTransport::Time::max(),
         [&](std::string& received) { return reader.Consume(received); });
@@ -258,9 +286,12 @@ class HttpClient : public Client {
   }
 
   // A GET, tried again as the server asks for it, while there is time.
-  StatusOr<Json> Read(std::string target) {
-    const HttpRequest request{
-        .method = "GET", .target = std::move(target), .content_type = {}, .body = {}};
+  StatusOr<Json> Read(std::string target, std::string_view accept = kJsonType) {
+    const HttpRequest request{.method = "GET",
+                              .target = std::move(target),
+                              .content_type = {},
+                              .body = {},
+                              .accept = std::string(accept)};
     const auto deadline = Deadline();
     while (true) {
       ASSIGN_OR_RETURN(const HttpAnswer answer, transport_->Perform(request, deadline));

@@ -1,14 +1,10 @@
 #include "kube/informer.h"
 
-#include <pthread.h>
-
 #include <deque>
-#include <random>
 #include <set>
 
 #include "api/selector.h"
 #include "base/log.h"
-#include "kube/backoff.h"
 
 namespace berth::kube {
 
@@ -16,21 +12,6 @@ using base::MutexLock;
 using base::StatusCode;
 
 namespace {
-
-constexpr int64_t kPageSize = 500;
-// After so many broken watches in a row the copy is listed anew: the resourceVersion may belong to
-// a store that is no more.
-constexpr int kFailuresBeforeList = 5;
-// A watch that ends sooner without an event counts as broken, lest a server that ends each at once
-// be asked without pause.
-constexpr std::chrono::seconds kShortWatch{1};
-
-// Negative, zero, positive as a is older than, the same as, newer than b. Versions are decimal
-// numbers without leading zeros, of any length.
-int CompareVersions(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
-  return a.compare(b);
-}
 
 std::string KeyOf(const Json& object) {
   return api::ObjectKey(base::json::String(object, {"metadata", "namespace"}),
@@ -41,18 +22,15 @@ std::string VersionOf(const Json& object) {
   return base::json::String(object, {"metadata", "resourceVersion"});
 }
 
-// From 5 to 10 minutes, so that the watches of a process do not all end at once.
-std::chrono::seconds RandomWatchTimeout() {
-  static thread_local std::minstd_rand random{std::random_device{}()};
-  return std::chrono::seconds(std::uniform_int_distribution<int>(300, 600)(random));
-}
-
 }  // namespace
 
-class InformerBase::Impl {
+class InformerBase::Impl : Reflector::Sink {
  public:
   Impl(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory)
-      : client_(client), kind_(kind), options_(std::move(options)), factory_(std::move(factory)) {
+      : kind_(kind),
+        options_(std::move(options)),
+        factory_(std::move(factory)),
+        reflector_(client, kind_, options_, *this) {
     auto labels = api::LabelSelector::Parse(options_.label_selector);
     auto fields = api::FieldSelector::Parse(kind_, options_.field_selector);
     // The API would refuse it at each list for ever, so this is said once here as well.
@@ -80,15 +58,8 @@ class InformerBase::Impl {
     indexes_[std::move(name)].function = std::move(function);
   }
 
-  void Start() {
-    if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
-  }
-
-  void Stop() {
-    if (!thread_.joinable()) return;
-    thread_.request_stop();
-    thread_.join();
-  }
+  void Start() { reflector_.Start(); }
+  void Stop() { reflector_.Stop(); }
 
   bool synced() const {
     MutexLock lock(mutex_);
@@ -228,105 +199,33 @@ class InformerBase::Impl {
     }
   }
 
-  void Run(const std::stop_token& stop) {
-    // Names of threads hold 15 bytes.
-    pthread_setname_np(pthread_self(), fmt::format("inf-{}", kind_.plural).substr(0, 15).c_str());
-    Backoff backoff(std::chrono::milliseconds(200), std::chrono::seconds(10));
-    bool listed = false;
-    int failures = 0;
-    while (!stop.stop_requested()) {
-      const auto began = std::chrono::steady_clock::now();
-      bool progress = false;
-      Status status;
-      if (!listed) {
-        status = List();
-        listed = status.ok();
-        if (listed && failures == 0) continue;
-        progress = listed;
-      } else {
-        status = Watch(stop, progress);
-      }
-      if (stop.stop_requested()) return;
-      if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
-        failures = 0;
-        backoff.Reset();
-        if (status.ok()) continue;
-      }
-      ++failures;
-      const bool lost = status.code() == StatusCode::kUnavailable ||
-                        status.code() == StatusCode::kDeadlineExceeded || status.ok();
-      if (!lost || failures % kFailuresBeforeList == 0) listed = false;
-      if (!status.ok()) {
-        // Once loudly; the repetitions of an absent API would fill the log.
-        const std::string text =
-            fmt::format("informer of {}: {}", kind_.plural, base::ToString(status));
-        if (failures == 1 && status.code() != StatusCode::kOutOfRange) {
-          LOG_WARNING("{}", text);
-        } else {
-          LOG_DEBUG("{}", text);
-        }
-      }
-      // Too old a version is the normal end of a long sleep: list at once, unless it happens again.
-      if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
-      if (!backoff.Wait(stop)) return;
+  void ListBegins() override { present_.clear(); }
+
+  void Listed(std::vector<Json> page) override {
+    MutexLock lock(mutex_);
+    for (Json& item : page) {
+      std::string key = KeyOf(item);
+      PutLocked(key, std::move(item));
+      present_.insert(std::move(key));
     }
   }
 
-  Status List() {
-    ListOptions options{.label_selector = options_.label_selector,
-                        .field_selector = options_.field_selector,
-                        .resource_version = {},
-                        .limit = kPageSize,
-                        .continue_token = {},
-                        .timeout = {}};
-    std::set<std::string> present;
-    std::string version;
-    do {
-      ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
-      // All pages of a list are of the first one's moment.
-      if (version.empty()) version = page.resource_version;
-      options.continue_token = page.continue_token;
-      MutexLock lock(mutex_);
-      for (Json& item : page.items) {
-        std::string key = KeyOf(item);
-        PutLocked(key, std::move(item));
-        present.insert(std::move(key));
-      }
-    } while (!options.continue_token.empty());
-
+  void ListEnds(const std::string& version) override {
     {
       MutexLock lock(mutex_);
       std::vector<std::string> absent;
       for (const auto& [key, object] : objects_) {
-        if (!present.contains(key)) absent.push_back(key);
+        if (!present_.contains(key)) absent.push_back(key);
       }
       for (const std::string& key : absent) RemoveLocked(key, version);
       version_ = version;
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
+    present_.clear();
     Dispatch();
-    return base::OkStatus();
   }
 
-  Status Watch(const std::stop_token& stop, bool& progress) {
-    ListOptions options{.label_selector = options_.label_selector,
-                        .field_selector = options_.field_selector,
-                        .resource_version = {},
-                        .limit = 0,
-                        .continue_token = {},
-                        .timeout = RandomWatchTimeout()};
-    {
-      MutexLock lock(mutex_);
-      options.resource_version = version_;
-    }
-    return client_.Watch(kind_, options_.ns, options, stop, [&](WatchEvent event) {
-      progress = true;
-      Apply(std::move(event));
-      return true;
-    });
-  }
-
-  void Apply(WatchEvent event) {
+  void Changed(WatchEvent event) override {
     {
       MutexLock lock(mutex_);
       const std::string version = VersionOf(event.object);
@@ -348,7 +247,6 @@ class InformerBase::Impl {
     Dispatch();
   }
 
-  Client& client_;
   const api::KindInfo& kind_;
   const InformerOptions options_;
   const Factory factory_;
@@ -364,7 +262,8 @@ class InformerBase::Impl {
   bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
-  std::jthread thread_;                          // last: it uses all of the above
+  std::set<std::string> present_;                // keys in the list under way; of its thread alone
+  Reflector reflector_;                          // last: it uses all of the above
 };
 
 InformerBase::InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options,
@@ -393,6 +292,11 @@ std::vector<InformerBase::ObjectPtr> InformerBase::FindByIndex(const std::string
   return impl_->FindByIndex(index, value);
 }
 void InformerBase::Observe(Json object) { impl_->Observe(std::move(object)); }
+
+InformerBase* Informers::Find(const api::KindInfo& kind) const {
+  const auto it = informers_.find(&kind);
+  return it == informers_.end() ? nullptr : it->second.get();
+}
 
 void Informers::Start() {
   for (const auto& [kind, informer] : informers_) informer->Start();

@@ -16,21 +16,15 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "api/object.h"
 #include "base/mutex.h"
 #include "kube/client.h"
+#include "kube/reflector.h"
 
 namespace berth::kube {
-
-struct InformerOptions {
-  std::string ns;  // empty: all
-  std::string label_selector;
-  std::string field_selector;  // such as "spec.nodeName=node-a"
-};
 
 // The part that does not depend on the type of the object.
 class InformerBase {
@@ -138,6 +132,9 @@ class Informers {
     if (slot == nullptr) slot = std::make_unique<Informer<T>>(client_);
     return static_cast<Informer<T>&>(*slot);
   }
+
+  // The informer that somebody asked for; nullptr if nobody did.
+  InformerBase* Find(const api::KindInfo& kind) const;
 
   void Start();
   // DEADLINE_EXCEEDED names the kinds that are not there yet.

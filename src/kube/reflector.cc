@@ -1,0 +1,128 @@
+#include "kube/reflector.h"
+
+#include <pthread.h>
+
+#include <random>
+
+#include "base/log.h"
+#include "kube/backoff.h"
+
+namespace berth::kube {
+
+using base::StatusCode;
+
+namespace {
+
+constexpr int64_t kPageSize = 500;
+// After so many broken watches in a row the copy is listed anew: the resourceVersion may belong to
+// a store that is no more.
+constexpr int kFailuresBeforeList = 5;
+// A watch that ends sooner without an event counts as broken, lest a server that ends each at once
+// be asked without pause.
+constexpr std::chrono::seconds kShortWatch{1};
+
+// From 5 to 10 minutes, so that the watches of a process do not all end at once.
+std::chrono::seconds RandomWatchTimeout() {
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  return std::chrono::seconds(std::uniform_int_distribution<int>(300, 600)(random));
+}
+
+}  // namespace
+
+int CompareVersions(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+  return a.compare(b);
+}
+
+void Reflector::Start() {
+  if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
+}
+
+void Reflector::Stop() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+void Reflector::Run(const std::stop_token& stop) {
+  // Names of threads hold 15 bytes.
+  pthread_setname_np(pthread_self(), fmt::format("inf-{}", kind_.plural).substr(0, 15).c_str());
+  Backoff backoff(std::chrono::milliseconds(200), std::chrono::seconds(10));
+  bool listed = false;
+  int failures = 0;
+  while (!stop.stop_requested()) {
+    const auto began = std::chrono::steady_clock::now();
+    bool progress = false;
+    Status status;
+    if (!listed) {
+      status = List();
+      listed = status.ok();
+      if (listed && failures == 0) continue;
+      progress = listed;
+    } else {
+      status = Watch(stop, progress);
+    }
+    if (stop.stop_requested()) return;
+    if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
+      failures = 0;
+      backoff.Reset();
+      if (status.ok()) continue;
+    }
+    ++failures;
+    const bool lost = status.code() == StatusCode::kUnavailable ||
+                      status.code() == StatusCode::kDeadlineExceeded || status.ok();
+    if (!lost || failures % kFailuresBeforeList == 0) listed = false;
+    if (!status.ok()) {
+      // Once loudly; the repetitions of an absent API would fill the log.
+      const std::string text = fmt::format("watch of {}: {}", kind_.plural, base::ToString(status));
+      if (failures == 1 && status.code() != StatusCode::kOutOfRange) {
+        LOG_WARNING("{}", text);
+      } else {
+        LOG_DEBUG("{}", text);
+      }
+    }
+    // Too old a version is the normal end of a long sleep: list at once, unless it happens again.
+    if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
+    if (!backoff.Wait(stop)) return;
+  }
+}
+
+ListOptions Reflector::RequestOptions() const {
+  ListOptions options;
+  options.label_selector = options_.label_selector;
+  options.field_selector = options_.field_selector;
+  options.metadata_only = options_.metadata_only;
+  return options;
+}
+
+Status Reflector::List() {
+  ListOptions options = RequestOptions();
+  options.limit = kPageSize;
+  std::string version;
+  sink_.ListBegins();
+  do {
+    ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
+    // All pages of a list are of the first one's moment.
+    if (version.empty()) version = page.resource_version;
+    options.continue_token = page.continue_token;
+    sink_.Listed(std::move(page.items));
+  } while (!options.continue_token.empty());
+  sink_.ListEnds(version);
+  version_ = version;
+  return base::OkStatus();
+}
+
+Status Reflector::Watch(const std::stop_token& stop, bool& progress) {
+  ListOptions options = RequestOptions();
+  options.timeout = RandomWatchTimeout();
+  options.resource_version = version_;
+  return client_.Watch(kind_, options_.ns, options, stop, [&](WatchEvent event) {
+    progress = true;
+    const std::string version = base::json::String(event.object, {"metadata", "resourceVersion"});
+    if (CompareVersions(version, version_) > 0) version_ = version;
+    sink_.Changed(std::move(event));
+    return true;
+  });
+}
+
+}  // namespace berth::kube
