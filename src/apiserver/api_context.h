@@ -7,7 +7,7 @@
 #include "apiserver/exchange.h"
 #include "apiserver/kind_registry.h"
 #include "apiserver/mutation.h"
-#include "apiserver/worker_pool.h"
+#include "base/worker_pool.h"
 #include "base/clock.h"
 #include "store/store.h"
 
@@ -17,7 +17,7 @@ namespace berth::apiserver {
 struct ApiContext {
   store::Store& store;
   const base::Clock& clock;
-  WorkerPool& workers;
+  base::WorkerPool& workers;
   InFlight& in_flight;
   KindRegistry& kinds;
   std::string node_sockets;

@@ -19,8 +19,8 @@ void InFlight::Wait() {
   while (count_ > 0) idle_.Wait(mutex_);
 }
 
-Mutation::Mutation(store::Store& store, WorkerPool& workers, InFlight& in_flight, Options options,
-                   Planner planner, Done done)
+Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight,
+                   Options options, Planner planner, Done done)
     : store_(store),
       workers_(workers),
       in_flight_(in_flight),

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "apiserver/worker_pool.h"
+#include "base/worker_pool.h"
 #include "base/mutex.h"
 #include "store/store.h"
 
@@ -57,7 +57,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   };
 
   // Everything is borrowed. Call Run on a worker.
-  Mutation(store::Store& store, WorkerPool& workers, InFlight& in_flight, Options options,
+  Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight, Options options,
            Planner planner, Done done);
   ~Mutation();
 
@@ -68,7 +68,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   bool Retry(const base::Status& status, const Plan& plan);
 
   store::Store& store_;
-  WorkerPool& workers_;
+  base::WorkerPool& workers_;
   InFlight& in_flight_;
   const Options options_;
   const Planner planner_;

@@ -23,7 +23,7 @@ class ServerImpl : public Server {
              TokenIssuer tokens)
       : options_(options),
         tokens_(std::move(tokens)),
-        workers_(kWorkers),
+        workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
         service_(context_, tokens_) {}
 
@@ -97,7 +97,7 @@ class ServerImpl : public Server {
   const TokenIssuer tokens_;
   InFlight in_flight_;
   KindRegistry kinds_;
-  WorkerPool workers_;
+  base::WorkerPool workers_;
   ApiContext context_;
   ApiService service_;
   std::chrono::steady_clock::time_point next_check_ =

@@ -78,8 +78,10 @@ class DriverImpl final : public Driver {
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
     // Two pools, so that long copies do not keep pods from starting.
-    controller_workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
-    node_workers_ = std::make_unique<WorkerPool>(options.workers, options.max_queued);
+    const base::WorkerPool::Options pool = {
+        .name = "csi-call", .max_threads = options.workers, .max_queued = options.max_queued};
+    controller_workers_ = std::make_unique<base::WorkerPool>(pool);
+    node_workers_ = std::make_unique<base::WorkerPool>(pool);
     services_.push_back(NewIdentityService(options.name, options.version));
     services_.push_back(NewControllerService(*controller_, *controller_workers_));
     services_.push_back(NewNodeService(*node_, *node_workers_));
@@ -106,8 +108,8 @@ class DriverImpl final : public Driver {
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<Node> node_;
-  std::unique_ptr<WorkerPool> controller_workers_;
-  std::unique_ptr<WorkerPool> node_workers_;
+  std::unique_ptr<base::WorkerPool> controller_workers_;
+  std::unique_ptr<base::WorkerPool> node_workers_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<rpc::UnixServer> server_;
   std::unique_ptr<rpc::RegistrationServer> registration_;

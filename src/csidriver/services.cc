@@ -24,11 +24,11 @@ grpc::Status Answer(const char* method, base::StatusOr<Response> result, Respons
 }
 
 template <typename Response, typename Work>
-ServerUnaryReactor* Enqueue(CallbackServerContext* context, WorkerPool& workers, const char* method,
-                            Response* response, Work work) {
+ServerUnaryReactor* Enqueue(CallbackServerContext* context, base::WorkerPool& workers,
+                            const char* method, Response* response, Work work) {
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // Request and response live until Finish.
-  const bool taken = workers.Submit(
+  const bool taken = workers.Post(
       [=, work = std::move(work)] { reactor->Finish(Answer<Response>(method, work(), response)); });
   if (!taken) {
     reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
@@ -91,7 +91,7 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
 
 class ControllerService final : public csi::v1::Controller::CallbackService {
  public:
-  ControllerService(Controller& controller, WorkerPool& workers)
+  ControllerService(Controller& controller, base::WorkerPool& workers)
       : controller_(controller), workers_(workers) {}
 
   BERTH_SERVE(controller_, CreateVolume)
@@ -108,12 +108,12 @@ class ControllerService final : public csi::v1::Controller::CallbackService {
 
  private:
   Controller& controller_;
-  WorkerPool& workers_;
+  base::WorkerPool& workers_;
 };
 
 class NodeService final : public csi::v1::Node::CallbackService {
  public:
-  NodeService(Node& node, WorkerPool& workers) : node_(node), workers_(workers) {}
+  NodeService(Node& node, base::WorkerPool& workers) : node_(node), workers_(workers) {}
 
   BERTH_SERVE(node_, NodeStageVolume)
   BERTH_SERVE(node_, NodeUnstageVolume)
@@ -126,7 +126,7 @@ class NodeService final : public csi::v1::Node::CallbackService {
 
  private:
   Node& node_;
-  WorkerPool& workers_;
+  base::WorkerPool& workers_;
 };
 
 }  // namespace
@@ -135,11 +135,12 @@ std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string 
   return std::make_unique<IdentityService>(std::move(name), std::move(version));
 }
 
-std::unique_ptr<grpc::Service> NewControllerService(Controller& controller, WorkerPool& workers) {
+std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
+                                                    base::WorkerPool& workers) {
   return std::make_unique<ControllerService>(controller, workers);
 }
 
-std::unique_ptr<grpc::Service> NewNodeService(Node& node, WorkerPool& workers) {
+std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers) {
   return std::make_unique<NodeService>(node, workers);
 }
 

@@ -1,0 +1,50 @@
+// A fixed number of threads behind a bounded queue: who must not block (an event loop, gRPC's
+// callback threads) hands its work over and returns. Threads are made as they are needed.
+//
+// Thread-safe. Tasks must not wait for other tasks of the same pool.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace berth::base {
+
+class WorkerPool {
+ public:
+  struct Options {
+    std::string name;  // of the threads, cut to 15 bytes
+    size_t max_threads = 4;
+    size_t max_queued = std::numeric_limits<size_t>::max();
+  };
+
+  explicit WorkerPool(Options options);
+  // Runs what is queued to its end, so that whatever was taken is done.
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // False after Stop, and while `max_queued` tasks wait: `task` is then not taken.
+  bool Post(std::function<void()> task);
+  // Drops what is queued and waits for what runs. Idempotent.
+  void Stop();
+
+ private:
+  void Loop();
+  void Join();
+
+  const Options options_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::base
