@@ -214,6 +214,21 @@ constexpr std::array<std::string_view, 11> kEventFields = {"involvedObject.kind"
                                                            "source",
                                                            "type"};
 
+// What the fields of a kind that is stored as another are called there: here, and there.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kEventsEventFields = {{
+    {"regarding.kind", "involvedObject.kind"},
+    {"regarding.namespace", "involvedObject.namespace"},
+    {"regarding.name", "involvedObject.name"},
+    {"regarding.uid", "involvedObject.uid"},
+    {"regarding.apiVersion", "involvedObject.apiVersion"},
+    {"regarding.resourceVersion", "involvedObject.resourceVersion"},
+    {"regarding.fieldPath", "involvedObject.fieldPath"},
+    {"reason", "reason"},
+    {"reportingController", "reportingComponent"},
+    {"source", "source"},
+    {"type", "type"},
+}};
+
 const Json* FindField(const Json& object, std::string_view field) {
   const Json* at = &object;
   while (true) {
@@ -225,6 +240,13 @@ const Json* FindField(const Json& object, std::string_view field) {
     if (dot == std::string_view::npos) return at;
     field.remove_prefix(dot + 1);
   }
+}
+
+std::string StoredField(const std::string& field) {
+  for (const auto& [here, there] : kEventsEventFields) {
+    if (field == here) return std::string(there);
+  }
+  return field;
 }
 
 std::string FieldValue(const Json& object, std::string_view field) {
@@ -320,6 +342,15 @@ std::span<const std::string_view> SelectableFields(const KindInfo& kind) {
   if (&kind == &kinds::kNamespace) return kNamespaceFields;
   if (&kind == &kinds::kSecret) return kSecretFields;
   if (&kind == &kinds::kEvent) return kEventFields;
+  if (&kind == &kinds::kEventsEvent) {
+    static const auto fields = [] {
+      std::array<std::string_view, kEventsEventFields.size()> names;
+      std::ranges::transform(kEventsEventFields, names.begin(),
+                             [](auto& one) { return one.first; });
+      return names;
+    }();
+    return fields;
+  }
   if (&kind == &kinds::kHostMount) return kHostMountFields;
   return {};
 }
@@ -367,6 +398,7 @@ StatusOr<FieldSelector> FieldSelector::Parse(const KindInfo& kind, std::string_v
         std::find(fields.begin(), fields.end(), term.field) == fields.end()) {
       return Error(StatusCode::kInvalidArgument, "field label not supported: {}", term.field);
     }
+    if (&kind == &kinds::kEventsEvent) term.field = StoredField(term.field);
     selector.terms_.push_back(std::move(term));
   }
   return selector;

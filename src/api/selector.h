@@ -54,7 +54,8 @@ class FieldSelector {
   // "field label not supported: x" for a field by which `kind` cannot be selected.
   static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text);
 
-  // An absent field is "", an absent boolean "false".
+  // Of an object as it is stored (KindInfo::stored_as). An absent field is "", an absent boolean
+  // "false".
   bool Matches(const Json& object) const;
   bool empty() const { return terms_.empty(); }
   // The value that `field` must have, if the selector asks for one: lets a server read one object

@@ -158,6 +158,13 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
   if (info == &api::kinds::kPod && sub == "binding") {
     return verb == "create" ? writer_.Bind(request) : ReplyError(*request.exchange, WrongMethod());
   }
+  if (info == &api::kinds::kPod && sub == "eviction") {
+    return verb == "create" ? writer_.Evict(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kNamespace && sub == "finalize") {
+    return verb == "update" ? writer_.Update(request)
+                            : ReplyError(*request.exchange, WrongMethod());
+  }
   if (info == &api::kinds::kPod && (sub == "log" || sub == "exec")) {
     const bool fits = verb == "get" || (sub == "exec" && verb == "create");
     return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());

@@ -28,7 +28,7 @@ base::Status CreateIfMissing(store::Store& store, const base::Clock& clock,
 }  // namespace
 
 base::Status CreateBuiltInObjects(store::Store& store, const base::Clock& clock) {
-  for (const char* name : {"default", "kube-system", "kube-node-lease"}) {
+  for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease"}) {
     RETURN_IF_ERROR(CreateIfMissing(store, clock, api::kinds::kNamespace, "", name));
   }
   return CreateIfMissing(store, clock, api::kinds::kServiceAccount, "default", "default");

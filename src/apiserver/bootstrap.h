@@ -6,8 +6,8 @@
 
 namespace berth::apiserver {
 
-// Makes the namespaces default, kube-system and kube-node-lease, and the service account
-// default/default, where they are missing.
+// Makes the namespaces default, kube-system, kube-public and kube-node-lease, and the service
+// account default/default, where they are missing.
 base::Status CreateBuiltInObjects(store::Store& store, const base::Clock& clock);
 
 }  // namespace berth::apiserver

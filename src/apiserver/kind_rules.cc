@@ -8,6 +8,7 @@ const KindRules& RulesFor(const api::KindInfo& info) {
   static const std::vector<KindRules> all = [] {
     std::vector<KindRules> rules;
     AddCoreRules(rules);
+    AddEventRules(rules);
     AddPodRules(rules);
     AddVolumeRules(rules);
     AddStorageRules(rules);

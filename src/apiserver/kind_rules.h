@@ -1,7 +1,7 @@
 // What the API does with a kind beyond storing it: defaults, admission, validation, immutability,
 // and how its verbs behave. One KindRules per row of api/kind_info.h; one kinds_*.cc per family.
 //
-// The order on a write: defaults, admit, validate (and on an update validate_update). All but
+// The order on a write: defaults, admit, validate (and validate_create or validate_update). All but
 // admission are pure.
 #pragma once
 
@@ -46,6 +46,8 @@ struct KindRules {
   bool delete_returns_object = false;  // rather than a Status
   bool graceful = false;               // a delete waits for the node agent
   bool status_keeps_metadata = false;  // labels and annotations may be written with the status
+  // It ends only when spec.finalizers are empty, too; they are written by PUT of /finalize.
+  bool has_spec_finalizers = false;
 
   // Status that a new object starts with; null if none.
   Json initial_status;
@@ -54,8 +56,14 @@ struct KindRules {
   std::function<base::Status(Json& object, const Json& old, Lookup& lookup)> admit_update;
   // A write of the status: `old` is the object before.
   std::function<void(Json& object, const Json& old, base::WallTime now)> admit_status;
+  // The mark that it is to end has been set.
+  std::function<void(Json& object)> on_delete;
+  // 403 for objects that must stay.
+  std::function<base::Status(std::string_view name)> forbid_delete;
   std::function<void(const Json& object, FieldErrors& errors)> validate;
+  std::function<void(const Json& object, FieldErrors& errors)> validate_create;
   std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_update;
+  std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_status;
 };
 
 // Shared: a request holds the rules that it began with (kind_registry.h).
@@ -66,6 +74,7 @@ const KindRules& RulesFor(const api::KindInfo& info);
 
 // The families.
 void AddCoreRules(std::vector<KindRules>& rules);
+void AddEventRules(std::vector<KindRules>& rules);
 void AddPodRules(std::vector<KindRules>& rules);
 void AddVolumeRules(std::vector<KindRules>& rules);
 void AddStorageRules(std::vector<KindRules>& rules);

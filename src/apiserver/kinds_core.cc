@@ -1,4 +1,4 @@
-// Namespace, Node, Secret, ConfigMap, ServiceAccount, Event, Lease.
+// Namespace, Node, Secret, ConfigMap, ServiceAccount, Lease.
 
 #include "api/names.h"
 #include "apiserver/kind_rules.h"
@@ -17,11 +17,67 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 1024 * 1024;
 
+// The namespaces that the API itself lives by.
+base::Status ForbidNamespaceDelete(std::string_view name) {
+  for (const std::string_view kept : {"default", "kube-system", "kube-public", "kube-node-lease"}) {
+    if (name == kept) {
+      return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
+    }
+  }
+  return base::OkStatus();
+}
+
 void DefaultNamespace(Json& object) {
-  Default(object, {"spec", "finalizers"}, Json::array({"kubernetes"}));
   // Selectors find a namespace by its name with this label, as in Kubernetes.
   base::json::Set(object, {"metadata", "labels", "kubernetes.io/metadata.name"},
                   String(object, {"metadata", "name"}));
+}
+
+// Whoever empties a namespace that is to end takes this off.
+base::Status AdmitNamespace(Json& object, Lookup&) {
+  constexpr std::string_view kFinalizer = "kubernetes";
+  Json finalizers = Array(object, {"spec", "finalizers"});
+  if (std::find(finalizers.begin(), finalizers.end(), kFinalizer) == finalizers.end()) {
+    finalizers.push_back(std::string(kFinalizer));
+  }
+  base::json::Set(object, {"spec", "finalizers"}, std::move(finalizers));
+  return base::OkStatus();
+}
+
+base::Status KeepNamespaceFinalizers(Json& object, const Json& old, Lookup&) {
+  base::json::Set(object, {"spec", "finalizers"}, Array(old, {"spec", "finalizers"}));
+  return base::OkStatus();
+}
+
+void EndNamespace(Json& object) {
+  base::json::Set(object, {"status", "phase"}, "Terminating");
+  base::json::Remove(object, {"metadata", "deletionGracePeriodSeconds"});
+}
+
+void ValidateNamespace(const Json& object, FieldErrors& errors) {
+  size_t i = 0;
+  for (const Json& finalizer : Array(object, {"spec", "finalizers"})) {
+    const std::string field = fmt::format("spec.finalizers[{}]", i++);
+    if (!finalizer.is_string()) continue;
+    const std::string name = finalizer.get<std::string>();
+    errors.Check(field, name, api::CheckQualifiedName(name));
+    if (name.find('/') == std::string::npos && name != "kubernetes" && name != "orphan" &&
+        name != "foregroundDeletion") {
+      errors.Invalid(field, name,
+                     "name is neither a standard finalizer name nor is it fully qualified");
+    }
+  }
+}
+
+void ValidateNamespaceStatus(const Json& object, const Json&, FieldErrors& errors) {
+  const std::string phase = String(object, {"status", "phase"});
+  const bool ending = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (!ending && phase != "Active") {
+    errors.Invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty");
+  } else if (ending && phase != "Terminating") {
+    errors.Invalid("status.Phase", phase,
+                   "may only be 'Terminating' if `deletionTimestamp` is not empty");
+  }
 }
 
 void ValidateNode(const Json& object, FieldErrors& errors) {
@@ -109,16 +165,6 @@ void UpdateSecret(const Json& object, const Json& old, FieldErrors& errors) {
   KeepImmutableData(object, old, errors);
 }
 
-void ValidateEvent(const Json& object, FieldErrors& errors) {
-  const std::string ns = String(object, {"metadata", "namespace"});
-  const std::string involved = String(object, {"involvedObject", "namespace"});
-  // Events about objects without namespace live in "default" (or in kube-system).
-  const bool fits = involved.empty() ? ns == "default" || ns == "kube-system" : involved == ns;
-  if (!fits) {
-    errors.Invalid("involvedObject.namespace", involved, "does not match event.namespace");
-  }
-}
-
 void ValidateLease(const Json& object, FieldErrors& errors) {
   const Json* duration = Find(object, {"spec", "leaseDurationSeconds"});
   if (duration != nullptr && Int(object, {"spec", "leaseDurationSeconds"}) <= 0) {
@@ -138,7 +184,14 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   ns.delete_returns_object = true;
   ns.status_keeps_metadata = true;
   ns.initial_status = {{"phase", "Active"}};
+  ns.has_spec_finalizers = true;
   ns.defaults = DefaultNamespace;
+  ns.admit_create = AdmitNamespace;
+  ns.admit_update = KeepNamespaceFinalizers;
+  ns.on_delete = EndNamespace;
+  ns.forbid_delete = ForbidNamespaceDelete;
+  ns.validate = ValidateNamespace;
+  ns.validate_status = ValidateNamespaceStatus;
   rules.push_back(ns);
 
   KindRules node(api::kinds::kNode);
@@ -160,11 +213,6 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   KindRules account(api::kinds::kServiceAccount);
   account.delete_returns_object = true;
   rules.push_back(account);
-
-  KindRules event(api::kinds::kEvent);
-  event.create_on_update = true;
-  event.validate = ValidateEvent;
-  rules.push_back(event);
 
   KindRules lease(api::kinds::kLease);
   lease.create_on_update = true;

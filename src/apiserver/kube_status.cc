@@ -144,10 +144,13 @@ Status StaleError(const api::KindInfo& kind, std::string_view name) {
   return stale;
 }
 
-Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why) {
+Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why,
+                      std::vector<ErrorDetails::Cause> causes) {
+  ErrorDetails details = For(kind, name);
+  details.causes = std::move(causes);
   return KubeError(Reason::kForbidden,
                    fmt::format("{} \"{}\" is forbidden: {}", kind.group_resource(), name, why),
-                   For(kind, name));
+                   details);
 }
 
 bool IsKubeError(const Status& status) {

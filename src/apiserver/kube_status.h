@@ -59,7 +59,8 @@ base::Status AlreadyExistsError(const api::KindInfo& kind, std::string_view name
 base::Status ConflictError(const api::KindInfo& kind, std::string_view name, std::string_view why);
 // ConflictError for an object that changed since it was read.
 base::Status StaleError(const api::KindInfo& kind, std::string_view name);
-base::Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why);
+base::Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why,
+                            std::vector<ErrorDetails::Cause> causes = {});
 
 // True for what the functions above give.
 bool IsKubeError(const base::Status& status);

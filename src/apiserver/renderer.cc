@@ -47,8 +47,9 @@ std::string Renderer::Partial(const store::Record& record) const {
 }
 
 std::string Renderer::Row(const store::Record& record) const {
-  const Json object = DecodeRecordAs(*info_, record).value_or(Json::object());
+  Json object = DecodeRecord(record).value_or(Json::object());
   std::string row = R"({"cells":)" + base::json::Dump(TableCells(*info_, object, clock_->Now()));
+  ConvertFromStored(*info_, object);
   switch (include_) {
     case Include::kNone:
       return row + "}";

@@ -38,54 +38,11 @@ base::StatusOr<DeleteRequest> DeleteRequestOf(const ResourceRequest& request) {
 
 }  // namespace
 
-// Events tell of what was, and do not keep their namespace.
-Status ResourceWriter::CheckNamespaceDelete(const std::string& name) {
-  if (name == "default" || name == "kube-system" || name == "kube-node-lease") {
-    return ForbiddenError(api::kinds::kNamespace, name, "this namespace may not be deleted");
-  }
-  const auto kinds = context_.kinds.Current();
-  for (const api::KindInfo* kind : kinds->infos()) {
-    if (!kind->namespaced || &kind->stored() == &api::kinds::kEvent) continue;
-    ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(*kind, name), "", 1, 0));
-    if (page.records.empty()) continue;
-    const std::string& key = page.records.front().key;
-    return ConflictError(
-        api::kinds::kNamespace, name,
-        fmt::format("the namespace is not empty: it holds {} \"{}\"; delete what is in "
-                    "it first",
-                    kind->plural, key.substr(key.rfind('/') + 1)));
-  }
-  return base::OkStatus();
-}
-
-void ResourceWriter::DeleteEventsOf(const std::string& ns) {
-  std::string after;
-  for (bool more = true; more;) {
-    const auto page =
-        context_.store.List(KeyPrefix(api::kinds::kEvent, ns), after, kCollectionPage, 0);
-    if (!page.ok()) {
-      LOG_WARNING("api: events of the deleted namespace {} stay: {}", base::Quote(ns),
-                  base::ToString(page.status()));
-      return;
-    }
-    more = page->more;
-    for (const store::Record& record : page->records) {
-      after = record.key;
-      Start(
-          false, {.key = record.key, .attempts = kConflictAttempts},
-          [](const store::Record* current) {
-            return Mutation::Plan{.action = current ? Action::kDelete : Action::kNothing};
-          },
-          [](const base::StatusOr<Mutation::Result>&) {});
-    }
-  }
-}
-
 void ResourceWriter::Delete(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const DeleteRequest options, DeleteRequestOf(request));
-    if (request.rules->info == &api::kinds::kNamespace) {
-      RETURN_IF_ERROR(CheckNamespaceDelete(request.name));
+    if (request.rules->forbid_delete != nullptr) {
+      RETURN_IF_ERROR(request.rules->forbid_delete(request.name));
     }
     Run(
         request, options.dry_run,
@@ -96,14 +53,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
           if (current == nullptr) return NotFoundError(*rules->info, name);
           return PlanDelete(*rules, *current, options, context_.clock.Now());
         },
-        [this, rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
-          if (result.action == Action::kDelete && rules->info == &api::kinds::kNamespace) {
-            context_.workers.Post(
-                [this,
-                 ns = api::Object(DecodeStored(result.text).value_or(Json::object())).name()] {
-                  DeleteEventsOf(ns);
-                });
-          }
+        [rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
           if (result.action != Action::kDelete || rules->delete_returns_object) {
             return ObjectRenderer(rules)(exchange, result);
           }

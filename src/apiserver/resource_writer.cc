@@ -147,11 +147,13 @@ Status ResourceWriter::CheckNamespace(const ResourceRequest& request, std::strin
   if (record->value->find(R"("deletionTimestamp":)") == std::string::npos) return base::OkStatus();
   ASSIGN_OR_RETURN(const Json object, DecodeStored(*record->value));
   if (Find(object, {"metadata", "deletionTimestamp"}) == nullptr) return base::OkStatus();
-  return ForbiddenError(
-      request.info(), name,
-      fmt::format("unable to create new content in namespace {} because it is being "
-                  "terminated",
-                  request.ns));
+  return ForbiddenError(request.info(), name,
+                        fmt::format("unable to create new content in namespace {} because it is "
+                                    "being terminated",
+                                    request.ns),
+                        {{.reason = "NamespaceTerminating",
+                          .message = fmt::format("namespace {} is being terminated", request.ns),
+                          .field = "metadata.namespace"}});
 }
 
 void ResourceWriter::Create(const ResourceRequest& request) {
@@ -271,70 +273,6 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
           return PlanPatch(request, kind, patch, current);
         },
         ObjectRenderer(request.rules));
-    return base::OkStatus();
-  };
-  if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
-}
-
-namespace {
-
-base::StatusOr<Mutation::Plan> PlanBinding(const ResourceRequest& request, const Json& binding,
-                                           const store::Record* current) {
-  const api::KindInfo& info = request.info();
-  if (current == nullptr) return NotFoundError(info, request.name);
-  ASSIGN_OR_RETURN(Json pod, DecodeStored(*current->value));
-  const std::string uid = String(binding, {"metadata", "uid"});
-  if (!uid.empty() && uid != String(pod, {"metadata", "uid"})) {
-    return ConflictError(
-        info, request.name,
-        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: "
-                    "{}",
-                    uid, String(pod, {"metadata", "uid"})));
-  }
-  if (Find(pod, {"metadata", "deletionTimestamp"}) != nullptr) {
-    return ConflictError(
-        info, request.name,
-        fmt::format("pod {} is being deleted, cannot be assigned to a host", request.name));
-  }
-  if (const std::string host = String(pod, {"spec", "nodeName"}); !host.empty()) {
-    return ConflictError(
-        info, request.name,
-        fmt::format("pod {} is already assigned to node \"{}\"", request.name, host));
-  }
-  base::json::Set(pod, {"spec", "nodeName"}, String(binding, {"target", "name"}));
-  for (const auto& [key, value] : base::json::Map(binding, {"metadata", "annotations"}).items()) {
-    if (value.is_string()) base::json::Set(pod, {"metadata", "annotations", key}, value);
-  }
-  FieldErrors errors;
-  ValidateMetadata(*request.rules, pod, errors);
-  request.rules->validate(pod, errors);
-  RETURN_IF_ERROR(errors.ToStatus(info, request.name));
-  return PlanUpdate(*request.rules, pod, *current);
-}
-
-}  // namespace
-
-void ResourceWriter::Bind(const ResourceRequest& request) {
-  const auto run = [&]() -> Status {
-    ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
-    ASSIGN_OR_RETURN(Json binding, DecodeBody(request));
-    if (String(binding, {"target", "name"}).empty()) {
-      return KubeError(
-          Reason::kInvalid,
-          fmt::format("Binding \"{}\" is invalid: target.name: Required value", request.name));
-    }
-    Run(
-        request, dry_run,
-        {.key = ObjectStoreKey(request.info(), request.ns, request.name),
-         .attempts = kConflictAttempts},
-        [request, binding = std::move(binding)](const store::Record* current) {
-          return PlanBinding(request, binding, current);
-        },
-        [](Exchange& exchange, const Mutation::Result&) {
-          ReplyJson(
-              exchange, 201,
-              R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
-        });
     return base::OkStatus();
   };
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);

@@ -1,8 +1,8 @@
 // The verbs that change objects: create, update, patch, delete, deletecollection, and a pod's
-// binding.
+// binding and eviction.
 //
-// (delete and deletecollection are in resource_delete.cc). Each runs on a worker until its write is
-// queued; the store's completion answers.
+// (delete and deletecollection are in resource_delete.cc, what is only for pods in pod_writes.cc).
+// Each runs on a worker until its write is queued; the store's completion answers.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ class ResourceWriter {
   void Patch(const ResourceRequest& request);
   void Delete(const ResourceRequest& request);
   void DeleteCollection(const ResourceRequest& request);
-  void Bind(const ResourceRequest& request);  // POST pods/NAME/binding
+  void Bind(const ResourceRequest& request);   // POST pods/NAME/binding
+  void Evict(const ResourceRequest& request);  // POST pods/NAME/eviction
 
  private:
   using Planner = Mutation::Planner;
@@ -42,8 +43,6 @@ class ResourceWriter {
   base::StatusOr<Mutation::Plan> PlanPatch(const ResourceRequest& request, int kind,
                                            const Json& patch, const store::Record* current);
   base::Status CheckNamespace(const ResourceRequest& request, std::string_view name);
-  base::Status CheckNamespaceDelete(const std::string& name);
-  void DeleteEventsOf(const std::string& ns);
 
   ApiContext& context_;
 };

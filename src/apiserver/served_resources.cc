@@ -4,6 +4,9 @@ namespace berth::apiserver {
 
 std::vector<std::string_view> VerbsOf(const api::KindInfo& info) {
   if (info.read_only) return {"get", "list", "watch"};
+  if (&info == &api::kinds::kNamespace) {
+    return {"create", "delete", "get", "list", "patch", "update", "watch"};
+  }
   return {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"};
 }
 
@@ -15,8 +18,12 @@ std::vector<Subresource> SubresourcesOf(const api::KindInfo& info) {
   }
   if (&info == &api::kinds::kPod) {
     all.push_back({"binding", "Binding", "", "v1", {"create"}});
+    all.push_back({"eviction", "Eviction", "policy", "v1", {"create"}});
     all.push_back({"exec", "PodExecOptions", "", "v1", {"create", "get"}});
     all.push_back({"log", "Pod", "", "v1", {"get"}});
+  }
+  if (&info == &api::kinds::kNamespace) {
+    all.push_back({"finalize", "Namespace", "", "v1", {"update"}});
   }
   if (&info == &api::kinds::kServiceAccount) {
     all.push_back({"token", "TokenRequest", "authentication.k8s.io", "v1", {"create"}});

@@ -389,7 +389,7 @@ const std::vector<Column>& Columns(const api::KindInfo& info) {
         {"Message", Text<"status", "message">, true}}},
   };
   static const std::vector<Column> plain = {{"Name", Name}, {"Age", Age}};
-  const auto it = all.find(&info);
+  const auto it = all.find(&info.stored());
   return it == all.end() ? plain : it->second;
 }
 

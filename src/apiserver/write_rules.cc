@@ -26,6 +26,7 @@ Status Validate(const KindRules& rules, const Json& object, const Json* old) {
   ValidateMetadata(rules, object, errors);
   if (old != nullptr) ValidateMetadataUpdate(object, *old, errors);
   if (rules.validate != nullptr) rules.validate(object, errors);
+  if (old == nullptr && rules.validate_create != nullptr) rules.validate_create(object, errors);
   if (old != nullptr && rules.validate_update != nullptr)
     rules.validate_update(object, *old, errors);
   std::string name = String(object, {"metadata", "name"});
@@ -40,6 +41,12 @@ void BumpGeneration(Json& object) {
 
 bool HasFinalizers(const Json& object) {
   return !Array(object, {"metadata", "finalizers"}).empty();
+}
+
+// Whether somebody has to finish before the object may go.
+bool IsHeld(const KindRules& rules, const Json& object) {
+  return HasFinalizers(object) ||
+         (rules.has_spec_finalizers && !Array(object, {"spec", "finalizers"}).empty());
 }
 
 // How long the node agent may take to end the pod; nullopt: as before, there is nothing to change.
@@ -126,12 +133,19 @@ Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::Wa
 Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                      std::string_view subresource, Lookup& lookup, base::WallTime now) {
   KeepSystemFields(object, old);
+  if (subresource == "finalize") {
+    const Json finalizers = Array(object, {"spec", "finalizers"});
+    object = old;
+    base::json::Set(object, {"spec", "finalizers"}, finalizers);
+    return Validate(rules, object, &old);
+  }
   if (subresource == "status") {
     KeepAllButStatus(rules, object, old);
     if (rules.admit_status != nullptr) rules.admit_status(object, old, now);
     FieldErrors errors;
     ValidateMetadata(rules, object, errors);
     ValidateMetadataUpdate(object, old, errors);
+    if (rules.validate_status != nullptr) rules.validate_status(object, old, errors);
     return errors.ToStatus(*rules.info, String(object, {"metadata", "name"}));
   }
   if (rules.info->has_status) {
@@ -151,7 +165,7 @@ base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& ob
   RETURN_IF_ERROR(CheckBounds(object, plan.text.size()));
   const Json* grace = Find(object, {"metadata", "deletionGracePeriodSeconds"});
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
-  if (deleting && !HasFinalizers(object) && (grace == nullptr || *grace == 0)) {
+  if (deleting && !IsHeld(rules, object) && (grace == nullptr || *grace == 0)) {
     plan.action = Action::kDelete;
   } else if (plan.text != *current.value) {
     plan.action = Action::kPut;
@@ -199,14 +213,15 @@ base::StatusOr<Mutation::Plan> PlanDelete(const KindRules& rules, const store::R
     const auto pod_grace = PodGrace(object, request.grace_seconds);
     if (!pod_grace) return plan;
     grace = *pod_grace;
-  } else if (deleting && HasFinalizers(object)) {
+  } else if (deleting && IsHeld(rules, object)) {
     return plan;
   }
-  if (grace == 0 && !HasFinalizers(object)) {
+  if (grace == 0 && !IsHeld(rules, object)) {
     plan.action = Action::kDelete;
     return plan;
   }
   MarkDeleted(object, grace, now);
+  if (rules.on_delete != nullptr) rules.on_delete(object);
   plan.action = Action::kPut;
   plan.text = EncodeObject(object);
   return plan;

@@ -15,7 +15,7 @@ namespace berth::apiserver {
 base::Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::WallTime now);
 
 // `object` (a whole object as the client wants it) becomes the successor of `old` (without
-// resourceVersion). `subresource` is "" or "status".
+// resourceVersion). `subresource` is "", "status" or "finalize".
 base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                            std::string_view subresource, Lookup& lookup, base::WallTime now);
 
