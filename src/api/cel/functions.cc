@@ -1,0 +1,525 @@
+#include "api/cel/functions.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "api/time.h"
+
+namespace berth::api::cel {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+using Args = std::span<const Value>;
+
+constexpr size_t kMaxPattern = 4096;
+constexpr int64_t kRegexMemory = 1 << 20;
+
+Status Invalid(std::string_view message) {
+  return Status(StatusCode::kInvalidArgument, base::ToAbsl(message));
+}
+
+// ---- conversions and sizes
+
+StatusOr<Value> Size(CallContext&, Args args) {
+  const Kind kind = args[0].kind();
+  if (kind != Kind::kString && kind != Kind::kList && kind != Kind::kMap) return NoSuchOverload();
+  return static_cast<int64_t>(args[0].size());
+}
+
+StatusOr<Value> ToInt(CallContext&, Args args) {
+  const Value& value = args[0];
+  switch (value.kind()) {
+    case Kind::kInt:
+      return value;
+    case Kind::kDouble:
+      if (!(std::abs(value.double_value()) < 0x1p63)) return Invalid("integer overflow");
+      return static_cast<int64_t>(value.double_value());
+    case Kind::kTimestamp:
+      return std::chrono::duration_cast<std::chrono::seconds>(value.time_value().time_since_epoch())
+          .count();
+    case Kind::kString: {
+      const std::string& text = value.string_value();
+      int64_t number = 0;
+      const char* const end = text.data() + text.size();
+      const auto result = std::from_chars(text.data(), end, number);
+      if (text.empty() || result.ec != std::errc() || result.ptr != end) {
+        return Invalid("type conversion error from 'string' to 'int'");
+      }
+      return number;
+    }
+    default:
+      return NoSuchOverload();
+  }
+}
+
+StatusOr<Value> ToDouble(CallContext&, Args args) {
+  const Value& value = args[0];
+  if (value.is(Kind::kDouble)) return value;
+  if (value.is(Kind::kInt)) return static_cast<double>(value.int_value());
+  if (!value.is(Kind::kString)) return NoSuchOverload();
+  const std::string& text = value.string_value();
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  if (text.empty() || result.ec != std::errc() || result.ptr != end) {
+    return Invalid("type conversion error from 'string' to 'double'");
+  }
+  return number;
+}
+
+StatusOr<Value> ToString(CallContext&, Args args) {
+  const Value& value = args[0];
+  switch (value.kind()) {
+    case Kind::kString:
+      return value;
+    case Kind::kInt:
+      return std::to_string(value.int_value());
+    case Kind::kDouble:
+      return fmt::format("{}", value.double_value());
+    case Kind::kBool:
+      return std::string(value.bool_value() ? "true" : "false");
+    case Kind::kTimestamp:
+      return FormatTime(value.time_value());
+    case Kind::kDuration:
+      return fmt::format("{}s", static_cast<double>(value.duration_value().count()) / 1e9);
+    default:
+      return NoSuchOverload();
+  }
+}
+
+StatusOr<Value> ToBool(CallContext&, Args args) {
+  if (args[0].is(Kind::kBool)) return args[0];
+  if (!args[0].is(Kind::kString)) return NoSuchOverload();
+  if (args[0].string_value() == "true") return true;
+  if (args[0].string_value() == "false") return false;
+  return Invalid("type conversion error from 'string' to 'bool'");
+}
+
+StatusOr<Value> ToTimestamp(CallContext&, Args args) {
+  if (args[0].is(Kind::kTimestamp)) return args[0];
+  if (!args[0].is(Kind::kString)) return NoSuchOverload();
+  ASSIGN_OR_RETURN(const base::WallTime time, ParseTime(args[0].string_value()));
+  return time;
+}
+
+StatusOr<Value> ToDuration(CallContext&, Args args) {
+  if (args[0].is(Kind::kDuration)) return args[0];
+  if (!args[0].is(Kind::kString)) return NoSuchOverload();
+  ASSIGN_OR_RETURN(const std::chrono::nanoseconds duration, ParseDuration(args[0].string_value()));
+  return duration;
+}
+
+StatusOr<Value> Dyn(CallContext&, Args args) { return args[0]; }
+
+// ---- strings
+
+bool AllStrings(Args args) {
+  return std::all_of(args.begin(), args.end(),
+                     [](const Value& value) { return value.is(Kind::kString); });
+}
+
+StatusOr<Value> Contains(CallContext& context, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  if (!context.budget.Spend(args[0].string_value().size() / 10)) return OverBudget();
+  return args[0].string_value().find(args[1].string_value()) != std::string::npos;
+}
+
+StatusOr<Value> StartsWith(CallContext&, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  return args[0].string_value().starts_with(args[1].string_value());
+}
+
+StatusOr<Value> EndsWith(CallContext&, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  return args[0].string_value().ends_with(args[1].string_value());
+}
+
+// Runs `use` with the pattern that is args[1], compiled already if it is a literal.
+template <typename Use>
+StatusOr<Value> WithPattern(CallContext& context, Args args, Use use) {
+  if (!args[0].is(Kind::kString) || !args[1].is(Kind::kString)) return NoSuchOverload();
+  const size_t pattern_cost = std::max<size_t>(1, args[1].string_value().size() / 4);
+  if (!context.budget.Spend(args[0].string_value().size() / 10 * pattern_cost)) return OverBudget();
+  if (context.regex != nullptr) return use(*context.regex);
+  ASSIGN_OR_RETURN(const auto regex, CompilePattern(args[1].string_value()));
+  if (!context.budget.Spend(args[1].string_value().size() * 10)) return OverBudget();
+  return use(*regex);
+}
+
+StatusOr<Value> Matches(CallContext& context, Args args) {
+  return WithPattern(context, args, [&](const RE2& regex) -> Value {
+    return RE2::PartialMatch(args[0].string_value(), regex);
+  });
+}
+
+StatusOr<Value> FindFirst(CallContext& context, Args args) {
+  return WithPattern(context, args, [&](const RE2& regex) -> Value {
+    re2::StringPiece match;
+    const std::string& text = args[0].string_value();
+    const bool found = regex.Match(text, 0, text.size(), RE2::UNANCHORED, &match, 1);
+    return found ? std::string(match.data(), match.size()) : std::string();
+  });
+}
+
+StatusOr<Value> FindAll(CallContext& context, Args args) {
+  return WithPattern(context, args, [&](const RE2& regex) -> Value {
+    List found;
+    const std::string& text = args[0].string_value();
+    re2::StringPiece match;
+    for (size_t at = 0;
+         at <= text.size() && regex.Match(text, at, text.size(), RE2::UNANCHORED, &match, 1);) {
+      found.emplace_back(std::string(match.data(), match.size()));
+      const size_t end = static_cast<size_t>(match.data() - text.data()) + match.size();
+      at = match.empty() ? end + 1 : end;
+    }
+    return Value::Of(std::move(found));
+  });
+}
+
+StatusOr<Value> LowerAscii(CallContext&, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  std::string text = args[0].string_value();
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+StatusOr<Value> UpperAscii(CallContext&, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  std::string text = args[0].string_value();
+  for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return text;
+}
+
+StatusOr<Value> Trim(CallContext&, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  constexpr const char* kSpace = " \t\n\v\f\r";
+  const std::string& text = args[0].string_value();
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string::npos) return std::string();
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+StatusOr<Value> Replace(CallContext& context, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  const std::string& text = args[0].string_value();
+  const std::string& from = args[1].string_value();
+  const std::string& to = args[2].string_value();
+  if (from.empty()) return text;
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = text.find(from, at)) != std::string::npos; at = found + from.size()) {
+    out.append(text, at, found - at).append(to);
+    if (out.size() > kMaxBuilt || !context.budget.Spend(1 + to.size() / 10)) return OverBudget();
+  }
+  return out.append(text, at);
+}
+
+StatusOr<Value> Split(CallContext& context, Args args) {
+  if (!AllStrings(args)) return NoSuchOverload();
+  const std::string& text = args[0].string_value();
+  const std::string& separator = args[1].string_value();
+  if (separator.empty()) return NoSuchOverload();
+  if (!context.budget.Spend(text.size())) return OverBudget();
+  List parts;
+  size_t at = 0;
+  for (size_t found; (found = text.find(separator, at)) != std::string::npos;
+       at = found + separator.size()) {
+    parts.emplace_back(text.substr(at, found - at));
+  }
+  parts.emplace_back(text.substr(at));
+  return Value::Of(std::move(parts));
+}
+
+StatusOr<Value> Join(CallContext& context, Args args) {
+  if (!args[0].is(Kind::kList) || !AllStrings(args.subspan(1))) return NoSuchOverload();
+  std::string out;
+  for (size_t i = 0; i < args[0].size(); ++i) {
+    const Value item = args[0].item(i);
+    if (!item.is(Kind::kString)) return NoSuchOverload();
+    if (i > 0 && args.size() > 1) out += args[1].string_value();
+    out += item.string_value();
+    if (out.size() > kMaxBuilt || !context.budget.Spend(1 + item.string_value().size() / 10))
+      return OverBudget();
+  }
+  return out;
+}
+
+StatusOr<Value> Substring(CallContext&, Args args) {
+  if (!args[0].is(Kind::kString) || !args[1].is(Kind::kInt)) return NoSuchOverload();
+  const std::string& text = args[0].string_value();
+  // By character, which is not by byte.
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts.push_back(i);
+  }
+  starts.push_back(text.size());
+  const int64_t length = static_cast<int64_t>(starts.size()) - 1;
+  const int64_t begin = args[1].int_value();
+  if (args.size() > 2 && !args[2].is(Kind::kInt)) return NoSuchOverload();
+  const int64_t end = args.size() > 2 ? args[2].int_value() : length;
+  if (begin < 0 || begin > length) return Invalid(fmt::format("index out of range: {}", begin));
+  if (end < begin || end > length) return Invalid(fmt::format("index out of range: {}", end));
+  const size_t from = starts[static_cast<size_t>(begin)];
+  return text.substr(from, starts[static_cast<size_t>(end)] - from);
+}
+
+// ---- lists
+
+StatusOr<Value> IndexOf(CallContext& context, Args args) {
+  if (args[0].is(Kind::kString) && args[1].is(Kind::kString)) {
+    const size_t found = args[0].string_value().find(args[1].string_value());
+    if (found == std::string::npos) return int64_t{-1};
+    return static_cast<int64_t>(Value(args[0].string_value().substr(0, found)).size());
+  }
+  if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  for (size_t i = 0; i < args[0].size(); ++i) {
+    const bool same = args[0].item(i).Equals(args[1], context.budget);
+    if (context.budget.left() < 0) return OverBudget();
+    if (same) return static_cast<int64_t>(i);
+  }
+  return int64_t{-1};
+}
+
+StatusOr<Value> LastIndexOf(CallContext& context, Args args) {
+  if (args[0].is(Kind::kString) && args[1].is(Kind::kString)) {
+    const size_t found = args[0].string_value().rfind(args[1].string_value());
+    if (found == std::string::npos) return int64_t{-1};
+    return static_cast<int64_t>(Value(args[0].string_value().substr(0, found)).size());
+  }
+  if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  for (size_t i = args[0].size(); i > 0; --i) {
+    const bool same = args[0].item(i - 1).Equals(args[1], context.budget);
+    if (context.budget.left() < 0) return OverBudget();
+    if (same) return static_cast<int64_t>(i - 1);
+  }
+  return int64_t{-1};
+}
+
+StatusOr<Value> IsSorted(CallContext& context, Args args) {
+  if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  for (size_t i = 1; i < args[0].size(); ++i) {
+    if (!context.budget.Spend(1)) return OverBudget();
+    const auto order = Compare(args[0].item(i - 1), args[0].item(i));
+    if (!order) return NoSuchOverload();
+    if (*order == std::partial_ordering::greater) return false;
+  }
+  return true;
+}
+
+// The item of a list that is `wanted` against all others.
+StatusOr<Value> Extreme(CallContext& context, Args args, std::partial_ordering wanted,
+                        std::string_view name) {
+  if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  if (args[0].size() == 0) return Invalid(fmt::format("{} called on empty list", name));
+  Value best = args[0].item(0);
+  for (size_t i = 1; i < args[0].size(); ++i) {
+    if (!context.budget.Spend(1)) return OverBudget();
+    Value item = args[0].item(i);
+    const auto order = Compare(item, best);
+    if (!order) return NoSuchOverload();
+    if (*order == wanted) best = std::move(item);
+  }
+  return best;
+}
+
+StatusOr<Value> Min(CallContext& context, Args args) {
+  return Extreme(context, args, std::partial_ordering::less, "min");
+}
+StatusOr<Value> Max(CallContext& context, Args args) {
+  return Extreme(context, args, std::partial_ordering::greater, "max");
+}
+
+StatusOr<Value> Sum(CallContext& context, Args args) {
+  if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  int64_t whole = 0;
+  double real = 0;
+  bool is_real = false;
+  for (size_t i = 0; i < args[0].size(); ++i) {
+    if (!context.budget.Spend(1)) return OverBudget();
+    const Value item = args[0].item(i);
+    if (item.is(Kind::kDouble)) {
+      is_real = true;
+      real += item.double_value();
+    } else if (!item.is(Kind::kInt)) {
+      return NoSuchOverload();
+    } else if (__builtin_add_overflow(whole, item.int_value(), &whole)) {
+      return Invalid("integer overflow");
+    }
+  }
+  if (is_real) return real + static_cast<double>(whole);
+  return whole;
+}
+
+bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
+  for (size_t i = 0; i < list.size() && budget.left() >= 0; ++i) {
+    if (list.item(i).Equals(wanted, budget)) return true;
+  }
+  return false;
+}
+
+StatusOr<Value> SetsContain(CallContext& context, Args args, bool all, bool wanted) {
+  if (!args[0].is(Kind::kList) || !args[1].is(Kind::kList)) return NoSuchOverload();
+  for (size_t i = 0; i < args[1].size(); ++i) {
+    const bool there = HasItem(args[0], args[1].item(i), context.budget);
+    if (context.budget.left() < 0) return OverBudget();
+    if (there != all) return !wanted;
+  }
+  return wanted;
+}
+StatusOr<Value> SetsContains(CallContext& context, Args args) {
+  return SetsContain(context, args, true, true);
+}
+StatusOr<Value> SetsIntersects(CallContext& context, Args args) {
+  return SetsContain(context, args, false, false);
+}
+StatusOr<Value> SetsEquivalent(CallContext& context, Args args) {
+  ASSIGN_OR_RETURN(const Value there, SetsContain(context, args, true, true));
+  if (!there.bool_value()) return there;
+  const Value swapped[] = {args[1], args[0]};
+  return SetsContain(context, swapped, true, true);
+}
+
+// ---- quantities
+
+StatusOr<Value> ToQuantity(CallContext&, Args args) {
+  if (!args[0].is(Kind::kString)) return NoSuchOverload();
+  ASSIGN_OR_RETURN(const Quantity quantity, Quantity::Parse(args[0].string_value()));
+  return quantity;
+}
+
+StatusOr<Value> IsQuantity(CallContext&, Args args) {
+  if (!args[0].is(Kind::kString)) return NoSuchOverload();
+  return Quantity::Parse(args[0].string_value()).ok();
+}
+
+template <bool (*kHolds)(std::strong_ordering)>
+StatusOr<Value> CompareQuantity(CallContext&, Args args) {
+  if (!args[0].is(Kind::kQuantity) || !args[1].is(Kind::kQuantity)) return NoSuchOverload();
+  return kHolds(args[0].quantity_value() <=> args[1].quantity_value());
+}
+bool Greater(std::strong_ordering order) { return order > 0; }
+bool Less(std::strong_ordering order) { return order < 0; }
+
+StatusOr<Value> CompareTo(CallContext&, Args args) {
+  if (!args[0].is(Kind::kQuantity) || !args[1].is(Kind::kQuantity)) return NoSuchOverload();
+  const auto order = args[0].quantity_value() <=> args[1].quantity_value();
+  return int64_t{order < 0 ? -1 : order > 0 ? 1 : 0};
+}
+
+StatusOr<Value> AsInteger(CallContext&, Args args) {
+  if (!args[0].is(Kind::kQuantity)) return NoSuchOverload();
+  return args[0].quantity_value().value();
+}
+
+// ---- optionals
+
+StatusOr<Value> OptionalOf(CallContext&, Args args) { return Value::Some(args[0]); }
+StatusOr<Value> OptionalNone(CallContext&, Args) { return Value::None(); }
+
+StatusOr<Value> HasValue(CallContext&, Args args) {
+  if (!args[0].is(Kind::kOptional)) return NoSuchOverload();
+  return args[0].optional_value() != nullptr;
+}
+
+StatusOr<Value> ValueOf(CallContext&, Args args) {
+  if (!args[0].is(Kind::kOptional)) return NoSuchOverload();
+  if (args[0].optional_value() == nullptr) return Invalid("optional.none() dereference");
+  return *args[0].optional_value();
+}
+
+StatusOr<Value> OrValue(CallContext&, Args args) {
+  if (!args[0].is(Kind::kOptional)) return NoSuchOverload();
+  return args[0].optional_value() != nullptr ? *args[0].optional_value() : args[1];
+}
+
+// ---- durations
+
+template <typename Unit>
+StatusOr<Value> In(CallContext&, Args args) {
+  if (!args[0].is(Kind::kDuration)) return NoSuchOverload();
+  return int64_t{std::chrono::duration_cast<Unit>(args[0].duration_value()).count()};
+}
+
+constexpr Function kFunctions[] = {
+    {"size", false, 1, 1, Kind::kInt, 0, Size},
+    {"size", true, 1, 1, Kind::kInt, 0, Size},
+    {"int", false, 1, 1, Kind::kInt, 0, ToInt},
+    {"double", false, 1, 1, Kind::kDouble, 0, ToDouble},
+    {"string", false, 1, 1, Kind::kString, 0, ToString},
+    {"bool", false, 1, 1, Kind::kBool, 0, ToBool},
+    {"timestamp", false, 1, 1, Kind::kTimestamp, 0, ToTimestamp},
+    {"duration", false, 1, 1, Kind::kDuration, 0, ToDuration},
+    {"dyn", false, 1, 1, Kind::kAny, 0, Dyn},
+    {"contains", true, 2, 2, Kind::kBool, 0, Contains},
+    {"startsWith", true, 2, 2, Kind::kBool, 0, StartsWith},
+    {"endsWith", true, 2, 2, Kind::kBool, 0, EndsWith},
+    {"matches", true, 2, 2, Kind::kBool, 1, Matches},
+    {"matches", false, 2, 2, Kind::kBool, 1, Matches},
+    {"find", true, 2, 2, Kind::kString, 1, FindFirst},
+    {"findAll", true, 2, 2, Kind::kList, 1, FindAll},
+    {"lowerAscii", true, 1, 1, Kind::kString, 0, LowerAscii},
+    {"upperAscii", true, 1, 1, Kind::kString, 0, UpperAscii},
+    {"trim", true, 1, 1, Kind::kString, 0, Trim},
+    {"replace", true, 3, 3, Kind::kString, 0, Replace},
+    {"split", true, 2, 2, Kind::kList, 0, Split},
+    {"join", true, 1, 2, Kind::kString, 0, Join},
+    {"substring", true, 2, 3, Kind::kString, 0, Substring},
+    {"indexOf", true, 2, 2, Kind::kInt, 0, IndexOf},
+    {"lastIndexOf", true, 2, 2, Kind::kInt, 0, LastIndexOf},
+    {"isSorted", true, 1, 1, Kind::kBool, 0, IsSorted},
+    {"min", true, 1, 1, Kind::kAny, 0, Min},
+    {"max", true, 1, 1, Kind::kAny, 0, Max},
+    {"sum", true, 1, 1, Kind::kAny, 0, Sum},
+    {"sets.contains", false, 2, 2, Kind::kBool, 0, SetsContains},
+    {"sets.intersects", false, 2, 2, Kind::kBool, 0, SetsIntersects},
+    {"sets.equivalent", false, 2, 2, Kind::kBool, 0, SetsEquivalent},
+    {"quantity", false, 1, 1, Kind::kQuantity, 0, ToQuantity},
+    {"isQuantity", false, 1, 1, Kind::kBool, 0, IsQuantity},
+    {"isGreaterThan", true, 2, 2, Kind::kBool, 0, CompareQuantity<Greater>},
+    {"isLessThan", true, 2, 2, Kind::kBool, 0, CompareQuantity<Less>},
+    {"compareTo", true, 2, 2, Kind::kInt, 0, CompareTo},
+    {"asInteger", true, 1, 1, Kind::kInt, 0, AsInteger},
+    {"optional.of", false, 1, 1, Kind::kOptional, 0, OptionalOf},
+    {"optional.none", false, 0, 0, Kind::kOptional, 0, OptionalNone},
+    {"hasValue", true, 1, 1, Kind::kBool, 0, HasValue},
+    {"value", true, 1, 1, Kind::kAny, 0, ValueOf},
+    {"orValue", true, 2, 2, Kind::kAny, 0, OrValue},
+    {"getHours", true, 1, 1, Kind::kInt, 0, In<std::chrono::hours>},
+    {"getMinutes", true, 1, 1, Kind::kInt, 0, In<std::chrono::minutes>},
+    {"getSeconds", true, 1, 1, Kind::kInt, 0, In<std::chrono::seconds>},
+    {"getMilliseconds", true, 1, 1, Kind::kInt, 0, In<std::chrono::milliseconds>},
+};
+
+}  // namespace
+
+const Function* FindFunction(std::string_view name, bool member) {
+  for (const Function& function : kFunctions) {
+    if (function.name == name && function.member == member) return &function;
+  }
+  return nullptr;
+}
+
+Status NoSuchOverload() { return Invalid("no such overload"); }
+
+Status OverBudget() {
+  return Status(StatusCode::kResourceExhausted, "operation cancelled: actual cost limit exceeded");
+}
+
+StatusOr<std::shared_ptr<const RE2>> CompilePattern(std::string_view pattern) {
+  if (pattern.size() > kMaxPattern) {
+    return Invalid(fmt::format("a pattern may have at most {} bytes", kMaxPattern));
+  }
+  RE2::Options options;
+  options.set_log_errors(false);
+  options.set_max_mem(kRegexMemory);
+  auto regex =
+      std::make_shared<const RE2>(re2::StringPiece(pattern.data(), pattern.size()), options);
+  if (!regex->ok()) return Invalid(fmt::format("error parsing regexp: {}", regex->error()));
+  return regex;
+}
+
+}  // namespace berth::api::cel

@@ -1,0 +1,396 @@
+#include "api/cel/syntax.h"
+
+#include "api/cel/lexer.h"
+
+namespace berth::api::cel {
+
+using base::Status;
+using base::StatusOr;
+using NodePtr = std::unique_ptr<Node>;
+
+namespace {
+
+constexpr size_t kMaxBytes = 16 * 1024;
+// The depth of the tree, which evaluation follows on its stack, is bounded by what nests and by how
+// long a chain of operators, members and calls may be ("a.b.c", "1 + 2 + 3").
+constexpr int kMaxDepth = 64;
+constexpr int kMaxChain = 32;
+constexpr std::string_view kTooDeep = "the expression nests too deeply";
+
+struct MacroName {
+  std::string_view name;
+  NodeKind kind;
+  size_t min_args;
+  size_t max_args;
+};
+constexpr MacroName kMacros[] = {{"all", NodeKind::kAll, 2, 2},
+                                 {"exists", NodeKind::kExists, 2, 2},
+                                 {"exists_one", NodeKind::kExistsOne, 2, 2},
+                                 {"existsOne", NodeKind::kExistsOne, 2, 2},
+                                 {"map", NodeKind::kMapMacro, 2, 3},
+                                 {"filter", NodeKind::kFilter, 2, 2}};
+
+// Operators from the weakest to the strongest; && || and ?: stand above them.
+constexpr std::initializer_list<std::string_view> kLevels[] = {
+    {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"}};
+
+// Recursive descent, one function a level of the grammar.
+class Parser {
+ public:
+  Parser(std::string_view text, std::vector<Token> tokens)
+      : text_(text), tokens_(std::move(tokens)) {}
+
+  StatusOr<Syntax> Run() {
+    ASSIGN_OR_RETURN(syntax_.root, Expression());
+    if (Peek().type != Token::Type::kEnd) return Unexpected();
+    return std::move(syntax_);
+  }
+
+ private:
+  // Counts the levels of nesting.
+  class Level {
+   public:
+    explicit Level(int& depth) : depth_(depth) { ++depth_; }
+    ~Level() { --depth_; }
+
+   private:
+    int& depth_;
+  };
+
+  const Token& Peek(size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  bool IsSymbol(std::string_view symbol, size_t ahead = 0) const {
+    return Peek(ahead).type == Token::Type::kSymbol && Peek(ahead).text == symbol;
+  }
+  bool Take(std::string_view symbol) {
+    if (!IsSymbol(symbol)) return false;
+    ++at_;
+    return true;
+  }
+  Status Fail(size_t offset, std::string_view what) const { return ErrorAt(text_, offset, what); }
+  Status Unexpected() const {
+    const Token& token = Peek();
+    if (token.type == Token::Type::kEnd) {
+      return Fail(token.offset, "Syntax error: mismatched input '<EOF>'");
+    }
+    return Fail(token.offset, fmt::format("Syntax error: mismatched input '{}'",
+                                          token.text.empty() ? "a literal" : token.text));
+  }
+  Status Expect(std::string_view symbol) { return Take(symbol) ? base::OkStatus() : Unexpected(); }
+
+  template <typename... Children>
+  static NodePtr Make(NodeKind kind, size_t offset, Children... children) {
+    auto node = std::make_unique<Node>();
+    node->kind = kind;
+    node->offset = offset;
+    (node->children.push_back(std::move(children)), ...);
+    return node;
+  }
+
+  StatusOr<NodePtr> Expression() {
+    const Level level(depth_);
+    if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
+    ASSIGN_OR_RETURN(NodePtr condition, Either());
+    const size_t offset = Peek().offset;
+    if (!Take("?")) return condition;
+    ASSIGN_OR_RETURN(NodePtr then, Either());
+    RETURN_IF_ERROR(Expect(":"));
+    ASSIGN_OR_RETURN(NodePtr otherwise, Expression());
+    return Make(NodeKind::kConditional, offset, std::move(condition), std::move(then),
+                std::move(otherwise));
+  }
+
+  StatusOr<NodePtr> Either() {
+    ASSIGN_OR_RETURN(NodePtr first, Both());
+    if (!IsSymbol("||")) return first;
+    NodePtr node = Make(NodeKind::kOr, Peek().offset, std::move(first));
+    while (Take("||")) {
+      ASSIGN_OR_RETURN(NodePtr next, Both());
+      node->children.push_back(std::move(next));
+    }
+    return node;
+  }
+
+  StatusOr<NodePtr> Both() {
+    ASSIGN_OR_RETURN(NodePtr first, Binary(0));
+    if (!IsSymbol("&&")) return first;
+    NodePtr node = Make(NodeKind::kAnd, Peek().offset, std::move(first));
+    while (Take("&&")) {
+      ASSIGN_OR_RETURN(NodePtr next, Binary(0));
+      node->children.push_back(std::move(next));
+    }
+    return node;
+  }
+
+  StatusOr<NodePtr> Binary(size_t level) {
+    if (level == std::size(kLevels)) return Unary();
+    ASSIGN_OR_RETURN(NodePtr left, Binary(level + 1));
+    for (int chain = 0;;) {
+      const auto symbol =
+          std::find_if(kLevels[level].begin(), kLevels[level].end(),
+                       [&](std::string_view candidate) { return IsSymbol(candidate); });
+      if (symbol == kLevels[level].end()) return left;
+      const size_t offset = tokens_[at_++].offset;
+      ASSIGN_OR_RETURN(NodePtr right, Binary(level + 1));
+      left = Make(NodeKind::kBinary, offset, std::move(left), std::move(right));
+      left->name = *symbol;
+      if (++chain > kMaxChain) return Fail(offset, kTooDeep);
+    }
+  }
+
+  StatusOr<NodePtr> Unary() {
+    const Level level(depth_);
+    if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
+    const size_t offset = Peek().offset;
+    if (Take("!")) {
+      ASSIGN_OR_RETURN(NodePtr operand, Unary());
+      return Make(NodeKind::kNot, offset, std::move(operand));
+    }
+    if (Take("-")) {
+      const bool literal = Peek().type == Token::Type::kLiteral;
+      ASSIGN_OR_RETURN(NodePtr operand, Unary());
+      if (literal && operand->kind == NodeKind::kLiteral && operand->literal.is(Kind::kInt)) {
+        // Through unsigned: the least int stands as its own negation.
+        operand->literal =
+            static_cast<int64_t>(-static_cast<uint64_t>(operand->literal.int_value()));
+        return operand;
+      }
+      return Make(NodeKind::kNegate, offset, std::move(operand));
+    }
+    return Member();
+  }
+
+  StatusOr<NodePtr> Member() {
+    ASSIGN_OR_RETURN(NodePtr node, Primary());
+    for (int chain = 0;; ++chain) {
+      const size_t offset = Peek().offset;
+      if (chain > kMaxChain) return Fail(offset, kTooDeep);
+      if (Take(".")) {
+        const bool optional = Take("?");
+        if (Peek().type != Token::Type::kName) return Unexpected();
+        std::string name = tokens_[at_++].text;
+        if (!optional && IsSymbol("(")) {
+          ASSIGN_OR_RETURN(node, MemberCall(std::move(node), std::move(name), offset));
+          continue;
+        }
+        node = Make(NodeKind::kSelect, offset, std::move(node));
+        node->name = UnescapeName(name);
+        node->optional = optional;
+      } else if (Take("[")) {
+        const bool optional = Take("?");
+        ASSIGN_OR_RETURN(NodePtr index, Expression());
+        RETURN_IF_ERROR(Expect("]"));
+        node = Make(NodeKind::kIndex, offset, std::move(node), std::move(index));
+        node->optional = optional;
+      } else {
+        RETURN_IF_ERROR(CheckResolved(*node));
+        return node;
+      }
+    }
+  }
+
+  // A name without a variable is left in the tree for as long as it may be the first part of a
+  // function's ("optional" of optional.of).
+  Status CheckResolved(const Node& node) const {
+    const Node* first = &node;
+    while (first->kind == NodeKind::kSelect || first->kind == NodeKind::kIndex) {
+      first = first->children.front().get();
+    }
+    if (first->kind != NodeKind::kVariable || first->name.empty()) return base::OkStatus();
+    return Fail(first->offset,
+                fmt::format("undeclared reference to '{}' (in container '')", first->name));
+  }
+
+  StatusOr<NodePtr> MemberCall(NodePtr receiver, std::string name, size_t offset) {
+    if (receiver->kind == NodeKind::kVariable && !receiver->name.empty()) {
+      return Call(fmt::format("{}.{}", receiver->name, name), nullptr, receiver->offset);
+    }
+    RETURN_IF_ERROR(CheckResolved(*receiver));
+    for (const MacroName& macro : kMacros) {
+      if (macro.name == name) return Macro(macro, std::move(receiver), offset);
+    }
+    return Call(name, std::move(receiver), offset);
+  }
+
+  StatusOr<NodePtr> Macro(const MacroName& macro, NodePtr range, size_t offset) {
+    RETURN_IF_ERROR(Expect("("));
+    if (Peek().type != Token::Type::kName) {
+      return Fail(Peek().offset, "argument must be a simple name");
+    }
+    const std::string variable = tokens_[at_++].text;
+    NodePtr node = Make(macro.kind, offset, std::move(range));
+    node->slot = kFirstLocal + locals_.size();
+    locals_.push_back(variable);
+    syntax_.slots = std::max(syntax_.slots, kFirstLocal + locals_.size());
+    while (Take(",")) {
+      ASSIGN_OR_RETURN(NodePtr argument, Expression());
+      node->children.push_back(std::move(argument));
+    }
+    locals_.pop_back();
+    RETURN_IF_ERROR(Expect(")"));
+    const size_t args = node->children.size();  // with the range for the variable
+    if (args < macro.min_args || args > macro.max_args) {
+      return Fail(offset, fmt::format("'{}' with these arguments is not supported", macro.name));
+    }
+    return node;
+  }
+
+  StatusOr<NodePtr> Call(std::string_view name, NodePtr receiver, size_t offset) {
+    RETURN_IF_ERROR(Expect("("));
+    NodePtr node = Make(NodeKind::kCall, offset);
+    node->name = name;
+    const bool member = receiver != nullptr;
+    if (member) node->children.push_back(std::move(receiver));
+    while (!IsSymbol(")")) {
+      ASSIGN_OR_RETURN(NodePtr argument, Expression());
+      node->children.push_back(std::move(argument));
+      if (!Take(",")) break;
+    }
+    RETURN_IF_ERROR(Expect(")"));
+    if (name == "has" && !member) return Has(std::move(node));
+    node->function = FindFunction(name, member);
+    const size_t args = node->children.size();
+    if (node->function == nullptr) {
+      return Fail(offset, fmt::format("undeclared reference to '{}' (in container '')", name));
+    }
+    if (args < node->function->min_args || args > node->function->max_args) {
+      return Fail(offset, fmt::format("found no matching overload for '{}'", name));
+    }
+    RETURN_IF_ERROR(CompileLiteralPattern(*node));
+    return node;
+  }
+
+  Status CompileLiteralPattern(Node& call) const {
+    if (call.function->pattern == 0) return base::OkStatus();
+    const Node& pattern = *call.children[call.function->pattern];
+    if (pattern.kind != NodeKind::kLiteral || !pattern.literal.is(Kind::kString)) {
+      return base::OkStatus();
+    }
+    auto regex = CompilePattern(pattern.literal.string_value());
+    if (!regex.ok()) return Fail(pattern.offset, base::Message(regex.status()));
+    call.regex = *std::move(regex);
+    return base::OkStatus();
+  }
+
+  StatusOr<NodePtr> Has(NodePtr call) {
+    if (call->children.size() != 1 || call->children.front()->kind != NodeKind::kSelect ||
+        call->children.front()->optional) {
+      return Fail(call->offset, "invalid argument to has() macro");
+    }
+    NodePtr select = std::move(call->children.front());
+    select->kind = NodeKind::kHas;
+    return select;
+  }
+
+  StatusOr<NodePtr> Primary() {
+    const Token& token = Peek();
+    if (token.type == Token::Type::kLiteral) {
+      NodePtr node = Make(NodeKind::kLiteral, token.offset);
+      node->literal = token.literal;
+      ++at_;
+      return node;
+    }
+    if (token.type == Token::Type::kName) return Name();
+    if (Take("(")) {
+      ASSIGN_OR_RETURN(NodePtr inner, Expression());
+      RETURN_IF_ERROR(Expect(")"));
+      return inner;
+    }
+    if (IsSymbol("[")) return Items(NodeKind::kList, "[", "]");
+    if (IsSymbol("{")) return Items(NodeKind::kMap, "{", "}");
+    return Unexpected();
+  }
+
+  StatusOr<NodePtr> Name() {
+    const Token& token = tokens_[at_++];
+    if (IsSymbol("(")) return Call(token.text, nullptr, token.offset);
+    NodePtr node = Make(NodeKind::kVariable, token.offset);
+    const auto local = std::find(locals_.rbegin(), locals_.rend(), token.text);
+    if (local != locals_.rend()) {
+      node->slot = kFirstLocal + static_cast<size_t>(locals_.rend() - local) - 1;
+    } else if (token.text == "self") {
+      node->slot = kSelf;
+    } else if (token.text == "oldSelf") {
+      node->slot = kOldSelf;
+      syntax_.uses_old_self = true;
+    } else {
+      node->name = token.text;  // see CheckResolved
+    }
+    return node;
+  }
+
+  StatusOr<NodePtr> Items(NodeKind kind, std::string_view open, std::string_view close) {
+    NodePtr node = Make(kind, Peek().offset);
+    RETURN_IF_ERROR(Expect(open));
+    while (!IsSymbol(close)) {
+      ASSIGN_OR_RETURN(NodePtr item, Expression());
+      node->children.push_back(std::move(item));
+      if (kind == NodeKind::kMap) {
+        RETURN_IF_ERROR(Expect(":"));
+        ASSIGN_OR_RETURN(NodePtr value, Expression());
+        node->children.push_back(std::move(value));
+      }
+      if (!Take(",")) break;
+    }
+    RETURN_IF_ERROR(Expect(close));
+    return node;
+  }
+
+  const std::string_view text_;
+  const std::vector<Token> tokens_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  std::vector<std::string> locals_;
+  Syntax syntax_;
+};
+
+}  // namespace
+
+Status ErrorAt(std::string_view text, size_t offset, std::string_view what) {
+  const std::string_view before = text.substr(0, offset);
+  const size_t newline = before.rfind('\n');
+  return base::Error(base::StatusCode::kInvalidArgument, "ERROR: <input>:{}:{}: {}",
+                     1 + std::count(before.begin(), before.end(), '\n'),
+                     newline == std::string_view::npos ? offset + 1 : offset - newline, what);
+}
+
+StatusOr<Syntax> Parse(std::string_view text) {
+  if (text.size() > kMaxBytes) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "the expression has {} bytes, the limit is {}", text.size(), kMaxBytes);
+  }
+  ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
+  return Parser(text, std::move(tokens)).Run();
+}
+
+std::string UnescapeName(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {
+      {"__underscores__", "__"}, {"__dot__", "."}, {"__dash__", "-"}, {"__slash__", "/"}};
+  static constexpr std::string_view kKeywords[] = {
+      "true", "false",    "null", "in",     "as",  "break", "const",   "continue",  "else",
+      "for",  "function", "if",   "import", "let", "loop",  "package", "namespace", "return"};
+  if (name.size() > 4 && name.starts_with("__") && name.ends_with("__")) {
+    const std::string_view inner = name.substr(2, name.size() - 4);
+    for (const std::string_view keyword : kKeywords) {
+      if (inner == keyword) return std::string(keyword);
+    }
+  }
+  std::string out;
+  while (!name.empty()) {
+    bool found = false;
+    for (const auto& [escape, text] : kEscapes) {
+      if (!name.starts_with(escape)) continue;
+      out += text;
+      name.remove_prefix(escape.size());
+      found = true;
+      break;
+    }
+    if (found) continue;
+    out += name.front();
+    name.remove_prefix(1);
+  }
+  return out;
+}
+
+}  // namespace berth::api::cel

@@ -1,0 +1,148 @@
+// Values of CEL expressions.
+//
+// A list or an object of the document is a reference into it (nothing is copied): the document and
+// its schema outlive the value. Immutable once made.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/quantity.h"
+#include "api/schema.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace berth::api::cel {
+
+using base::Json;
+
+// What a value is; also what is known of an expression before it runs, where kAny is "anything".
+enum class Kind {
+  kAny,
+  kNull,
+  kBool,
+  kInt,
+  kDouble,
+  kString,
+  kList,
+  kMap,
+  kTimestamp,
+  kDuration,
+  kQuantity,
+  kOptional,
+};
+
+// "int", "list", ... as messages name it.
+std::string_view KindName(Kind kind);
+
+// What an evaluation may still cost. A unit is about one step, or ten bytes looked at.
+class Budget {
+ public:
+  explicit Budget(int64_t units) : left_(units) {}
+  // False once it is used up.
+  bool Spend(size_t units) {
+    left_ -= static_cast<int64_t>(std::min<size_t>(units, INT64_MAX / 4));
+    if (left_ < 0) left_ = -1;
+    return left_ >= 0;
+  }
+  int64_t left() const { return left_; }
+
+ private:
+  int64_t left_;
+};
+
+class Value;
+using List = std::vector<Value>;
+using Entries = std::vector<std::pair<Value, Value>>;
+
+class Value {
+ public:
+  Value() = default;  // null
+  Value(bool value) : rep_(value) {}
+  Value(int64_t value) : rep_(value) {}
+  Value(double value) : rep_(value) {}
+  Value(std::string value) : rep_(std::move(value)) {}
+  Value(base::WallTime value) : rep_(value) {}
+  Value(std::chrono::nanoseconds value) : rep_(value) {}
+  Value(const Quantity& value) : rep_(value) {}
+  static Value Of(List list) { return Value(Rep(std::make_shared<const List>(std::move(list)))); }
+  static Value Of(Entries map) {
+    return Value(Rep(std::make_shared<const Entries>(std::move(map))));
+  }
+  // An optional with a value, and one without.
+  static Value Some(Value value);
+  static Value None() { return Value(Rep(Optional{})); }
+
+  // A member of the document; `schema` may be null. Strings of the formats date-time and duration
+  // become timestamps and durations.
+  static Value FromJson(const Json& json, const Schema* schema);
+
+  Kind kind() const;
+  bool is(Kind other) const { return kind() == other; }
+
+  // Each for values of that kind.
+  bool bool_value() const { return std::get<bool>(rep_); }
+  int64_t int_value() const { return std::get<int64_t>(rep_); }
+  double double_value() const { return std::get<double>(rep_); }
+  const std::string& string_value() const { return std::get<std::string>(rep_); }
+  base::WallTime time_value() const { return std::get<base::WallTime>(rep_); }
+  std::chrono::nanoseconds duration_value() const {
+    return std::get<std::chrono::nanoseconds>(rep_);
+  }
+  const Quantity& quantity_value() const { return std::get<Quantity>(rep_); }
+  // The value of an optional; null if it has none.
+  const Value* optional_value() const { return std::get<Optional>(rep_).value.get(); }
+
+  // Of a string (in characters), list or map.
+  size_t size() const;
+  // An item of a list.
+  Value item(size_t index) const;
+  // The items of a list, the keys of a map.
+  List items() const;
+  // A member of a map; nullopt if it has none of that name.
+  std::optional<Value> member(const Value& key) const;
+  // The same for the member of an object.
+  std::optional<Value> field(std::string_view name) const;
+
+  // CEL's ==: numbers by value across their kinds; lists of a set or map type in any order. Without
+  // meaning once the budget is used up.
+  bool Equals(const Value& other, Budget& budget) const;
+
+ private:
+  struct Reference {
+    const Json* json;
+    const Schema* schema;
+  };
+  struct Optional {
+    std::shared_ptr<const Value> value;
+  };
+  using Rep = std::variant<std::monostate, bool, int64_t, double, std::string, Reference,
+                           std::shared_ptr<const List>, std::shared_ptr<const Entries>,
+                           base::WallTime, std::chrono::nanoseconds, Quantity, Optional>;
+  explicit Value(Rep rep) : rep_(std::move(rep)) {}
+
+  bool EqualLists(const Value& other, Budget& budget) const;
+  bool EqualMaps(const Value& other, Budget& budget) const;
+  bool any_order() const;
+
+  Rep rep_;
+};
+
+// a <=> b for two numbers, strings, booleans, timestamps, durations; nullopt if CEL has no order
+// for them.
+std::optional<std::partial_ordering> Compare(const Value& a, const Value& b);
+
+// "1h30m", "300ms": Go's form of a duration. INVALID_ARGUMENT otherwise.
+base::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+}  // namespace berth::api::cel
