@@ -224,6 +224,7 @@ void Connection::Refuse(const base::Status& status, int http_code) {
 void Connection::Serve() {
   if (closed() || !exchange_) return;
   Exchange::Pending pending = exchange_->Take();
+  if (pending.broken) return Close();
   if (pending.proxy) return StartProxy(std::move(pending.proxy));
   for (Frame& frame : pending.frames) out_.push_back(std::move(frame));
   if (pending.on_drained) on_drained_ = std::move(pending.on_drained);

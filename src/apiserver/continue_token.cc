@@ -7,20 +7,37 @@ namespace berth::apiserver {
 
 using base::Json;
 
+namespace {
+
+base::Status Refused(std::string_view why) {
+  return KubeError(Reason::kBadRequest, fmt::format("continue key is not valid{}", why));
+}
+
+}  // namespace
+
 std::string EncodeContinue(const ContinueToken& token) {
-  return base::EncodeBase64Url(
-      base::json::Dump({{"v", "meta.k8s.io/v1"}, {"rv", token.revision}, {"start", token.start}}));
+  Json json = {{"v", "meta.k8s.io/v1"}, {"rv", token.revision}, {"start", token.start}};
+  if (token.remaining) json["remaining"] = *token.remaining;
+  return base::EncodeBase64Url(base::json::Dump(json));
 }
 
 base::StatusOr<ContinueToken> DecodeContinue(std::string_view text) {
   const auto bytes = text.size() <= 4096 ? base::DecodeBase64Url(text) : std::nullopt;
   const Json json = bytes ? base::json::Parse(*bytes).value_or(Json()) : Json();
-  ContinueToken token{.revision = base::json::Int(json, {"rv"}, -1),
-                      .start = base::json::String(json, {"start"})};
-  if (base::json::String(json, {"v"}) != "meta.k8s.io/v1" || token.revision < 0 ||
-      token.start.empty()) {
-    return KubeError(Reason::kBadRequest, "continue key is not valid");
+  if (!json.is_object()) return Refused("");
+  if (base::json::String(json, {"v"}) != "meta.k8s.io/v1") {
+    return Refused(": server does not recognize this encoded version");
   }
+  ContinueToken token{.revision = base::json::Int(json, {"rv"}),
+                      .start = base::json::String(json, {"start"})};
+  if (token.revision < ContinueToken::kNow || token.revision == 0) {
+    return Refused(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)");
+  }
+  if (token.start.empty()) {
+    return Refused(": encoded start key empty (version meta.k8s.io/v1)");
+  }
+  const int64_t remaining = base::json::Int(json, {"remaining"}, -1);
+  if (remaining > 0) token.remaining = remaining;
   return token;
 }
 

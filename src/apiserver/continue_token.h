@@ -2,6 +2,7 @@
 // Kubernetes'.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,12 @@
 namespace berth::apiserver {
 
 struct ContinueToken {
-  store::Revision revision = 0;  // of the snapshot that the list shows; 0: whatever is now
-  std::string start;             // the key, behind the list's prefix, after which to go on
+  // The revision of whatever is there now: the list goes on, but not as of one moment.
+  static constexpr store::Revision kNow = -1;
+
+  store::Revision revision = kNow;        // of the snapshot that the list shows
+  std::string start;                      // the key, behind the list's prefix, after which to go on
+  std::optional<int64_t> remaining = {};  // how many objects follow, if that was counted
 };
 
 std::string EncodeContinue(const ContinueToken& token);

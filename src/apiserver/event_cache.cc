@@ -28,18 +28,21 @@ const Json& CachedChange::before() {
   return *before_;
 }
 
+store::Record CachedChange::Shown(std::string_view type) const {
+  store::Record shown = change_.record;
+  if (type == "DELETED" && change_.type == store::Change::Type::kUpdated && change_.previous) {
+    shown.value = change_.previous;
+  }
+  return shown;
+}
+
 Frame CachedChange::Render(std::string_view type, const Renderer& renderer) {
   const std::string key = fmt::format("{}/{}", type, renderer.event_key());
   {
     base::MutexLock lock(mutex_);
     if (const auto it = frames_.find(key); it != frames_.end()) return it->second;
   }
-  store::Record shown = change_.record;
-  // An object that leaves a selector is shown as it was, at the revision of the change.
-  if (type == "DELETED" && change_.type == store::Change::Type::kUpdated && change_.previous) {
-    shown.value = change_.previous;
-  }
-  Frame frame = MakeFrame(EncodeEvent(type, renderer.EventObject(shown, false)));
+  Frame frame = MakeFrame(EncodeEvent(type, renderer.EventObject(Shown(type), false)));
   base::MutexLock lock(mutex_);
   return frames_.emplace(key, std::move(frame)).first->second;
 }

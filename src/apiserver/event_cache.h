@@ -25,8 +25,10 @@ class CachedChange {
   // The object after and before the change, parsed when first asked for. Empty objects if damaged.
   const base::Json& after() ABSL_LOCKS_EXCLUDED(mutex_);
   const base::Json& before() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The chunk that tells of the change as `type`: ADDED, MODIFIED, or DELETED (which shows what
-  // was).
+  // The object that an event of `type` shows: of one that leaves a selector (DELETED) as it was, at
+  // the revision of the change.
+  store::Record Shown(std::string_view type) const;
+  // The chunk that tells of the change as `type`: ADDED, MODIFIED or DELETED.
   Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -93,6 +93,20 @@ void Exchange::EndStream() {
   Wake();
 }
 
+void Exchange::BreakStream() {
+  {
+    base::MutexLock lock(mutex_);
+    if (over_ || ended_ || !answered_) return;
+    ended_ = pending_.broken = true;
+  }
+  Wake();
+}
+
+bool Exchange::over() {
+  base::MutexLock lock(mutex_);
+  return over_ || ended_;
+}
+
 void Exchange::Proxy(ProxyTarget target) {
   {
     base::MutexLock lock(mutex_);

@@ -58,6 +58,11 @@ class Exchange {
   // ended.
   bool PushPage(const Frame& frame);
   void EndStream();
+  // Cuts the connection off in the middle of a stream: the client must not take what it got for the
+  // whole.
+  void BreakStream();
+  // Whether the client is gone or has its answer; for one who works on without pushing.
+  bool over() ABSL_LOCKS_EXCLUDED(mutex_);
   void Proxy(ProxyTarget target);
 
   // `callback` runs once when the exchange is over, for whatever reason; at once if it is already.
@@ -72,6 +77,7 @@ class Exchange {
     std::vector<Frame> frames;
     bool end = false;
     bool end_by_close = false;
+    bool broken = false;
     std::unique_ptr<ProxyTarget> proxy;
     std::function<void()> on_drained;
   };

@@ -1,6 +1,9 @@
 #include "apiserver/list_options.h"
 
+#include <algorithm>
 #include <charconv>
+
+#include "apiserver/field_errors.h"
 
 namespace berth::apiserver {
 
@@ -8,22 +11,20 @@ using base::Status;
 
 namespace {
 
+constexpr std::chrono::seconds kLongestWatch{24 * 3600};
+
 Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
 
-Status InvalidOption(std::string_view field, std::string_view text) {
-  return KubeError(Reason::kInvalid,
-                   fmt::format("ListOptions.meta.k8s.io \"\" is invalid: {}: {}", field, text),
-                   {.group = "meta.k8s.io", .kind = "ListOptions"});
-}
+const api::KindInfo kListOptions{
+    .group = "meta.k8s.io", .version = "v1", .kind = "ListOptions", .plural = "", .singular = ""};
 
 base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
   const std::string& text = query.Get(key);
   int64_t value = 0;
   if (text.empty()) return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    return BadRequest(fmt::format(
-        "{}: invalid value \"{}\": must be a whole number that is not negative", key, text));
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return BadRequest(fmt::format("{}: invalid value \"{}\": must be a whole number", key, text));
   }
   return value;
 }
@@ -39,12 +40,58 @@ base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
   return selection;
 }
 
-base::StatusOr<store::Revision> ParseRevision(const Query& query) {
-  auto revision = Number(query, "resourceVersion");
-  if (revision.ok()) return revision;
-  return InvalidOption(
-      "resourceVersion",
-      fmt::format("Invalid value: \"{}\": must be a decimal number", query.Get("resourceVersion")));
+// The combinations of a list's options that Kubernetes refuses.
+Status CheckListOptions(const Query& query) {
+  FieldErrors errors;
+  const std::string& match = query.Get("resourceVersionMatch");
+  const std::string& revision = query.Get("resourceVersion");
+  if (!match.empty()) {
+    if (revision.empty()) {
+      errors.Forbidden("resourceVersionMatch",
+                       "resourceVersionMatch is forbidden unless resourceVersion is provided");
+    }
+    if (!query.Get("continue").empty()) {
+      errors.Forbidden("resourceVersionMatch",
+                       "resourceVersionMatch is forbidden when continue is provided");
+    }
+    if (match != "Exact" && match != "NotOlderThan") {
+      errors.NotSupported("resourceVersionMatch", match, {"Exact", "NotOlderThan", ""});
+    }
+    if (match == "Exact" && revision == "0") {
+      errors.Forbidden("resourceVersionMatch",
+                       "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+    }
+  }
+  if (query.Has("sendInitialEvents")) {
+    errors.Forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+  }
+  return errors.ToStatus(kListOptions, "");
+}
+
+// The same for a watch.
+Status CheckWatchOptions(const Query& query) {
+  FieldErrors errors;
+  const std::string& match = query.Get("resourceVersionMatch");
+  const bool initial = query.Has("sendInitialEvents");
+  if (initial && match != "NotOlderThan") {
+    errors.Forbidden("resourceVersionMatch",
+                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+  }
+  if (!match.empty()) {
+    if (!initial) {
+      errors.Forbidden(
+          "resourceVersionMatch",
+          "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+    }
+    if (match != "NotOlderThan") {
+      errors.NotSupported("resourceVersionMatch", match, {"NotOlderThan"});
+    }
+    if (!query.Get("continue").empty()) {
+      errors.Forbidden("resourceVersionMatch",
+                       "resourceVersionMatch is forbidden when continue is provided");
+    }
+  }
+  return errors.ToStatus(kListOptions, "");
 }
 
 }  // namespace
@@ -59,42 +106,27 @@ bool Selection::Matches(const Json& object) const {
   return labels.Matches(of_object);
 }
 
+base::StatusOr<store::Revision> ParseRevision(const Query& query) {
+  auto revision = Number(query, "resourceVersion");
+  if (revision.ok() && *revision >= 0) return revision;
+  FieldErrors errors;
+  errors.Invalid("resourceVersion", query.Get("resourceVersion"),
+                 "must be a decimal number that is not negative");
+  return errors.ToStatus(kListOptions, "");
+}
+
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
   const Query& query = request.query;
+  RETURN_IF_ERROR(CheckListOptions(query));
   ListQuery list;
   ASSIGN_OR_RETURN(list.selection, ParseSelection(request));
   ASSIGN_OR_RETURN(const int64_t limit, Number(query, "limit"));
-  list.limit = static_cast<size_t>(limit);
+  list.limit = static_cast<size_t>(std::max<int64_t>(limit, 0));
   ASSIGN_OR_RETURN(list.revision, ParseRevision(query));
   const std::string& match = query.Get("resourceVersionMatch");
+  // The pages of a list that names a revision have always been of just that one.
+  list.exact = match == "Exact" || (match.empty() && list.limit > 0 && list.revision > 0);
   const std::string& token = query.Get("continue");
-  if (!match.empty()) {
-    if (match != "Exact" && match != "NotOlderThan") {
-      return InvalidOption("resourceVersionMatch",
-                           fmt::format("Unsupported value: \"{}\": supported values: \"Exact\", "
-                                       "\"NotOlderThan\"",
-                                       match));
-    }
-    if (!token.empty()) {
-      return InvalidOption(
-          "resourceVersionMatch",
-          "Forbidden: resourceVersionMatch is forbidden when continue is provided");
-    }
-    if (query.Get("resourceVersion").empty()) {
-      return InvalidOption(
-          "resourceVersionMatch",
-          "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
-    }
-    if (match == "Exact" && list.revision == 0) {
-      return InvalidOption(
-          "resourceVersionMatch",
-          "Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
-    }
-    list.exact = match == "Exact";
-  }
-  if (query.Has("sendInitialEvents")) {
-    return InvalidOption("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list");
-  }
   if (!token.empty()) {
     if (list.revision != 0) {
       return BadRequest("specifying resource version is not allowed when using continue");
@@ -106,25 +138,16 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
 
 base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
   const Query& query = request.query;
+  RETURN_IF_ERROR(CheckWatchOptions(query));
   WatchQuery watch;
   ASSIGN_OR_RETURN(watch.selection, ParseSelection(request));
   ASSIGN_OR_RETURN(watch.revision, ParseRevision(query));
   ASSIGN_OR_RETURN(const int64_t timeout, Number(query, "timeoutSeconds"));
-  watch.timeout = std::chrono::seconds(std::min<int64_t>(timeout, 24 * 3600));
+  watch.timeout = std::chrono::seconds(std::clamp<int64_t>(timeout, 0, kLongestWatch.count()));
   watch.bookmarks = query.Bool("allowWatchBookmarks");
-  const std::string& match = query.Get("resourceVersionMatch");
-  if (query.Has("sendInitialEvents")) {
-    if (match != "NotOlderThan") {
-      return InvalidOption("resourceVersionMatch",
-                           "Forbidden: sendInitialEvents requires setting resourceVersionMatch to "
-                           "NotOlderThan");
-    }
-    watch.send_initial_events = query.Bool("sendInitialEvents");
-  } else if (!match.empty()) {
-    return InvalidOption("resourceVersionMatch",
-                         "Forbidden: resourceVersionMatch is forbidden for watch unless "
-                         "sendInitialEvents is provided");
-  }
+  // Who doesn't say begins with what is there, unless it knows a revision.
+  watch.send_initial_events =
+      query.Has("sendInitialEvents") ? query.Bool("sendInitialEvents") : watch.revision == 0;
   return watch;
 }
 

@@ -21,18 +21,21 @@ struct Selection {
 struct ListQuery {
   Selection selection;
   size_t limit = 0;              // 0: all
-  store::Revision revision = 0;  // 0: any
+  store::Revision revision = 0;  // not older than that; 0: any
   bool exact = false;            // exactly that revision
   std::optional<ContinueToken> from;
 };
 
 struct WatchQuery {
   Selection selection;
-  store::Revision revision = 0;  // 0: begin with what is there
-  bool send_initial_events = false;
+  store::Revision revision = 0;      // the last that the client knows; 0: none
+  bool send_initial_events = false;  // begin with what is there
   bool bookmarks = false;
   std::chrono::seconds timeout{0};  // 0: the server's default
 };
+
+// resourceVersion of a query; 0 if absent. 422 for what is no revision.
+base::StatusOr<store::Revision> ParseRevision(const Query& query);
 
 // KubeErrors: 400 for malformed values, 422 for combinations that Kubernetes refuses.
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request);

@@ -103,8 +103,10 @@ void Renderer::AppendItem(std::string& out, const store::Record& record) const {
   }
 }
 
-std::string Renderer::ListTail(store::Revision revision, std::string_view continue_token) const {
+std::string Renderer::ListTail(store::Revision revision, std::string_view continue_token,
+                               int64_t remaining) const {
   Json metadata = {{"resourceVersion", std::to_string(revision)}};
+  if (remaining > 0) metadata["remainingItemCount"] = remaining;
   if (!continue_token.empty()) metadata["continue"] = std::string(continue_token);
   return fmt::format(R"(],"metadata":{}}})", base::json::Dump(metadata));
 }

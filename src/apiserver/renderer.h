@@ -29,7 +29,9 @@ class Renderer {
   // A list is ListHead, items joined by ',', ListTail.
   std::string ListHead() const;
   void AppendItem(std::string& out, const store::Record& record) const;
-  std::string ListTail(store::Revision revision, std::string_view continue_token) const;
+  // `remaining` objects follow with `continue_token`; 0: unknown or none.
+  std::string ListTail(store::Revision revision, std::string_view continue_token,
+                       int64_t remaining) const;
 
   // The object of a watch event; a table's first event has the columns.
   std::string EventObject(const store::Record& record, bool first) const;

@@ -1,26 +1,11 @@
 #include "apiserver/reply_encoder.h"
 
 #include <gmock/gmock.h>
-#include <zlib.h>
 
-#include "base/json.h"
+#include "apiserver/test_client.h"
 
 namespace berth::apiserver {
 namespace {
-
-std::string Gunzip(std::string_view text) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  std::string out(16 << 20, '\0');
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  inflateEnd(&stream);
-  return out;
-}
 
 Request With(std::string_view target, std::string_view encoding, std::string_view agent = "") {
   Request request;

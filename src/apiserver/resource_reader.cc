@@ -1,8 +1,10 @@
 #include "apiserver/resource_reader.h"
 
 #include "apiserver/list_options.h"
+#include "apiserver/media_range.h"
 #include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
+#include "apiserver/reply_encoder.h"
 
 namespace berth::apiserver {
 
@@ -11,9 +13,11 @@ using base::StatusCode;
 
 namespace {
 
-constexpr size_t kPage = 100;
+constexpr size_t kPage = 500;
 // What is gathered before it goes to the client.
 constexpr size_t kChunk = 256 * 1024;
+// Records that are looked at before others get their turn: a selector may let few of them pass.
+constexpr size_t kTurn = 2000;
 
 // One list, from its first page to its end. Owned by the jobs that carry it on.
 class ListRun : public std::enable_shared_from_this<ListRun> {
@@ -26,30 +30,37 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
         prefix_(KeyPrefix(request.info(), request.ns)) {
     if (query_.from) {
       after_ = prefix_ + query_.from->start;
-      at_ = query_.from->revision;
+      if (query_.from->revision != ContinueToken::kNow) at_ = query_.from->revision;
     } else if (query_.exact) {
       at_ = query_.revision;
     }
     NarrowToName();
   }
 
-  // On a worker: reads and sends pages until the client has to catch up.
+  // Without its end the text must not pass for a whole list.
+  ~ListRun() {
+    if (encoder_ && !ended_) request_.exchange->BreakStream();
+  }
+
+  // On a worker: reads and sends until the client has to catch up, or others have waited enough.
   void Run() {
-    Exchange& exchange = *request_.exchange;
-    std::string out;
-    if (!started_) out = renderer_.ListHead();
+    if (out_.empty() && !encoder_) out_ = renderer_.ListHead();
+    size_t looked_at = 0;
     while (!done_) {
-      if (const Status status = ReadPage(out); !status.ok()) {
+      if (const Status status = ReadPage(looked_at); !status.ok()) {
         // Once the head is out, a list that breaks off is all there is left to say.
-        if (!started_) ReplyError(exchange, status);
+        if (!encoder_) ReplyError(*request_.exchange, status);
         return;
       }
-      if (!done_ && out.size() >= kChunk) return Send(std::move(out));
+      if (done_) break;
+      if (out_.size() >= kChunk) return Send();
+      if (looked_at >= kTurn) {
+        if (!request_.exchange->over()) Continue();
+        return;
+      }
     }
-    out += renderer_.ListTail(at_, continue_token_);
-    if (!started_) return ReplyJson(exchange, 200, std::move(out));
-    exchange.PushPage(MakeFrame(EncodeChunk(out)));
-    exchange.EndStream();
+    out_ += renderer_.ListTail(at_, continue_token_, remaining_);
+    End();
   }
 
  private:
@@ -65,33 +76,50 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     after_ += '\x7f';
   }
 
-  Status ReadPage(std::string& out) {
+  Status ReadPage(size_t& looked_at) {
     const size_t page_size = only_key_.empty() ? kPage : 1;
     auto page = context_.store.List(prefix_, after_, page_size, at_);
     if (!page.ok()) return ListError(page.status());
     at_ = page->revision;
+    looked_at += page->records.size();
     for (const store::Record& record : page->records) {
       if (!only_key_.empty() && record.key != only_key_) break;
-      if (query_.limit > 0 && count_ == query_.limit) {
-        continue_token_ = EncodeContinue({.revision = at_, .start = after_.substr(prefix_.size())});
-        done_ = true;
-        return base::OkStatus();
-      }
+      if (query_.limit > 0 && count_ == query_.limit) return EndPage();
       after_ = record.key;
       if (!query_.selection.everything()) {
         const auto object = DecodeStored(*record.value);
         if (!object.ok()) return object.status();
         if (!query_.selection.Matches(*object)) continue;
       }
-      if (count_++ > 0) out += ',';
-      renderer_.AppendItem(out, record);
+      if (count_++ > 0) out_ += ',';
+      renderer_.AppendItem(out_, record);
     }
     done_ = !page->more || !only_key_.empty();
     return base::OkStatus();
   }
 
+  // The client's page is full and more follows.
+  Status EndPage() {
+    // How many match a selector would take a look at all of them.
+    if (query_.selection.everything()) {
+      if (query_.from && query_.from->remaining) {
+        remaining_ = *query_.from->remaining - static_cast<int64_t>(count_);
+      } else {
+        auto count = context_.store.Count(prefix_, after_, at_);
+        if (!count.ok()) return ListError(count.status());
+        remaining_ = static_cast<int64_t>(*count);
+      }
+    }
+    ContinueToken token{.revision = at_, .start = after_.substr(prefix_.size())};
+    if (remaining_ > 0) token.remaining = remaining_;
+    continue_token_ = EncodeContinue(token);
+    done_ = true;
+    return base::OkStatus();
+  }
+
   Status ListError(const Status& status) {
     if (status.code() != StatusCode::kOutOfRange) return status;
+    if (at_ > context_.store.current()) return TooLargeRevision(at_, context_.store.current());
     if (query_.from) {
       // A fresh token goes on from the same place in what is there now: the client may take it, if
       // it can live with a list that is not of one moment.
@@ -103,19 +131,44 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
           "the provided token results in an inconsistent list - objects that were created, "
           "modified, or deleted between the time the first chunk was returned and now may "
           "show up in the list.",
-          {.continue_token = EncodeContinue({.revision = 0, .start = query_.from->start})});
+          {.continue_token = EncodeContinue({.start = query_.from->start})});
     }
     return KubeError(Reason::kExpired,
                      fmt::format("The resourceVersion for the provided list is too old: {}", at_));
   }
 
-  void Send(std::string out) {
+  void Continue() {
+    context_.workers.Post([self = shared_from_this()] { self->Run(); });
+  }
+
+  // Sends what is gathered and goes on when it is out.
+  void Send() {
     Exchange& exchange = *request_.exchange;
-    if (!started_) exchange.StartStream({});
-    started_ = true;
-    if (!exchange.PushPage(MakeFrame(EncodeChunk(out)))) return;
-    exchange.OnDrained(
-        [self = shared_from_this()] { self->context_.workers.Post([self] { self->Run(); }); });
+    if (!encoder_) {
+      encoder_.emplace(ReplyEncoder::Options{
+          .pretty = WantsPretty(exchange.request()),
+          .gzip = out_.size() > kGzipFrom && AcceptsGzip(exchange.request())});
+      Response head;
+      encoder_->AddHeaders(head);
+      exchange.StartStream(head);
+    }
+    const std::string chunk = EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
+    if (chunk.empty()) return Continue();  // the compressor still gathers
+    if (!exchange.PushPage(MakeFrame(chunk))) {
+      ended_ = true;
+      return;
+    }
+    exchange.OnDrained([self = shared_from_this()] { self->Continue(); });
+  }
+
+  void End() {
+    ended_ = true;
+    Exchange& exchange = *request_.exchange;
+    if (!encoder_) return ReplyJson(exchange, 200, std::move(out_));
+    std::string rest = encoder_->Next(std::move(out_));
+    rest += encoder_->Finish();
+    exchange.PushPage(MakeFrame(EncodeChunk(rest)));
+    exchange.EndStream();
   }
 
   ApiContext& context_;
@@ -127,16 +180,20 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   std::string after_;
   store::Revision at_ = 0;
   size_t count_ = 0;
-  bool started_ = false;
-  bool done_ = false;
+  bool done_ = false;   // all is read
+  bool ended_ = false;  // all is sent, or nobody takes it
   std::string continue_token_;
+  int64_t remaining_ = 0;
+  std::string out_;                      // gathered and not yet sent
+  std::optional<ReplyEncoder> encoder_;  // of a list that goes out in chunks
 };
 
 }  // namespace
 
 Status TooLargeRevision(store::Revision asked, store::Revision current) {
   return KubeError(
-      Reason::kTimeout, fmt::format("Too large resource version: {}, current: {}", asked, current),
+      Reason::kTimeout,
+      fmt::format("Timeout: Too large resource version: {}, current: {}", asked, current),
       {.causes = {{.reason = "ResourceVersionTooLarge", .message = "Too large resource version"}},
        .retry_after_seconds = 1});
 }
@@ -146,6 +203,10 @@ void ResourceReader::Get(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(
         const Renderer renderer,
         Renderer::For(request.rules, request.exchange->request(), request.query, context_.clock));
+    ASSIGN_OR_RETURN(const store::Revision least, ParseRevision(request.query));
+    if (least > context_.store.current()) {
+      return TooLargeRevision(least, context_.store.current());
+    }
     const auto record =
         context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));
     if (!record.ok()) {

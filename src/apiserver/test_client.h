@@ -6,10 +6,14 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <zlib.h>
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "api/kind_info.h"
@@ -128,6 +132,98 @@ inline TestResponse ReadResponse(TestConnection& connection) {
   return response;
 }
 
+// An open watch and its events.
+class OpenWatch {
+ public:
+  OpenWatch(const std::string& socket, std::string_view collection, std::string_view query,
+            std::string_view headers = "")
+      : connection_(socket) {
+    connection_.Send(
+        RequestText("GET", fmt::format("{}?watch=true&{}", collection, query), "", headers));
+    head_ = connection_.ReadUntil("\r\n\r\n");
+  }
+
+  const std::string& head() const { return head_; }
+  TestConnection& connection() { return connection_; }
+
+  // The next event; null at the stream's end. A chunk may carry several lines.
+  Json Next() {
+    while (lines_.empty()) {
+      const std::string chunk = connection_.ReadChunk();
+      if (chunk.empty()) return nullptr;
+      std::istringstream text(chunk);
+      for (std::string line; std::getline(text, line);) {
+        lines_.push_back(base::json::Parse(line).value_or(Json()));
+      }
+    }
+    Json event = std::move(lines_.front());
+    lines_.pop_front();
+    return event;
+  }
+  // "ADDED a"
+  std::string NextBrief() {
+    const Json event = Next();
+    return event.is_null() ? "end"
+                           : fmt::format("{} {}", base::json::String(event, {"type"}),
+                                         base::json::String(event, {"object", "metadata", "name"}));
+  }
+
+ private:
+  TestConnection connection_;
+  std::string head_;
+  std::deque<Json> lines_;
+};
+
+// Objects and where they are.
+
+inline constexpr std::string_view kConfigMaps = "/api/v1/namespaces/default/configmaps";
+inline constexpr std::string_view kPods = "/api/v1/namespaces/default/pods";
+inline constexpr std::string_view kClaims = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+inline std::string At(std::string_view collection, std::string_view name) {
+  return fmt::format("{}/{}", collection, name);
+}
+
+inline Json ConfigMap(std::string_view name, const Json& data = Json::object()) {
+  return {{"metadata", {{"name", std::string(name)}}}, {"data", data}};
+}
+
+inline Json PodNamed(std::string_view name) {
+  return {{"metadata", {{"name", std::string(name)}}},
+          {"spec", {{"containers", Json::array({{{"name", "main"}, {"image", "busybox:1.36"}}})}}}};
+}
+
+inline Json ClaimNamed(std::string_view name, std::string_view size = "1Gi") {
+  return {{"metadata", {{"name", std::string(name)}}},
+          {"spec",
+           {{"accessModes", Json::array({"ReadWriteOnce"})},
+            {"resources", {{"requests", {{"storage", std::string(size)}}}}}}}};
+}
+
+inline constexpr std::string_view kTable =
+    "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json\r\n";
+
+inline std::vector<std::string> Names(const Json& list) {
+  std::vector<std::string> names;
+  for (const Json& item : list["items"]) names.push_back(item["metadata"]["name"]);
+  return names;
+}
+
+// The text behind gzip-compressed bytes; what is no whole gzip text fails the test.
+inline std::string Gunzip(std::string_view text) {
+  z_stream stream{};
+  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  std::string out(64 << 20, '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  inflateEnd(&stream);
+  return out;
+}
+
 class ApiTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -165,6 +261,25 @@ class ApiTest : public testing::Test {
     connection.Send(RequestText(method, target, body, headers));
     return ReadResponse(connection);
   }
+  // Objects c0000, c0001, ... written straight into the store: a thousand HTTP requests prove
+  // nothing more.
+  void Fill(int count, size_t size) {
+    const std::string text(size, 'x');
+    std::vector<std::future<bool>> written;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = fmt::format("c{:04}", i);
+      auto done = std::make_shared<std::promise<bool>>();
+      written.push_back(done->get_future());
+      store_->ApplyAsync(
+          {.key = "/configmaps/default/" + name,
+           .value = fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":)"
+                                R"({{"name":"{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
+                                name, text)},
+          [done](const auto& result) { done->set_value(result.ok()); });
+    }
+    for (auto& one : written) ASSERT_TRUE(one.get());
+  }
+
   TestResponse Get(std::string_view target) { return Call("GET", target); }
   TestResponse Post(std::string_view target, const Json& body) {
     return Call("POST", target, base::json::Dump(body));
@@ -181,34 +296,16 @@ class ApiTest : public testing::Test {
                 fmt::format("Content-Type: application/{}\r\n", type));
   }
 
+  void CreateMany(int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_EQ(Post(kConfigMaps, ConfigMap(fmt::format("c{:04}", i))).code, 201);
+    }
+  }
+
   std::string folder_;
   base::FakeClock clock_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<Server> server_;
 };
-
-inline constexpr std::string_view kConfigMaps = "/api/v1/namespaces/default/configmaps";
-inline constexpr std::string_view kPods = "/api/v1/namespaces/default/pods";
-inline constexpr std::string_view kClaims = "/api/v1/namespaces/default/persistentvolumeclaims";
-
-inline std::string At(std::string_view collection, std::string_view name) {
-  return fmt::format("{}/{}", collection, name);
-}
-
-inline Json ConfigMap(std::string_view name, const Json& data = Json::object()) {
-  return {{"metadata", {{"name", std::string(name)}}}, {"data", data}};
-}
-
-inline Json PodNamed(std::string_view name) {
-  return {{"metadata", {{"name", std::string(name)}}},
-          {"spec", {{"containers", Json::array({{{"name", "main"}, {"image", "busybox:1.36"}}})}}}};
-}
-
-inline Json ClaimNamed(std::string_view name, std::string_view size = "1Gi") {
-  return {{"metadata", {{"name", std::string(name)}}},
-          {"spec",
-           {{"accessModes", Json::array({"ReadWriteOnce"})},
-            {"resources", {{"requests", {{"storage", std::string(size)}}}}}}}};
-}
 
 }  // namespace berth::apiserver

@@ -16,9 +16,13 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPage = 100;
+constexpr size_t kPage = 500;
+// Records that are looked at before others get their turn: a selector may let few of them pass.
+constexpr size_t kTurn = 2000;
 constexpr size_t kChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
+// A last one before the end tells the client from where to watch next.
+constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
 constexpr std::chrono::seconds kDefaultTimeout{1800};
 
 // Without a wish of the client's: 30 to 60 minutes, so that watches do not all end at once.
@@ -41,16 +45,18 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         renderer_(std::move(renderer)),
         prefix_(KeyPrefix(request.info(), request.ns)),
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
-        next_bookmark_(Clock::now() + kBookmarkEvery) {}
+        next_bookmark_(NextBookmark(Clock::now())) {}
 
   // On a worker.
   void Begin() {
-    // Without sendInitialEvents a revision of 0 means: first what is there, unmarked.
-    initial_ = query_.send_initial_events || query_.revision == 0;
     revision_ = query_.revision;
-    if (!initial_) return Subscribe();
-    Open();
-    SendInitial();
+    if (revision_ > context_.store.current() || revision_ < 0) return Fail(OutOfHistory());
+    if (query_.send_initial_events) {
+      Open();
+      return SendInitial();
+    }
+    if (revision_ == 0) revision_ = context_.store.current();
+    SendHistory();
   }
 
   const KindPtr& kind() const { return kind_; }
@@ -58,9 +64,9 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   void Tick(Clock::time_point now) {
     if (now >= deadline_) return End();
     if (!query_.bookmarks || now < next_bookmark_) return;
-    next_bookmark_ = now + kBookmarkEvery;
+    next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
-    if (progress_ == 0) return;  // nothing was delivered yet that a bookmark could stand for
+    if (progress_ == 0) return;  // still catching up: nothing that a bookmark could stand for
     Push(MakeFrame(EncodeEvent("BOOKMARK", renderer_.BookmarkObject(progress_, false))));
   }
 
@@ -90,16 +96,10 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   void OnChange(const store::Change& change) override {
     const auto cached = service_.events_->Of(change);
-    const std::string_view type = TypeFor(change, *cached);
     base::MutexLock lock(order_);
+    const auto frame = FrameFor(change, *cached);
     progress_ = change.record.revision;
-    if (type.empty()) return;
-    if (renderer_.form() == Renderer::Form::kTable && !columns_sent_) {
-      columns_sent_ = true;
-      store::Record shown = change.record;
-      return Push(MakeFrame(EncodeEvent(type, renderer_.EventObject(shown, true))));
-    }
-    Push(cached->Render(type, renderer_));
+    if (frame) Push(*frame);
   }
 
   void OnProgress(store::Revision revision) override {
@@ -137,13 +137,31 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     return now ? (before ? "MODIFIED" : "ADDED") : (before ? "DELETED" : "");
   }
 
-  // Sends pages of what is there, each when the client has taken the one before; then subscribes.
+  Clock::time_point NextBookmark(Clock::time_point now) const {
+    const auto last = deadline_ - kBookmarkBeforeEnd;
+    const auto next = now + kBookmarkEvery;
+    return now < last ? std::min(next, last) : next;
+  }
+
+  // Goes on with `step` when the client has taken `out`; ends if it is gone.
+  void SendThen(std::string out, void (Watch::*step)()) {
+    if (!out.empty() && !exchange_->PushPage(MakeFrame(std::move(out)))) return End();
+    exchange_->OnDrained([self = shared_from_this(), step] {
+      self->context_.workers.Post([self, step] { ((*self).*step)(); });
+    });
+  }
+
+  // Sends pages of what is there, each when the client has taken the one before; then what happened
+  // since.
   void SendInitial() {
     std::string out;
-    while (out.size() < kChunk) {
+    size_t looked_at = 0;
+    bool listed = false;
+    while (!listed && out.size() < kChunk && looked_at < kTurn) {
       auto page = context_.store.List(prefix_, after_, kPage, at_);
       if (!page.ok()) return Fail(page.status());
       at_ = page->revision;
+      looked_at += page->records.size();
       for (const store::Record& record : page->records) {
         after_ = record.key;
         if (!query_.selection.everything()) {
@@ -153,27 +171,37 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         out += EncodeEvent("ADDED", renderer_.EventObject(record, !columns_sent_));
         columns_sent_ = true;
       }
-      if (!page->more) {
-        listed_ = true;
-        break;
-      }
+      listed = !page->more;
     }
-    if (listed_ && query_.send_initial_events && query_.bookmarks) {
+    if (!listed) return SendThen(std::move(out), &Watch::SendInitial);
+    if (query_.bookmarks) {
       out += EncodeEvent("BOOKMARK", renderer_.BookmarkObject(at_, true));
     }
     revision_ = at_;
-    if (!out.empty() && !exchange_->PushPage(MakeFrame(std::move(out)))) return End();
-    exchange_->OnDrained([self = shared_from_this()] {
-      self->context_.workers.Post(
-          [self] { self->listed_ ? self->Subscribe() : self->SendInitial(); });
-    });
+    SendThen(std::move(out), &Watch::SendHistory);
+  }
+
+  // Sends pages of what happened after the revision that the client knows, then follows live.
+  void SendHistory() {
+    auto history = context_.store.Changes(prefix_, revision_, kPage);
+    if (!history.ok()) return Fail(history.status());
+    Open();
+    std::string out;
+    for (const store::Change& change : history->changes) {
+      CachedChange cached(change);
+      if (const auto frame = FrameFor(change, cached)) out += **frame;
+    }
+    revision_ = history->through;
+    if (history->changes.empty()) return Subscribe();
+    SendThen(std::move(out), &Watch::SendHistory);
   }
 
   void Subscribe() {
-    if (revision_ > context_.store.current() || revision_ < context_.store.compacted()) {
-      return Fail(base::Error(StatusCode::kOutOfRange, "the revision is not in the history"));
+    {
+      base::MutexLock lock(order_);
+      progress_ = revision_;
     }
-    Open();  // what happened since is delivered before Watch returns
+    // What happened in between is delivered before Watch returns.
     auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
     if (!subscription.ok()) return Fail(subscription.status());
     bool ended;
@@ -183,6 +211,23 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       if (!ended) subscription_ = *std::move(subscription);
     }
     if (ended) Leave();
+  }
+
+  // The event that tells of `change`; none if the client doesn't see it. The first of a table has
+  // the columns.
+  std::optional<Frame> FrameFor(const store::Change& change, CachedChange& cached) {
+    const std::string_view type = TypeFor(change, cached);
+    if (type.empty()) return std::nullopt;
+    const bool first = renderer_.form() == Renderer::Form::kTable && !columns_sent_;
+    columns_sent_ = true;
+    if (first) {
+      return MakeFrame(EncodeEvent(type, renderer_.EventObject(cached.Shown(type), true)));
+    }
+    return cached.Render(type, renderer_);
+  }
+
+  Status OutOfHistory() const {
+    return base::Error(StatusCode::kOutOfRange, "revision {} is not in the history", revision_);
   }
 
   void Fail(const Status& status) {
@@ -213,9 +258,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // Until the subscription these belong to the one job that runs; afterwards to the store's
   // delivery.
-  bool initial_ = false;
   bool opened_ = false;
-  bool listed_ = false;
   bool columns_sent_ = false;
   std::string after_;
   store::Revision at_ = 0;

@@ -1,7 +1,9 @@
 // Watches: what changes goes to each client as one line of JSON per event.
 //
-//   list (if asked) ─▶ page ─▶ drained ─▶ page ... ─▶ subscribed ─▶ ended (time-out, client gone,
-//   too slow)
+//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended (time-out, client gone, too
+//   slow)
+//
+// The first two go out in pages, each when the client has taken the one before.
 //
 // Events are rendered once and shared by all watchers that see them alike. A client that does not
 // read is cut off by its exchange's bound; it holds up nobody, since delivery never blocks.

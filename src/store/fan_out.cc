@@ -63,12 +63,15 @@ void FanOut::CatchUp(Member& member, Revision to) {
   member.seen = to;
 }
 
+// Change by change rather than member by member: what members make of one change they can share.
 void FanOut::Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members) {
-  for (const auto& member : members) {
-    for (const Change& change : group.changes) {
+  for (const Change& change : group.changes) {
+    for (const auto& member : members) {
       if (change.record.revision <= member->seen || member->gone) continue;
       if (change.record.key.starts_with(member->prefix)) member->watcher->OnChange(change);
     }
+  }
+  for (const auto& member : members) {
     member->seen = std::max(member->seen, group.revision);
     if (!member->gone) member->watcher->OnProgress(group.revision);
   }

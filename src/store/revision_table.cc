@@ -92,6 +92,10 @@ Status RevisionTable::Prepare() {
        "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key) AS newest "
        "CROSS JOIN revisions AS r ON r.id = newest.id WHERE r.deleted = 0 ORDER BY newest.key "
        "LIMIT ?4"},
+      {&count_,
+       "SELECT count(*) FROM (SELECT max(id) AS id FROM revisions "
+       "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key) AS newest "
+       "CROSS JOIN revisions AS r ON r.id = newest.id WHERE r.deleted = 0"},
       {&changes_,
        "SELECT r.id, r.key, r.previous, r.deleted, r.value, p.value FROM revisions AS r "
        "LEFT JOIN revisions AS p ON p.id = r.previous "
@@ -129,22 +133,38 @@ StatusOr<std::optional<Record>> RevisionTable::Find(std::string_view key) {
   return record;
 }
 
-StatusOr<std::vector<Record>> RevisionTable::List(std::string_view prefix, std::string_view after,
-                                                  size_t limit, Revision at) {
+StatusOr<Page> RevisionTable::List(std::string_view prefix, std::string_view after, size_t limit,
+                                   Revision at) {
   list_->Reset().Bind(1, std::max(prefix, after)).Bind(2, PrefixEnd(prefix)).Bind(3, at);
-  list_->Bind(4, limit == 0 ? int64_t{-1} : static_cast<int64_t>(limit));
-  std::vector<Record> records;
+  list_->Bind(4, limit == 0 ? int64_t{-1} : static_cast<int64_t>(limit) + 1);
+  Page page{.records = {}, .revision = at};
+  size_t bytes = 0;
   while (true) {
     ASSIGN_OR_RETURN(const bool row, list_->Step());
-    if (!row) return records;
-    records.push_back({.key = std::string(list_->Text(1)),
-                       .value = Shared(list_->Text(2)),
-                       .revision = list_->Int(0)});
+    if (!row) return page;
+    if (limit != 0 && (page.records.size() == limit || bytes >= kMaxPageBytes)) {
+      page.more = true;
+      list_->Reset();  // ends the read: an open one would hold back the log's checkpoint
+      return page;
+    }
+    page.records.push_back({.key = std::string(list_->Text(1)),
+                            .value = Shared(list_->Text(2)),
+                            .revision = list_->Int(0)});
+    bytes += page.records.back().value->size();
   }
 }
 
+StatusOr<size_t> RevisionTable::Count(std::string_view prefix, std::string_view after,
+                                      Revision at) {
+  count_->Reset().Bind(1, std::max(prefix, after)).Bind(2, PrefixEnd(prefix)).Bind(3, at);
+  ASSIGN_OR_RETURN(const bool row, count_->Step());
+  const size_t count = row ? static_cast<size_t>(count_->Int(0)) : 0;
+  count_->Reset();
+  return count;
+}
+
 Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision to,
-                              const std::function<void(const Change&)>& visit) {
+                              const std::function<bool(const Change&)>& visit) {
   changes_->Reset().Bind(1, from).Bind(2, to).Bind(3, prefix).Bind(4, PrefixEnd(prefix));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, changes_->Step());
@@ -160,8 +180,10 @@ Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision t
                   .previous = nullptr};
     // A delete marker carries the last value, also where compaction has dropped the row before it.
     if (!created) change.previous = deleted ? change.record.value : Shared(changes_->Text(5));
-    visit(change);
+    if (!visit(change)) break;
   }
+  changes_->Reset();
+  return base::OkStatus();
 }
 
 StatusOr<Revision> RevisionTable::Append(std::string_view key, Revision previous, bool deleted,

@@ -32,13 +32,14 @@ class RevisionTable {
   // The newest row of `key`; nullopt if it does not exist or is deleted.
   StatusOr<std::optional<Record>> Find(std::string_view key);
 
-  // As Store::List, without its checks of `at`.
-  StatusOr<std::vector<Record>> List(std::string_view prefix, std::string_view after, size_t limit,
-                                     Revision at);
+  // As Store::List and Store::Count, without their checks of `at`.
+  StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit, Revision at);
+  StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at);
 
-  // Calls `visit` with the changes of keys with `prefix` in revisions (from, to], in order.
+  // Calls `visit` with the changes of keys with `prefix` in revisions (from, to], in order, until
+  // it gives false.
   Status Changes(std::string_view prefix, Revision from, Revision to,
-                 const std::function<void(const Change&)>& visit);
+                 const std::function<bool(const Change&)>& visit);
 
   // Writes, within the caller's transaction.
   Status Begin() { return db_.Execute("BEGIN IMMEDIATE"); }
@@ -56,7 +57,7 @@ class RevisionTable {
   Status Prepare();
 
   Database db_;
-  std::optional<Statement> find_, list_, changes_, append_, drop_superseded_, drop_markers_,
+  std::optional<Statement> find_, list_, count_, changes_, append_, drop_superseded_, drop_markers_,
       set_compacted_;
 };
 

@@ -38,11 +38,15 @@ class SqliteStore : public Store {
         writer_(std::move(writer)),
         current_(newest),
         compacted_(compacted),
-        fan_out_(
-            newest, [this](std::string_view prefix, Revision from, Revision to, const auto& visit) {
-              return WithReader(
-                  [&](RevisionTable& table) { return table.Changes(prefix, from, to, visit); });
-            }) {
+        fan_out_(newest,
+                 [this](std::string_view prefix, Revision from, Revision to, const auto& visit) {
+                   return WithReader([&](RevisionTable& table) {
+                     return table.Changes(prefix, from, to, [&](const Change& change) {
+                       visit(change);
+                       return true;
+                     });
+                   });
+                 }) {
     thread_ = std::jthread([this] {
       pthread_setname_np(pthread_self(), "store-writer");
       WriterLoop();
@@ -75,21 +79,44 @@ class SqliteStore : public Store {
                       Revision at) override {
     Page page;
     page.revision = at == 0 ? current() : at;
-    if (page.revision > current()) {
-      return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", at, current());
-    }
+    RETURN_IF_ERROR(CheckNotInFuture(page.revision));
     RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
-      ASSIGN_OR_RETURN(page.records,
-                       table.List(prefix, after, limit == 0 ? 0 : limit + 1, page.revision));
+      ASSIGN_OR_RETURN(page, table.List(prefix, after, limit, page.revision));
       return base::OkStatus();
     }));
     // After the read, since a compaction may have run meanwhile.
     RETURN_IF_ERROR(CheckNotCompacted(page.revision));
-    if (limit != 0 && page.records.size() > limit) {
-      page.records.resize(limit);
-      page.more = true;
-    }
     return page;
+  }
+
+  StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at) override {
+    if (at == 0) at = current();
+    size_t count = 0;
+    RETURN_IF_ERROR(CheckNotInFuture(at));
+    RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
+      ASSIGN_OR_RETURN(count, table.Count(prefix, after, at));
+      return base::OkStatus();
+    }));
+    RETURN_IF_ERROR(CheckNotCompacted(at));
+    return count;
+  }
+
+  StatusOr<History> Changes(std::string_view prefix, Revision from, size_t limit) override {
+    History history;
+    history.through = current();
+    RETURN_IF_ERROR(CheckNotInFuture(from));
+    size_t bytes = 0;
+    RETURN_IF_ERROR(WithReader([&](RevisionTable& table) {
+      return table.Changes(prefix, from, history.through, [&](const Change& change) {
+        history.changes.push_back(change);
+        bytes += change.record.value->size();
+        if (history.changes.size() < limit && bytes < kMaxPageBytes) return true;
+        history.through = change.record.revision;
+        return false;
+      });
+    }));
+    RETURN_IF_ERROR(CheckNotCompacted(from));
+    return history;
   }
 
   StatusOr<Revision> Apply(Write write) override {
@@ -108,15 +135,15 @@ class SqliteStore : public Store {
   StatusOr<std::shared_ptr<void>> Watch(std::string prefix, Revision from,
                                         std::shared_ptr<Watcher> watcher) override {
     const Revision now = current();
-    if (from > now) {
-      return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", from, now);
-    }
+    RETURN_IF_ERROR(CheckNotInFuture(from));
     if (from == 0) from = now;
     RETURN_IF_ERROR(CheckNotCompacted(from));
     if (from < now) {
       RETURN_IF_ERROR(WithReader([&](RevisionTable& table) {
-        return table.Changes(prefix, from, now,
-                             [&](const Change& change) { watcher->OnChange(change); });
+        return table.Changes(prefix, from, now, [&](const Change& change) {
+          watcher->OnChange(change);
+          return true;
+        });
       }));
       RETURN_IF_ERROR(CheckNotCompacted(from));
     }
@@ -143,6 +170,12 @@ class SqliteStore : public Store {
     Revision to;
     std::promise<Status>* done;
   };
+
+  Status CheckNotInFuture(Revision revision) const {
+    const Revision now = current();
+    if (revision <= now) return base::OkStatus();
+    return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", revision, now);
+  }
 
   Status CheckNotCompacted(Revision revision) const {
     const Revision compacted = compacted_.load();

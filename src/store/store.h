@@ -55,6 +55,15 @@ struct Page {
   bool more = false;
 };
 
+// A piece of the history.
+struct History {
+  std::vector<Change> changes;  // in revision order
+  Revision through = 0;         // nothing is left out up to this revision
+};
+
+// A page ends early, with at least one record in it, where its values reach this size together.
+inline constexpr size_t kMaxPageBytes = 1024 * 1024;
+
 // Gets changes in revision order, one call at a time: those that precede Watch during that call,
 // all later ones on the store's fan-out thread. Must not block.
 class Watcher {
@@ -85,10 +94,17 @@ class Store {
   virtual StatusOr<Record> Get(std::string_view key) = 0;  // NOT_FOUND
 
   // Records below `prefix`, which ends with '/', whose key is greater than `after`, at most `limit`
-  // (0: all), as of revision `at` (0: now). OUT_OF_RANGE if `at` was compacted or lies in the
-  // future.
+  // (0: all, whatever their size), as of revision `at` (0: now). OUT_OF_RANGE if `at` was compacted
+  // or lies in the future.
   virtual StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
                               Revision at) = 0;
+
+  // How many records that would be, without a limit. Takes time by their number.
+  virtual StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at) = 0;
+
+  // The first changes of keys with `prefix` after revision `from`, at most `limit` and a page's
+  // size. OUT_OF_RANGE as Watch.
+  virtual StatusOr<History> Changes(std::string_view prefix, Revision from, size_t limit) = 0;
 
   // Blocks until durable; the revision of the write. ALREADY_EXISTS (expected 0), NOT_FOUND or
   // ABORTED (the key is at another revision) change nothing.

@@ -260,5 +260,44 @@ TEST_F(StoreTest, DestroyingAWatchWaitsAndStopsIt) {
   EXPECT_EQ(recorder->WaitFor(0).size(), 1u);
 }
 
+TEST_F(StoreTest, CountsWhatAListWouldShow) {
+  for (int i = 0; i < 5; ++i) Put(fmt::format("/pods/a/p{}", i), 0, "{}");
+  const Revision then = store_->current();
+  Put("/pods/b/p", 0, "{}");
+  EXPECT_EQ(*store_->Count("/pods/", "", 0), 6u);
+  EXPECT_EQ(*store_->Count("/pods/", "", then), 5u);
+  EXPECT_EQ(*store_->Count("/pods/", "/pods/a/p1", then), 3u);
+  EXPECT_EQ(*store_->Count("/nodes/", "", 0), 0u);
+  EXPECT_EQ(store_->Count("/pods/", "", then + 9).status().code(), StatusCode::kOutOfRange);
+}
+
+TEST_F(StoreTest, APageEndsWhereItIsLarge) {
+  for (int i = 0; i < 4; ++i) Put(fmt::format("/pods/a/p{}", i), 0, std::string(600'000, 'x'));
+  auto page = store_->List("/pods/", "", 100, 0);
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ(page->records.size(), 2u);
+  EXPECT_TRUE(page->more);
+  page = store_->List("/pods/", "/pods/a/p1", 100, 0);
+  EXPECT_EQ(page->records.size(), 2u);
+  EXPECT_FALSE(page->more);
+  EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 4u);
+}
+
+TEST_F(StoreTest, TellsHistoryInPieces) {
+  const Revision since = store_->current();
+  for (int i = 0; i < 5; ++i) Put(fmt::format("/pods/a/p{}", i), 0, "{}");
+  Put("/nodes/n", 0, "{}");
+  const auto first = store_->Changes("/pods/", since, 3);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->changes.size(), 3u);
+  EXPECT_EQ(first->through, first->changes.back().record.revision);
+  const auto second = store_->Changes("/pods/", first->through, 3);
+  EXPECT_EQ(second->changes.size(), 2u);
+  EXPECT_EQ(second->through, store_->current());
+  EXPECT_TRUE(store_->Changes("/pods/", second->through, 3)->changes.empty());
+  ASSERT_TRUE(store_->Compact(store_->current()).ok());
+  EXPECT_EQ(store_->Changes("/pods/", since, 3).status().code(), StatusCode::kOutOfRange);
+}
+
 }  // namespace
 }  // namespace berth::store
