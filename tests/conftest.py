@@ -12,6 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from lib import leaks, standalone  # noqa: E402
 
 
+def pytest_addoption(parser):
+    parser.addoption("--kubeconfig", help="conformance: the API to test; without it a Berth of its own")
+
+
 @pytest.fixture(scope="session")
 def runtime():
     """The socket of a containerd that only the tests use."""
