@@ -28,6 +28,10 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
 Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
   const auto driver = driver_.info();
   const auto volume = volumes_.Get(key);
+  if (volume == nullptr) {
+    base::MutexLock lock(mutex_);
+    destroyed_.erase(key);
+  }
   if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncVolumeFinalizer(*volume));
   // An attachment's end brings the volume here again.
@@ -54,30 +58,41 @@ Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
       .status();
 }
 
-Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
-  const auto failed = [&](const Status& status) {
-    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
-                           DriverError(status));
-    return Outcome::Retry(status);
-  };
-  const StatusOr<std::map<std::string, std::string>> secrets =
+Status Provisioner::DestroyInDriver(const Volume& volume) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = destroyed_.find(volume.name());
+    if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
+  }
+  ASSIGN_OR_RETURN(
+      const auto secrets,
       ReadSecret(context_.client, {.name = volume.annotation(kDeletionSecretName),
-                                   .ns = volume.annotation(kDeletionSecretNamespace)});
-  if (!secrets.ok()) return failed(secrets.status());
+                                   .ns = volume.annotation(kDeletionSecretNamespace)}));
   csi::v1::DeleteVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
-  CopyTo(*secrets, request.mutable_secrets());
-  const auto deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout);
-  if (!deleted.ok()) return failed(deleted.status());
+  CopyTo(secrets, request.mutable_secrets());
+  RETURN_IF_ERROR(driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout).status());
   LOG_INFO("deleted volume {} of {}", base::Quote(volume.csi().volume_handle()),
            base::Quote(volume.name()));
+  base::MutexLock lock(mutex_);
+  destroyed_[volume.name()] = volume.uid();
+  return base::OkStatus();
+}
 
+Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
+  const Status destroyed = DestroyInDriver(volume);
+  if (!destroyed.ok()) {
+    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           DriverError(destroyed));
+    return Outcome::Retry(destroyed);
+  }
   if (volume.has_finalizer(kVolumeFinalizer)) {
     const Status freed =
         PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
             .status();
     if (!freed.ok()) return AfterApi(freed);
   }
+  if (volume.deleting()) return Outcome::Done();
   return AfterApi(kube::Delete(context_.client, volume));
 }
 

@@ -96,6 +96,7 @@ class Provisioner : public Controller {
   Outcome SyncVolume(const std::string& key);
   base::Status SyncVolumeFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume);
+  base::Status DestroyInDriver(const Volume& volume);
 
   // What this process knows of a claim's last CreateVolume.
   struct Attempt {
@@ -120,6 +121,9 @@ class Provisioner : public Controller {
   kube::Informer<api::VolumeAttachment>& attachments_;
   mutable base::Mutex mutex_;
   std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);  // by the claim's uid
+  // Volumes that the driver has deleted and whose objects others' finalizers still hold: name to
+  // uid.
+  std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;
   base::KeyedWorkers source_workers_;

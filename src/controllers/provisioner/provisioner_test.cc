@@ -474,6 +474,16 @@ class DeleteTest : public ProvisionerTest {
     cluster_.client.Add(volume);
     return volume.csi().volume_handle();
   }
+
+  // Waits until the queue came past what was added to it before.
+  void PassQueue() {
+    // The finalizer of a volume whose policy changed tells.
+    cluster_.client.Add(MakeVolume(
+        "barrier", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
+                    {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}));
+    ASSERT_TRUE(
+        cluster_.WaitUntil([&] { return GetVolume("barrier").has_finalizer(kVolumeFinalizer); }));
+  }
 };
 
 TEST_F(DeleteTest, AReleasedVolumeIsDeletedInTheDriverFirst) {
@@ -482,6 +492,19 @@ TEST_F(DeleteTest, AReleasedVolumeIsDeletedInTheDriverFirst) {
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
   EXPECT_EQ(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").volume_id(), handle);
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), IsEmpty());
+}
+
+TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
+  Begin();
+  Release({{"metadata", {{"finalizers", {"kubernetes.io/pv-protection"}}}}});
+  const auto deleting = [&] { return GetVolume("pvc-uid-data").deleting(); };
+  ASSERT_TRUE(cluster_.WaitUntil(deleting));
+  Volume volume = GetVolume("pvc-uid-data");
+  volume.Set({"metadata", "annotations", "touched"}, "yes");
+  cluster_.client.Add(volume);
+  PassQueue();
+  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
 }
 
 TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
@@ -505,12 +528,7 @@ TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
                          {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
   ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
   Release();
-  // The finalizer of a volume whose policy changed tells that the queue came past this one.
-  cluster_.client.Add(MakeVolume(
-      "barrier", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
-                  {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}));
-  ASSERT_TRUE(
-      cluster_.WaitUntil([&] { return GetVolume("barrier").has_finalizer(kVolumeFinalizer); }));
+  PassQueue();
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
   cluster_.client.Remove(api::VolumeAttachment::kInfo, "", "va");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
