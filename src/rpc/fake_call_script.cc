@@ -56,6 +56,7 @@ void CallScript::AfterEffect(const std::string& method,
 std::vector<std::string> CallScript::Methods() const {
   base::MutexLock lock(mutex_);
   std::vector<std::string> methods;
+  methods.reserve(calls_.size());
   for (const Call& call : calls_) methods.push_back(call.method);
   return methods;
 }

@@ -46,6 +46,7 @@ std::optional<FakeCsiState::Volume> FakeCsiState::FindVolume(const std::string& 
 std::vector<std::string> FakeCsiState::VolumeIds() const {
   base::MutexLock lock(mutex_);
   std::vector<std::string> ids;
+  ids.reserve(volumes_.size());
   for (const auto& [id, volume] : volumes_) ids.push_back(id);
   return ids;
 }
@@ -53,6 +54,7 @@ std::vector<std::string> FakeCsiState::VolumeIds() const {
 std::vector<std::string> FakeCsiState::SnapshotIds() const {
   base::MutexLock lock(mutex_);
   std::vector<std::string> ids;
+  ids.reserve(snapshots_.size());
   for (const auto& [id, snapshot] : snapshots_) ids.push_back(id);
   return ids;
 }
