@@ -37,22 +37,27 @@ SecretReference CsiSource::secret_ref(std::string_view which) const {
   return {.name = String({which, "name"}), .ns = String({which, "namespace"})};
 }
 
-namespace {
-
-// The condition of type Ready, or an empty object.
-Json ReadyCondition(const Node& node) {
-  for (const Json& condition : Array(node.json(), {"status", "conditions"})) {
-    if (base::json::String(condition, {"type"}) == "Ready") return condition;
-  }
-  return Json::object();
+bool Node::ready() const {
+  const Json* ready = condition("Ready");
+  return ready != nullptr && base::json::String(*ready, {"status"}) == "True";
 }
 
-}  // namespace
-
-bool Node::ready() const { return base::json::String(ReadyCondition(*this), {"status"}) == "True"; }
-
 std::string Node::ready_message() const {
-  return base::json::String(ReadyCondition(*this), {"message"});
+  const Json* ready = condition("Ready");
+  return ready == nullptr ? "" : base::json::String(*ready, {"message"});
+}
+
+const Json* Node::condition(std::string_view type) const {
+  for (const Json& condition : Array(json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == type) return &condition;
+  }
+  return nullptr;
+}
+
+std::string Node::zone() const {
+  const std::string region = label("topology.kubernetes.io/region");
+  const std::string zone = label("topology.kubernetes.io/zone");
+  return region.empty() && zone.empty() ? "" : fmt::format("{}:{}", region, zone);
 }
 
 std::vector<std::string> Node::volumes_attached() const {
@@ -112,6 +117,11 @@ std::vector<Container> Pod::containers() const {
 
 std::vector<Container> Pod::init_containers() const {
   return PartsOf<Container>(Array(json(), {"spec", "initContainers"}));
+}
+
+bool Pod::ready() const {
+  const Json* ready = condition("Ready");
+  return ready != nullptr && base::json::String(*ready, {"status"}) == "True";
 }
 
 const Json* Pod::condition(std::string_view type) const {

@@ -73,11 +73,15 @@ class Node : public Object {
   bool unschedulable() const { return Bool({"spec", "unschedulable"}); }
   bool ready() const;                 // condition Ready is True
   std::string ready_message() const;  // what that condition says
+  // The condition of this type; nullptr if there is none.
+  const Json* condition(std::string_view type) const;
+  // Region and zone, by the well-known labels; nodes fail together in one.
+  std::string zone() const;
   std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
   // Names in status.volumesAttached.
   std::vector<std::string> volumes_attached() const;
   bool has_taint(std::string_view key) const;
-  // spec.taints[]: key, value and effect.
+  // spec.taints[]: key, value, effect and timeAdded.
   const Json& taints() const { return base::json::Array(json(), {"spec", "taints"}); }
 };
 
@@ -142,10 +146,11 @@ class Pod : public Object {
     return base::json::Find(json(), {"spec", "affinity", "nodeAffinity",
                                      "requiredDuringSchedulingIgnoredDuringExecution"});
   }
-  // spec.tolerations[]: key, operator, value and effect.
+  // spec.tolerations[]: key, operator, value, effect and tolerationSeconds.
   const Json& tolerations() const { return base::json::Array(json(), {"spec", "tolerations"}); }
   // The condition of this type; nullptr if there is none.
   const Json* condition(std::string_view type) const;
+  bool ready() const;  // condition Ready is True
   std::string service_account_name() const {
     return String({"spec", "serviceAccountName"}, "default");
   }
@@ -348,11 +353,18 @@ class RuntimeClass : public Object {
   }
 };
 
+// coordination.k8s.io/v1
+class Lease : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kLease;
+  using Object::Object;
+  std::string renew_time() const { return String({"spec", "renewTime"}); }
+};
+
 class DaemonSet : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kDaemonSet;
   using Object::Object;
-  int64_t generation() const { return Int({"metadata", "generation"}); }
   // spec.selector, a LabelSelector; an empty object if there is none.
   const Json& selector() const { return base::json::Map(json(), {"spec", "selector"}); }
   // spec.template: metadata and spec of the pods.
@@ -369,6 +381,8 @@ class DaemonSet : public Object {
   }
   int64_t min_ready_seconds() const { return Int({"spec", "minReadySeconds"}); }
   int64_t revision_history_limit() const { return Int({"spec", "revisionHistoryLimit"}, 10); }
+  // What a revision's hash counts in, so that names that were taken are not chosen again.
+  int64_t collision_count() const { return Int({"status", "collisionCount"}); }
 };
 
 class ControllerRevision : public Object {

@@ -19,9 +19,17 @@ std::vector<OwnerReference> Object::owner_references() const {
                    .kind = base::json::String(owner, {"kind"}),
                    .name = base::json::String(owner, {"name"}),
                    .uid = base::json::String(owner, {"uid"}),
-                   .controller = base::json::Bool(owner, {"controller"})});
+                   .controller = base::json::Bool(owner, {"controller"}),
+                   .block_owner_deletion = base::json::Bool(owner, {"blockOwnerDeletion"})});
   }
   return out;
+}
+
+std::optional<OwnerReference> Object::controller() const {
+  for (const OwnerReference& owner : owner_references()) {
+    if (owner.controller) return owner;
+  }
+  return std::nullopt;
 }
 
 void Object::add_finalizer(std::string_view finalizer) {

@@ -25,6 +25,7 @@ struct OwnerReference {
   std::string name;
   std::string uid;
   bool controller = false;
+  bool block_owner_deletion = false;
 };
 
 class Object {
@@ -57,6 +58,10 @@ class Object {
   std::vector<std::string> finalizers() const { return Strings({"metadata", "finalizers"}); }
   bool has_finalizer(std::string_view finalizer) const;
   std::vector<OwnerReference> owner_references() const;
+  // The owner that manages this object; nullopt if there is none.
+  std::optional<OwnerReference> controller() const;
+  int64_t generation() const { return Int({"metadata", "generation"}); }
+  std::string creation_timestamp() const { return String({"metadata", "creationTimestamp"}); }
   bool deleting() const {
     return base::json::Find(json_, {"metadata", "deletionTimestamp"}) != nullptr;
   }

@@ -32,6 +32,18 @@ inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner
 inline constexpr std::string_view kManagedAttachDetach =
     "volumes.kubernetes.io/controller-managed-attach-detach";
 inline constexpr std::string_view kOutOfServiceTaint = "node.kubernetes.io/out-of-service";
+inline constexpr std::string_view kNotReadyTaint = "node.kubernetes.io/not-ready";
+inline constexpr std::string_view kUnreachableTaint = "node.kubernetes.io/unreachable";
+inline constexpr std::string_view kUnschedulableTaint = "node.kubernetes.io/unschedulable";
+inline constexpr std::string_view kMemoryPressureTaint = "node.kubernetes.io/memory-pressure";
+inline constexpr std::string_view kDiskPressureTaint = "node.kubernetes.io/disk-pressure";
+inline constexpr std::string_view kPidPressureTaint = "node.kubernetes.io/pid-pressure";
+inline constexpr std::string_view kNetworkUnavailableTaint =
+    "node.kubernetes.io/network-unavailable";
+
+// The owner of these has asked for the end of what it owns, or for its release, before its own.
+inline constexpr std::string_view kForegroundDeletion = "foregroundDeletion";
+inline constexpr std::string_view kOrphan = "orphan";
 
 inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";

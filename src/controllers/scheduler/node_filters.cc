@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "api/selector.h"
+#include "controllers/names.h"
+#include "controllers/taints.h"
 
 namespace berth::controllers::scheduler {
 
@@ -22,37 +24,27 @@ std::string Refusals::Text() const {
   return fmt::format("0/{} nodes are available: {}.", nodes, fmt::join(parts, ", "));
 }
 
-bool Tolerates(const api::Pod& pod, const std::string& key, const std::string& value,
-               const std::string& effect) {
-  for (const Json& toleration : pod.tolerations()) {
-    const std::string its_effect = String(toleration, {"effect"});
-    if (!its_effect.empty() && its_effect != effect) continue;
-    const std::string its_key = String(toleration, {"key"});
-    const bool exists = String(toleration, {"operator"}, "Equal") == "Exists";
-    if (its_key.empty() && exists) return true;
-    if (its_key == key && (exists || String(toleration, {"value"}) == value)) return true;
-  }
-  return false;
+namespace {
+
+bool ToleratesNoSchedule(const api::Pod& pod, std::string_view key) {
+  return AnyTolerates(pod.tolerations(), MakeTaint(key, "", "NoSchedule"));
 }
+
+}  // namespace
 
 std::optional<std::string> RefuseNode(const api::Pod& pod, const api::Node& node) {
   // Where nothing taints nodes that are not ready or cordoned, their state does the same.
-  if (!node.ready() && !Tolerates(pod, "node.kubernetes.io/not-ready", "", "NoSchedule")) {
+  if (!node.ready() && !ToleratesNoSchedule(pod, kNotReadyTaint)) {
     const std::string why = node.ready_message();
     return why.empty() ? "node(s) were not ready" : fmt::format("node(s) were not ready ({})", why);
   }
-  if (node.unschedulable() &&
-      !Tolerates(pod, "node.kubernetes.io/unschedulable", "", "NoSchedule")) {
+  if (node.unschedulable() && !ToleratesNoSchedule(pod, kUnschedulableTaint)) {
     return "node(s) were unschedulable";
   }
-  for (const Json& taint : node.taints()) {
-    const std::string effect = String(taint, {"effect"});
-    if (effect != "NoSchedule" && effect != "NoExecute") continue;
-    const std::string key = String(taint, {"key"});
-    const std::string value = String(taint, {"value"});
-    if (!Tolerates(pod, key, value, effect)) {
-      return fmt::format("node(s) had untolerated taint {{{}: {}}}", key, value);
-    }
+  if (const Json* taint =
+          FindUntolerated(node.taints(), pod.tolerations(), {"NoSchedule", "NoExecute"})) {
+    return fmt::format("node(s) had untolerated taint {{{}: {}}}", String(*taint, {"key"}),
+                       String(*taint, {"value"}));
   }
   const std::string mismatch = "node(s) didn't match Pod's node affinity/selector";
   const api::Labels labels = node.labels();

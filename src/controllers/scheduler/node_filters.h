@@ -20,10 +20,6 @@ class Refusals {
   std::map<std::string, int> counts_;
 };
 
-// A toleration of the pod covers the taint: key, value and effect.
-bool Tolerates(const api::Pod& pod, const std::string& key, const std::string& value,
-               const std::string& effect);
-
 // nullopt: the pod may run there. Otherwise the reason: not ready, unschedulable, a taint, or its
 // nodeSelector and required node affinity.
 std::optional<std::string> RefuseNode(const api::Pod& pod, const api::Node& node);

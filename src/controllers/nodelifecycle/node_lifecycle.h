@@ -1,0 +1,112 @@
+// Watches over nodes (in Kubernetes: the node life-cycle and taint-eviction controllers): who does
+// not answer is marked, who is marked is tainted, and pods that do not tolerate the taint go.
+//
+//   [ready] ── no lease renewed, no status written for 40 s; the API itself says so too ──▶
+//       Ready=Unknown ──▶ NoSchedule taint at once, NoExecute taint as the rate allows ──▶
+//       each pod: its tolerationSeconds (300 by admission) pass ──▶ deleted
+//   [Ready=False by its own word] ── the same from the taints on
+//   [Ready=True again] ── all these taints off at once; pods that still wait stay
+//
+// Nobody is judged by a clock that stood still or an API that was away:
+//   - a node's 40 s count from when this process saw its last sign of life, not by timestamps;
+//   - before a node is marked, its lease and status are read from the API itself;
+//   - a check that comes late by more than `late` (the process was stopped, the API did not answer)
+//     gives every node its 40 s anew;
+//   - when no node at all is ready, nobody's pods are evicted and the NoExecute taints come off; of
+//     a zone that is down in large part, only slowly (disruption.h);
+//   - before a pod is evicted, its node is read from the API itself.
+//
+// spec.unschedulable and pressure conditions become NoSchedule taints the same way.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/nodelifecycle/disruption.h"
+#include "controllers/nodelifecycle/node_taints.h"
+
+namespace berth::controllers::nodelifecycle {
+
+struct Options {
+  std::chrono::milliseconds grace = std::chrono::seconds(40);
+  // For a node that has not written any status yet.
+  std::chrono::milliseconds startup_grace = std::chrono::seconds(60);
+  std::chrono::milliseconds late = std::chrono::seconds(10);
+  // The longest that a node is left unlooked at; a test with its own `now` makes it short.
+  std::chrono::milliseconds check_interval = std::chrono::seconds(5);
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
+class NodeLifecycle : public Controller {
+ public:
+  explicit NodeLifecycle(Context context, Options options = {});
+  ~NodeLifecycle() override;
+
+  std::string_view name() const override { return "nodelifecycle"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  // A node's signs of life, as this process saw them.
+  struct Health {
+    std::string renewed;    // the lease's renewTime
+    std::string heartbeat;  // the condition Ready's lastHeartbeatTime and status
+    SteadyTime seen;        // when one of them last changed
+    SteadyTime check_due;
+    bool was_ready = false;
+  };
+
+  void Watch();
+  void NoteLease(const std::string& node, const std::string& renewed);
+  void NoteStatus(const api::Node& node);
+  void Forget(const std::string& node);
+
+  // node_lifecycle.cc
+  Outcome SyncNode(const std::string& name);
+  Outcome WriteTaints(const api::Node& node);
+  // What may be done about the pods of a node that `wanted` eviction asks for; when to ask again.
+  Eviction Allowed(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
+
+  // health.cc
+  // How long the node may stay silent from now on; zero or less: its time is up.
+  std::chrono::milliseconds TimeLeft(const api::Node& node);
+  // Its time is up, whether it is marked already or not: nodes that fall silent together must not
+  // be judged one by one.
+  bool Silent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Marks a node whose time is up, unless the API knows of a newer sign of life.
+  base::Status MarkUnknown(const std::string& name);
+  base::Status MarkPodsNotReady(const api::Node& node);
+  void ReportTransition(const api::Node& node);
+
+  // eviction.cc
+  Outcome SyncPod(const std::string& key);
+  Outcome Evict(const api::Pod& pod);
+  void Cancel(const api::Pod& pod);
+
+  const Context context_;
+  const Options options_;
+  kube::Informer<api::Node>& nodes_;
+  kube::Informer<api::Lease>& leases_;
+  kube::Informer<api::Pod>& pods_;
+
+  base::Mutex mutex_;
+  std::map<std::string, Health> health_ ABSL_GUARDED_BY(mutex_);           // by node
+  std::map<std::string, SteadyTime> evict_since_ ABSL_GUARDED_BY(mutex_);  // by the pod's uid
+  EvictionLimiter limiter_ ABSL_GUARDED_BY(mutex_);
+  bool all_down_ ABSL_GUARDED_BY(mutex_) = false;
+  base::KeyedWorkers node_workers_;
+  base::KeyedWorkers pod_workers_;
+};
+
+}  // namespace berth::controllers::nodelifecycle

@@ -1,0 +1,155 @@
+#include "controllers/podgc/pod_gc.h"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/names.h"
+#include "controllers/pod_deletion.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::podgc {
+
+using base::KeyedWorkers;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+// Not a name that a node or pod could have.
+constexpr const char* kEndedPods = "";
+
+// Nothing is left to ask for: whoever set its finalizers has to take them off.
+bool OnlyFinalizersLeft(const api::Pod& pod) {
+  return pod.deleting() && pod.Int({"metadata", "deletionGracePeriodSeconds"}, -1) == 0 &&
+         !pod.finalizers().empty() && pod.terminated();
+}
+
+}  // namespace
+
+PodGc::PodGc(Context context, Options options)
+    : context_(context),
+      options_(options),
+      pods_(context.informers.Of<api::Pod>()),
+      nodes_(context.informers.Of<api::Node>()),
+      workers_({.name = "podgc",
+                .workers = 1,
+                .retry_start = milliseconds(500),
+                .retry_max = std::chrono::seconds(60)},
+               [this](const std::string& key) { return Sync(key); }) {
+  AddPodIndexes(pods_);
+  Watch();
+}
+
+PodGc::~PodGc() { Stop(); }
+
+void PodGc::Watch() {
+  pods_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    const api::Pod& pod = *change.after;
+    if (pod.deleting()) workers_.Add(change.key);
+    const bool moved = change.before == nullptr || change.before->node_name() != pod.node_name();
+    if (moved && !pod.node_name().empty() && nodes_.Get(pod.node_name()) == nullptr) {
+      workers_.Add(pod.node_name());
+    }
+    if (pod.terminated() && options_.terminated_threshold > 0) {
+      workers_.AddAfter(kEndedPods, options_.count_interval);
+    }
+  });
+  nodes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return workers_.Add(change.key);
+    if (!OutOfService(change.key)) return;
+    for (const auto& pod : pods_.ByIndex(kPodsByNode, change.key)) {
+      if (pod->deleting()) workers_.Add(pod->key());
+    }
+  });
+}
+
+void PodGc::Start() { workers_.Start(); }
+void PodGc::Stop() { workers_.Stop(); }
+
+PodGc::Outcome PodGc::Sync(const std::string& key) {
+  if (key == kEndedPods) return SyncEndedPods();
+  return key.find('/') == std::string::npos ? SyncNode(key) : SyncPod(key);
+}
+
+bool PodGc::OutOfService(const std::string& node) const {
+  const auto object = nodes_.Get(node);
+  return object != nullptr && !object->ready() && object->has_taint(kOutOfServiceTaint);
+}
+
+PodGc::Outcome PodGc::SyncPod(const std::string& key) {
+  const auto pod = pods_.Get(key);
+  if (pod == nullptr || !pod->deleting() || OnlyFinalizersLeft(*pod)) return Outcome::Done();
+  if (pod->node_name().empty()) return AfterApi(FailAndDelete(context_, pods_, *pod));
+  if (!OutOfService(pod->node_name())) return Outcome::Done();
+  LOG_WARNING("removing pod {}: its node {} is out of service", base::Quote(key),
+              base::Quote(pod->node_name()));
+  return AfterApi(FailAndDelete(context_, pods_, *pod));
+}
+
+PodGc::Outcome PodGc::SyncNode(const std::string& name) {
+  const auto pods = pods_.ByIndex(kPodsByNode, name);
+  if (nodes_.Get(name) != nullptr || pods.empty()) {
+    MutexLock lock(mutex_);
+    missing_since_.erase(name);
+    return Outcome::Done();
+  }
+  {
+    MutexLock lock(mutex_);
+    const auto since = missing_since_.try_emplace(name, steady_clock::now()).first->second;
+    const auto left = options_.quarantine - (steady_clock::now() - since);
+    if (left.count() > 0) return Outcome::After(std::chrono::ceil<milliseconds>(left));
+  }
+  // The informer may be behind: only the API knows that a node is gone.
+  const auto live = kube::Get<api::Node>(context_.client, "", name);
+  if (live.ok()) {
+    nodes_.Observe(live->json());
+    return Outcome::Done();
+  }
+  if (live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
+  Status result = base::OkStatus();
+  for (const auto& pod : pods) {
+    if (OnlyFinalizersLeft(*pod)) continue;
+    LOG_WARNING("removing pod {}: its node {} does not exist any more", base::Quote(pod->key()),
+                base::Quote(name));
+    const Status removed =
+        FailAndDelete(context_, pods_, *pod,
+                      {.reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"});
+    if (result.ok()) result = removed;
+  }
+  // A pod that is bound to the missing node meanwhile begins a quarantine of its own.
+  if (result.ok()) {
+    MutexLock lock(mutex_);
+    missing_since_.erase(name);
+  }
+  return AfterApi(result);
+}
+
+PodGc::Outcome PodGc::SyncEndedPods() {
+  using PodPtr = std::shared_ptr<const api::Pod>;
+  std::vector<PodPtr> ended;
+  for (const auto& pod : pods_.List()) {
+    if (pod->terminated() && !pod->deleting()) ended.push_back(pod);
+  }
+  if (ended.size() <= options_.terminated_threshold) return Outcome::Done();
+  const auto order = [](const PodPtr& pod) {
+    return std::tuple(pod->String({"status", "reason"}) != "Evicted", pod->creation_timestamp(),
+                      pod->name());
+  };
+  std::sort(ended.begin(), ended.end(),
+            [&](const PodPtr& a, const PodPtr& b) { return order(a) < order(b); });
+  ended.resize(ended.size() - options_.terminated_threshold);
+  LOG_INFO("removing {} ended pods: {} are kept", ended.size(), options_.terminated_threshold);
+  for (const PodPtr& pod : ended) {
+    if (const Status gone = FailAndDelete(context_, pods_, *pod); !gone.ok()) return AfterApi(gone);
+  }
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::podgc

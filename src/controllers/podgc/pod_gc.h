@@ -1,0 +1,65 @@
+// Removes pods that nobody else will remove (in Kubernetes: the pod garbage collector).
+//
+//   pod on a node that is gone      ── 40 s, then the API itself says so ──▶ Failed, deleted
+//   pod being deleted, on a node    ── not ready and tainted out-of-service ▶ Failed, deleted
+//   pod being deleted, on no node   ────────────────────────────────────────▶ Failed, deleted
+//   ended pods above the threshold  ── evicted ones, then the oldest ────────▶ deleted
+//
+// All these deletes are without grace: no node agent is there to end the pod, or none is needed.
+// For the out-of-service taint a person vouches that the machine runs nothing any more.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::podgc {
+
+struct Options {
+  // How many ended pods are kept; 0: all.
+  size_t terminated_threshold = 12500;
+  // How long a node must have been missing before the API is asked whether it is gone: a node that
+  // registers anew keeps its pods.
+  std::chrono::milliseconds quarantine = std::chrono::seconds(40);
+  // How often at most ended pods are counted.
+  std::chrono::milliseconds count_interval = std::chrono::seconds(20);
+};
+
+class PodGc : public Controller {
+ public:
+  explicit PodGc(Context context, Options options = {});
+  ~PodGc() override;
+
+  std::string_view name() const override { return "podgc"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  void Watch();
+  // A key is "namespace/name" of a pod, the name of a node, or kEndedPods.
+  Outcome Sync(const std::string& key);
+  Outcome SyncPod(const std::string& key);
+  Outcome SyncNode(const std::string& name);
+  Outcome SyncEndedPods();
+  bool OutOfService(const std::string& node) const;
+
+  const Context context_;
+  const Options options_;
+  kube::Informer<api::Pod>& pods_;
+  kube::Informer<api::Node>& nodes_;
+  base::Mutex mutex_;
+  std::map<std::string, SteadyTime> missing_since_ ABSL_GUARDED_BY(mutex_);  // nodes, by name
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::controllers::podgc

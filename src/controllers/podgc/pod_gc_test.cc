@@ -1,0 +1,145 @@
+#include "controllers/podgc/pod_gc.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/fake_cluster.h"
+#include "controllers/names.h"
+
+namespace berth::controllers::podgc {
+namespace {
+
+using base::Json;
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::Not;
+
+Json On(const std::string& node) { return {{"spec", {{"nodeName", node}}}}; }
+
+Json Deleting(const std::string& node) {
+  return {{"metadata",
+           {{"deletionTimestamp", "2026-01-01T00:00:30Z"}, {"deletionGracePeriodSeconds", 30}}},
+          {"spec", {{"nodeName", node}}}};
+}
+
+Json Ended(const std::string& created, const std::string& reason = "") {
+  return {{"metadata", {{"creationTimestamp", created}}},
+          {"spec", {{"nodeName", "node-a"}}},
+          {"status", {{"phase", "Failed"}, {"reason", reason}}}};
+}
+
+class PodGcTest : public ::testing::Test {
+ protected:
+  void Begin(Options options = {.quarantine = milliseconds(50),
+                                .count_interval = milliseconds(5)}) {
+    cluster_.Add<PodGc>(options);
+    cluster_.client.Add(MakeNode("node-a"));
+    cluster_.Start();
+  }
+  bool Has(const std::string& pod) { return cluster_.Has<api::Pod>("default", pod); }
+  bool WaitGone(const std::string& pod) {
+    return cluster_.WaitUntil([&] { return !Has(pod); });
+  }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(PodGcTest, PodsOfAVanishedNodeFailAndGo) {
+  cluster_.client.Add(MakePod("orphan", "", On("node-b")));
+  cluster_.client.Add(MakePod("living", "", On("node-a")));
+  Begin();
+  ASSERT_TRUE(WaitGone("orphan"));
+  EXPECT_TRUE(Has("living"));
+  const auto actions = cluster_.client.TakeActions();
+  ASSERT_GE(actions.size(), 1U);
+  EXPECT_THAT(actions[0], ::testing::HasSubstr("patch pods/default/orphan/status"));
+  EXPECT_THAT(actions[0], ::testing::HasSubstr("PodGC: node no longer exists"));
+  EXPECT_THAT(actions[0], ::testing::HasSubstr(R"("phase":"Failed")"));
+}
+
+TEST_F(PodGcTest, ANodeThatComesBackInTimeKeepsItsPods) {
+  cluster_.client.Add(MakeNode("node-b"));
+  cluster_.client.Add(MakePod("web", "", On("node-b")));
+  Begin({.quarantine = milliseconds(300)});
+  cluster_.client.Remove(api::kinds::kNode, "", "node-b");
+  cluster_.client.Add(MakeNode("node-b"));
+  cluster_.client.Add(MakePod("orphan", "", On("node-c")));
+  ASSERT_TRUE(WaitGone("orphan"));  // whose quarantine began later
+  EXPECT_TRUE(Has("web"));
+}
+
+TEST_F(PodGcTest, AnApiThatDoesNotAnswerLosesNoPod) {
+  Begin();
+  cluster_.client.Add(MakePod("orphan", "", On("node-b")));
+  cluster_.client.FailNext("get", "nodes", base::Error(base::StatusCode::kUnavailable, "away"));
+  // The first look fails, and the pod stays; the next, a second later, sees that the node is gone.
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("orphan"); }, milliseconds(500)));
+  ASSERT_TRUE(WaitGone("orphan"));
+}
+
+TEST_F(PodGcTest, AStaleInformerLosesNoPod) {
+  Begin();
+  // The API knows the node, the informer not yet: its watch is the last to hear of it.
+  cluster_.client.FailNext("get", "nodes", base::Error(base::StatusCode::kUnavailable, "away"));
+  cluster_.client.Add(MakePod("early", "", On("node-b")));
+  cluster_.client.Add(MakeNode("node-b"));
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("early"); }, milliseconds(300)));
+}
+
+TEST_F(PodGcTest, PodsBeingDeletedGoFromAnOutOfServiceNodeOnly) {
+  const Json down = {{"status", {{"conditions", {{{"type", "Ready"}, {"status", "Unknown"}}}}}}};
+  cluster_.client.Add(MakeNode("node-b", down));
+  cluster_.client.Add(MakePod("leaving", "", Deleting("node-b")));
+  cluster_.client.Add(MakePod("staying", "", On("node-b")));
+  cluster_.client.Add(MakePod("elsewhere", "", Deleting("node-a")));
+  Begin();
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("leaving"); }, milliseconds(200)));
+  cluster_.client.Add(MakeNode(
+      "node-b",
+      Merged(down, {{"spec",
+                     {{"taints",
+                       {{{"key", std::string(kOutOfServiceTaint)}, {"effect", "NoExecute"}}}}}}})));
+  ASSERT_TRUE(WaitGone("leaving"));
+  EXPECT_TRUE(Has("staying"));
+  EXPECT_TRUE(Has("elsewhere"));
+}
+
+TEST_F(PodGcTest, APodBeingDeletedOnNoNodeGoes) {
+  cluster_.client.Add(MakePod("nowhere", "", Deleting("")));
+  Begin();
+  EXPECT_TRUE(WaitGone("nowhere"));
+}
+
+TEST_F(PodGcTest, OfTooManyEndedPodsEvictedOnesGoFirstThenTheOldest) {
+  cluster_.client.Add(MakePod("a-old", "", Ended("2025-01-01T00:00:00Z")));
+  cluster_.client.Add(MakePod("b-new", "", Ended("2025-03-01T00:00:00Z")));
+  cluster_.client.Add(MakePod("c-evicted", "", Ended("2025-04-01T00:00:00Z", "Evicted")));
+  cluster_.client.Add(MakePod("d-newest", "", Ended("2025-05-01T00:00:00Z")));
+  Begin({.terminated_threshold = 2, .count_interval = milliseconds(5)});
+  ASSERT_TRUE(WaitGone("c-evicted"));
+  ASSERT_TRUE(WaitGone("a-old"));
+  EXPECT_TRUE(Has("b-new"));
+  EXPECT_TRUE(Has("d-newest"));
+}
+
+TEST_F(PodGcTest, APodThatFinalizersHoldIsAskedOnce) {
+  cluster_.client.Add(MakePod(
+      "held", "", Merged(Deleting(""), {{"metadata", {{"finalizers", {"example.com/hold"}}}}})));
+  Begin();
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    const auto pod = cluster_.Get<api::Pod>("default", "held");
+    return pod.Int({"metadata", "deletionGracePeriodSeconds"}) == 0 && pod.phase() == "Failed";
+  }));
+  cluster_.client.Add(MakePod("first", "", Deleting("")));
+  ASSERT_TRUE(WaitGone("first"));
+  cluster_.client.TakeActions();
+  // What brings it to the controller again, and what shows that it was looked at.
+  api::Pod held = cluster_.Get<api::Pod>("default", "held");
+  held.set_label("touched", "yes");
+  cluster_.client.Add(held);
+  cluster_.client.Add(MakePod("second", "", Deleting("")));
+  ASSERT_TRUE(WaitGone("second"));
+  EXPECT_THAT(cluster_.client.ActionNames(), Not(Contains("delete pods/default/held")));
+}
+
+}  // namespace
+}  // namespace berth::controllers::podgc
