@@ -1,7 +1,5 @@
 #include "apiserver/kind_rules.h"
 
-#include "api/quantity.h"
-
 namespace berth::apiserver {
 
 const KindRules& RulesFor(const api::KindInfo& info) {
@@ -12,6 +10,9 @@ const KindRules& RulesFor(const api::KindInfo& info) {
     AddPodRules(rules);
     AddVolumeRules(rules);
     AddStorageRules(rules);
+    AddNodeRules(rules);
+    AddAppRules(rules);
+    AddBerthRules(rules);
     for (const api::KindInfo* kind : api::AllKinds()) {
       const bool present = std::any_of(rules.begin(), rules.end(),
                                        [&](const KindRules& one) { return one.info == kind; });
@@ -27,38 +28,8 @@ void Default(Json& object, base::json::Path path, Json value) {
   if (base::json::Find(object, path) == nullptr) base::json::Set(object, path, std::move(value));
 }
 
-void CheckOneOf(const Json& object, base::json::Path path, std::string_view field,
-                std::initializer_list<std::string_view> supported, FieldErrors& errors) {
-  const std::string value = base::json::String(object, path);
-  if (value.empty()) return errors.Required(field);
-  if (std::find(supported.begin(), supported.end(), value) == supported.end()) {
-    errors.NotSupported(field, value, supported);
-  }
-}
-
-void CheckPresent(const Json& object, base::json::Path path, std::string_view field,
-                  FieldErrors& errors) {
-  const Json* value = base::json::Find(object, path);
-  if (value == nullptr || value->empty() || (value->is_string() && *value == "")) {
-    errors.Required(field);
-  }
-}
-
-void CheckPositiveQuantity(const Json* value, std::string_view field, FieldErrors& errors) {
-  if (value == nullptr) return errors.Required(field);
-  const std::string text =
-      value->is_string() ? value->get<std::string>() : base::json::Dump(*value);
-  const auto quantity = api::Quantity::Parse(text);
-  if (!quantity.ok()) return errors.Check(field, *value, quantity.status());
-  if (*quantity <= api::Quantity()) errors.Invalid(field, *value, "must be greater than zero");
-}
-
-void ForbidChange(const Json& object, const Json& old, base::json::Path path,
-                  std::string_view field, std::string_view detail, FieldErrors& errors) {
-  const Json* now = base::json::Find(object, path);
-  const Json* before = base::json::Find(old, path);
-  const bool same = now == nullptr || before == nullptr ? now == before : *now == *before;
-  if (!same) errors.Forbidden(field, detail);
+Json* Mutable(Json& object, base::json::Path path) {
+  return const_cast<Json*>(base::json::Find(object, path));
 }
 
 void AddFinalizer(Json& object, std::string_view finalizer) {

@@ -45,6 +45,7 @@ struct KindRules {
   bool create_on_update = false;       // PUT of a missing object creates it
   bool delete_returns_object = false;  // rather than a Status
   bool graceful = false;               // a delete waits for the node agent
+  bool created_with_status = false;    // else a new object starts with `initial_status`
   bool status_keeps_metadata = false;  // labels and annotations may be written with the status
   // It ends only when spec.finalizers are empty, too; they are written by PUT of /finalize.
   bool has_spec_finalizers = false;
@@ -78,22 +79,16 @@ void AddEventRules(std::vector<KindRules>& rules);
 void AddPodRules(std::vector<KindRules>& rules);
 void AddVolumeRules(std::vector<KindRules>& rules);
 void AddStorageRules(std::vector<KindRules>& rules);
+void AddNodeRules(std::vector<KindRules>& rules);
+void AddAppRules(std::vector<KindRules>& rules);
+void AddBerthRules(std::vector<KindRules>& rules);
 
 // Helpers that the families share.
 
 // Sets the member if it is absent.
 void Default(Json& object, base::json::Path path, Json value);
-// Required and one of `supported`.
-void CheckOneOf(const Json& object, base::json::Path path, std::string_view field,
-                std::initializer_list<std::string_view> supported, FieldErrors& errors);
-// Required and not empty.
-void CheckPresent(const Json& object, base::json::Path path, std::string_view field,
-                  FieldErrors& errors);
-// A quantity above zero.
-void CheckPositiveQuantity(const Json* value, std::string_view field, FieldErrors& errors);
-// Immutable, with `detail` as a Forbidden error.
-void ForbidChange(const Json& object, const Json& old, base::json::Path path,
-                  std::string_view field, std::string_view detail, FieldErrors& errors);
+// The member, to be changed; nullptr if it is absent.
+Json* Mutable(Json& object, base::json::Path path);
 void AddFinalizer(Json& object, std::string_view finalizer);
 
 }  // namespace berth::apiserver

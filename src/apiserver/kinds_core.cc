@@ -1,21 +1,22 @@
-// Namespace, Node, Secret, ConfigMap, ServiceAccount, Lease.
+// Namespace, Secret, ConfigMap, ServiceAccount.
 
 #include "api/names.h"
 #include "apiserver/kind_rules.h"
+#include "apiserver/spec_checks.h"
 #include "base/base64.h"
 
 namespace berth::apiserver {
 
 using base::json::Array;
 using base::json::Bool;
-using base::json::Find;
-using base::json::Int;
 using base::json::Map;
 using base::json::String;
 
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1024 * 1024;
+
+// ---- Namespace
 
 // The namespaces that the API itself lives by.
 base::Status ForbidNamespaceDelete(std::string_view name) {
@@ -54,44 +55,25 @@ void EndNamespace(Json& object) {
   base::json::Remove(object, {"metadata", "deletionGracePeriodSeconds"});
 }
 
-void ValidateNamespace(const Json& object, FieldErrors& errors) {
-  size_t i = 0;
-  for (const Json& finalizer : Array(object, {"spec", "finalizers"})) {
-    const std::string field = fmt::format("spec.finalizers[{}]", i++);
-    if (!finalizer.is_string()) continue;
-    const std::string name = finalizer.get<std::string>();
-    errors.Check(field, name, api::CheckQualifiedName(name));
-    if (name.find('/') == std::string::npos && name != "kubernetes" && name != "orphan" &&
-        name != "foregroundDeletion") {
-      errors.Invalid(field, name,
-                     "name is neither a standard finalizer name nor is it fully qualified");
-    }
+void ValidateNamespace(const Json& json, FieldErrors& errors) {
+  for (const Checked& finalizer : Checked(json, errors)["spec"]["finalizers"].Items()) {
+    finalizer.Is(api::CheckQualifiedName);
+    finalizer.Is(CheckFinalizerName);
   }
 }
 
-void ValidateNamespaceStatus(const Json& object, const Json&, FieldErrors& errors) {
-  const std::string phase = String(object, {"status", "phase"});
-  const bool ending = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
-  if (!ending && phase != "Active") {
-    errors.Invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty");
-  } else if (ending && phase != "Terminating") {
-    errors.Invalid("status.Phase", phase,
-                   "may only be 'Terminating' if `deletionTimestamp` is not empty");
+void ValidateNamespaceStatus(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked object(json, old, errors);
+  const Checked phase = object["status"]["phase"].Named("status.Phase");
+  const bool ending = object["metadata"]["deletionTimestamp"].present();
+  if (!ending && phase.text() != "Active") {
+    phase.Invalid(phase.text(), "may only be 'Active' if `deletionTimestamp` is empty");
+  } else if (ending && phase.text() != "Terminating") {
+    phase.Invalid(phase.text(), "may only be 'Terminating' if `deletionTimestamp` is not empty");
   }
 }
 
-void ValidateNode(const Json& object, FieldErrors& errors) {
-  size_t i = 0;
-  for (const Json& taint : Array(object, {"spec", "taints"})) {
-    const std::string field = fmt::format("spec.taints[{}]", i++);
-    const std::string key = String(taint, {"key"});
-    errors.Check(field + ".key", key, api::CheckQualifiedName(key));
-    const std::string value = String(taint, {"value"});
-    errors.Check(field + ".value", value, api::CheckLabelValue(value));
-    CheckOneOf(taint, {"effect"}, field + ".effect",
-               {"NoSchedule", "PreferNoSchedule", "NoExecute"}, errors);
-  }
-}
+// ---- Secret and ConfigMap
 
 // stringData is for writing only: it goes into data.
 void DefaultSecret(Json& object) {
@@ -106,74 +88,94 @@ void DefaultSecret(Json& object) {
   }
 }
 
-void CheckDataKeys(const Json& data, std::string_view field, FieldErrors& errors) {
-  for (const auto& [key, value] : data.items()) {
-    errors.Check(fmt::format("{}[{}]", field, key), key, api::CheckConfigKey(key));
-  }
-}
-
-// Binary values: base64. Their total decoded size is added to `total`. The value itself may be a
-// secret and stays out of the message.
-void CheckBinary(const Json& data, std::string_view field, size_t& total, FieldErrors& errors) {
-  for (const auto& [key, value] : data.items()) {
-    const auto decoded = value.is_string() ? base::DecodeBase64(value.get_ref<const std::string&>())
-                                           : std::optional<std::string>();
-    if (!decoded) {
-      errors.Invalid(fmt::format("{}[{}]", field, key), "<redacted>", "must be base64-encoded");
+// The bytes of all values; keys are checked. Values may be secret and stay out of messages.
+size_t CheckData(const Checked& data, bool binary) {
+  size_t total = 0;
+  for (const auto& [key, value] : data.Entries()) {
+    if (const base::Status valid = api::CheckConfigKey(key); !valid.ok()) {
+      value.Invalid(key, base::Message(valid));
+    }
+    if (!binary) {
+      total += value.text().size();
       continue;
     }
-    total += decoded->size();
-  }
-}
-
-void ValidateSecret(const Json& object, FieldErrors& errors) {
-  const Json& data = Map(object, {"data"});
-  size_t total = 0;
-  CheckDataKeys(data, "data", errors);
-  CheckBinary(data, "data", total, errors);
-  if (total > kMaxConfigBytes) errors.TooLong("data", kMaxConfigBytes);
-}
-
-void ValidateConfigMap(const Json& object, FieldErrors& errors) {
-  const Json& data = Map(object, {"data"});
-  const Json& binary = Map(object, {"binaryData"});
-  size_t total = 0;
-  CheckDataKeys(data, "data", errors);
-  CheckDataKeys(binary, "binaryData", errors);
-  CheckBinary(binary, "binaryData", total, errors);
-  for (const auto& [key, value] : data.items()) {
-    if (binary.contains(key)) {
-      errors.Invalid(fmt::format("data[{}]", key), key, "duplicate of key present in binaryData");
+    const auto decoded = base::DecodeBase64(value.text());
+    if (!decoded || !value.json().is_string()) {
+      value.Invalid("<redacted>", "must be base64-encoded");
+    } else {
+      total += decoded->size();
     }
-    if (value.is_string()) total += value.get_ref<const std::string&>().size();
   }
-  if (total > kMaxConfigBytes) errors.TooLong("", kMaxConfigBytes);
+  return total;
 }
 
-void KeepImmutableData(const Json& object, const Json& old, FieldErrors& errors) {
+// Needed, and its value a JSON document.
+void CheckJsonEntry(const Checked& data, std::string_view key) {
+  const Checked entry = data.Key(key);
+  if (!entry.present()) return entry.Required();
+  const auto decoded = base::DecodeBase64(entry.text());
+  if (decoded && !base::json::Parse(*decoded).ok()) {
+    entry.Invalid("<secret contents redacted>", "invalid JSON");
+  }
+}
+
+// What the well-known types ask for.
+void CheckSecretType(const Checked& secret) {
+  const std::string type = secret["type"].text();
+  const Checked data = secret["data"];
+  const auto needs = [&](std::string_view key) {
+    if (!data.Key(key).present()) data.Key(key).Required();
+  };
+  if (type == "kubernetes.io/service-account-token") {
+    constexpr std::string_view kAccount = "kubernetes.io/service-account.name";
+    secret["metadata"]["annotations"].Key(kAccount).Needed();
+  } else if (type == "kubernetes.io/dockercfg") {
+    CheckJsonEntry(data, ".dockercfg");
+  } else if (type == "kubernetes.io/dockerconfigjson") {
+    CheckJsonEntry(data, ".dockerconfigjson");
+  } else if (type == "kubernetes.io/basic-auth") {
+    if (!data.Key("username").present() && !data.Key("password").present()) {
+      needs("username");
+      needs("password");
+    }
+  } else if (type == "kubernetes.io/ssh-auth") {
+    if (!data.Key("ssh-privatekey").given()) data.Key("ssh-privatekey").Required();
+  } else if (type == "kubernetes.io/tls") {
+    needs("tls.crt");
+    needs("tls.key");
+  }
+}
+
+void ValidateSecret(const Json& json, FieldErrors& errors) {
+  const Checked secret(json, errors);
+  if (CheckData(secret["data"], /*binary=*/true) > kMaxConfigBytes) {
+    secret["data"].TooLong(kMaxConfigBytes);
+  }
+  CheckSecretType(secret);
+}
+
+void ValidateConfigMap(const Json& json, FieldErrors& errors) {
+  const Checked config(json, errors);
+  const Checked binary = config["binaryData"];
+  for (const auto& [key, value] : config["data"].Entries()) {
+    if (binary[key].present()) value.Invalid(key, "duplicate of key present in binaryData");
+  }
+  const size_t total = CheckData(config["data"], false) + CheckData(binary, true);
+  if (total > kMaxConfigBytes) config.TooLong(kMaxConfigBytes);
+}
+
+void KeepImmutableData(const Json& json, const Json& old, FieldErrors& errors) {
+  constexpr std::string_view kSealed = "field is immutable when `immutable` is set";
   if (!Bool(old, {"immutable"})) return;
-  if (!Bool(object, {"immutable"})) {
-    errors.Forbidden("immutable", "field is immutable when `immutable` is set");
-  }
-  for (const std::string_view field : {"data", "binaryData"}) {
-    ForbidChange(object, old, {field}, field, "field is immutable when `immutable` is set", errors);
-  }
+  const Checked object(json, old, errors);
+  if (!object["immutable"].flag()) object["immutable"].Forbidden(kSealed);
+  object["data"].Unchanged(kSealed);
+  object["binaryData"].Unchanged(kSealed);
 }
 
-void UpdateSecret(const Json& object, const Json& old, FieldErrors& errors) {
-  errors.Immutable("type", Find(object, {"type"}), Find(old, {"type"}));
-  KeepImmutableData(object, old, errors);
-}
-
-void ValidateLease(const Json& object, FieldErrors& errors) {
-  const Json* duration = Find(object, {"spec", "leaseDurationSeconds"});
-  if (duration != nullptr && Int(object, {"spec", "leaseDurationSeconds"}) <= 0) {
-    errors.Invalid("spec.leaseDurationSeconds", *duration, "must be greater than 0");
-  }
-  const Json* transitions = Find(object, {"spec", "leaseTransitions"});
-  if (transitions != nullptr && Int(object, {"spec", "leaseTransitions"}) < 0) {
-    errors.Invalid("spec.leaseTransitions", *transitions, "must be greater than or equal to 0");
-  }
+void UpdateSecret(const Json& json, const Json& old, FieldErrors& errors) {
+  Checked(json, old, errors)["type"].Immutable();
+  KeepImmutableData(json, old, errors);
 }
 
 }  // namespace
@@ -183,8 +185,8 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   ns.check_name = api::CheckDns1123Label;
   ns.delete_returns_object = true;
   ns.status_keeps_metadata = true;
-  ns.initial_status = {{"phase", "Active"}};
   ns.has_spec_finalizers = true;
+  ns.initial_status = {{"phase", "Active"}};
   ns.defaults = DefaultNamespace;
   ns.admit_create = AdmitNamespace;
   ns.admit_update = KeepNamespaceFinalizers;
@@ -193,11 +195,6 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   ns.validate = ValidateNamespace;
   ns.validate_status = ValidateNamespaceStatus;
   rules.push_back(ns);
-
-  KindRules node(api::kinds::kNode);
-  node.status_keeps_metadata = true;
-  node.validate = ValidateNode;
-  rules.push_back(node);
 
   KindRules secret(api::kinds::kSecret);
   secret.defaults = DefaultSecret;
@@ -213,12 +210,6 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   KindRules account(api::kinds::kServiceAccount);
   account.delete_returns_object = true;
   rules.push_back(account);
-
-  KindRules lease(api::kinds::kLease);
-  lease.create_on_update = true;
-  lease.update_needs_version = true;
-  lease.validate = ValidateLease;
-  rules.push_back(lease);
 }
 
 }  // namespace berth::apiserver

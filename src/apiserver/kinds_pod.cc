@@ -1,265 +1,259 @@
 // Pod.
 
-#include <set>
-
 #include "api/names.h"
+#include "api/quantity.h"
 #include "apiserver/kind_rules.h"
+#include "apiserver/pod_spec.h"
+#include "apiserver/spec_checks.h"
 
 namespace berth::apiserver {
 
 using base::json::Array;
-using base::json::Bool;
 using base::json::Find;
-using base::json::Int;
 using base::json::Map;
 using base::json::String;
 
 namespace {
 
-constexpr int kDefaultFileMode = 0644;
+constexpr int64_t kDefaultTolerationSeconds = 300;
+constexpr int64_t kClusterCritical = 2'000'000'000;
+constexpr int64_t kNodeCritical = 2'000'001'000;
 
-// ":latest" and no tag at all mean that the image moves: pull it each time.
-std::string_view PullPolicyFor(std::string_view image) {
-  if (image.find('@') != std::string_view::npos) return "IfNotPresent";
-  const size_t slash = image.rfind('/');
-  const std::string_view last = slash == std::string_view::npos ? image : image.substr(slash + 1);
-  const size_t colon = last.find(':');
-  const bool moves = colon == std::string_view::npos || last.substr(colon + 1) == "latest";
-  return moves ? "Always" : "IfNotPresent";
+base::Status Refuse(const Json& pod, std::string_view why) {
+  std::string name = String(pod, {"metadata", "name"});
+  return ForbiddenError(api::kinds::kPod, name, why);
 }
 
-void DefaultContainer(Json& container) {
-  if (!container.is_object()) return;
-  Default(container, {"imagePullPolicy"}, std::string(PullPolicyFor(String(container, {"image"}))));
-  Default(container, {"terminationMessagePath"}, "/dev/termination-log");
-  Default(container, {"terminationMessagePolicy"}, "File");
-  Default(container, {"resources"}, Json::object());
-  if (container.contains("ports") && container["ports"].is_array()) {
-    for (Json& port : container["ports"]) Default(port, {"protocol"}, "TCP");
+void DefaultPod(Json& object) { DefaultPodSpec(object["spec"], PodSpecOf::kPod); }
+
+// ---- admission
+
+// A node that stops answering keeps its pods for a while, unless they say otherwise.
+void AddTolerations(Json& pod) {
+  Json tolerations = Array(pod, {"spec", "tolerations"});
+  for (const std::string key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    const bool said = std::any_of(tolerations.begin(), tolerations.end(), [&](const Json& one) {
+      const std::string effect = String(one, {"effect"});
+      return (String(one, {"key"}) == key || String(one, {"key"}).empty()) &&
+             (effect.empty() || effect == "NoExecute");
+    });
+    if (said) continue;
+    tolerations.push_back({{"key", key},
+                           {"operator", "Exists"},
+                           {"effect", "NoExecute"},
+                           {"tolerationSeconds", kDefaultTolerationSeconds}});
   }
+  base::json::Set(pod, {"spec", "tolerations"}, std::move(tolerations));
 }
 
-void DefaultVolume(Json& volume) {
-  if (!volume.is_object()) return;
-  if (volume.size() == 1 && volume.contains("name")) volume["emptyDir"] = Json::object();
-  for (const char* source : {"secret", "configMap", "projected", "downwardAPI"}) {
-    if (volume.contains(source)) Default(volume, {source, "defaultMode"}, kDefaultFileMode);
+// Only the two classes that Kubernetes itself has are known.
+base::Status SetPriority(Json& pod) {
+  const std::string name = String(pod, {"spec", "priorityClassName"});
+  int64_t priority = 0;
+  if (name == "system-cluster-critical") {
+    priority = kClusterCritical;
+  } else if (name == "system-node-critical") {
+    priority = kNodeCritical;
+  } else if (!name.empty()) {
+    return Refuse(pod, fmt::format("no PriorityClass with name {} was found", name));
   }
-  if (volume.contains("hostPath")) Default(volume, {"hostPath", "type"}, "");
+  const Json* asked = Find(pod, {"spec", "priority"});
+  if (asked != nullptr && *asked != priority) {
+    return Refuse(pod, fmt::format("the integer value of priority ({}) must not be provided in pod "
+                                   "spec; priority admission controller computed {} from the given "
+                                   "PriorityClass name",
+                                   base::json::Dump(*asked), priority));
+  }
+  base::json::Set(pod, {"spec", "priority"}, priority);
+  Default(pod, {"spec", "preemptionPolicy"}, "PreemptLowerPriority");
+  return base::OkStatus();
 }
 
-void DefaultPod(Json& object) {
-  Default(object, {"spec", "restartPolicy"}, "Always");
-  Default(object, {"spec", "dnsPolicy"}, "ClusterFirst");
-  Default(object, {"spec", "terminationGracePeriodSeconds"}, 30);
-  Default(object, {"spec", "schedulerName"}, "default-scheduler");
-  Default(object, {"spec", "securityContext"}, Json::object());
+// What its runtime class says of where it runs and what that costs becomes part of the pod.
+base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
+  const std::string name = String(pod, {"spec", "runtimeClassName"});
+  if (name.empty()) return base::OkStatus();
+  const auto found = lookup.Get(api::kinds::kRuntimeClass, "", name);
+  if (!found.ok()) {
+    if (found.status().code() != base::StatusCode::kNotFound) return found.status();
+    return Refuse(pod, fmt::format("pod rejected: RuntimeClass \"{}\" not found", name));
+  }
+  if (const Json* overhead = Find(*found, {"overhead", "podFixed"})) {
+    const Json* own = Find(pod, {"spec", "overhead"});
+    if (own != nullptr && *own != *overhead) {
+      return Refuse(pod,
+                    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+    }
+    base::json::Set(pod, {"spec", "overhead"}, *overhead);
+  }
+  for (const auto& [key, value] : Map(*found, {"scheduling", "nodeSelector"}).items()) {
+    const Json* own = Find(pod, {"spec", "nodeSelector", key});
+    if (own != nullptr && *own != value) {
+      return Refuse(pod, fmt::format("conflict: runtimeClass.scheduling.nodeSelector[{}] = {}; "
+                                     "pod.spec.nodeSelector[{}] = {}",
+                                     key, value.get<std::string>(), key, own->get<std::string>()));
+    }
+    base::json::Set(pod, {"spec", "nodeSelector", key}, value);
+  }
+  Json tolerations = Array(pod, {"spec", "tolerations"});
+  for (const Json& one : Array(*found, {"scheduling", "tolerations"})) {
+    if (std::find(tolerations.begin(), tolerations.end(), one) == tolerations.end()) {
+      tolerations.push_back(one);
+    }
+  }
+  if (!tolerations.empty()) base::json::Set(pod, {"spec", "tolerations"}, std::move(tolerations));
+  return base::OkStatus();
+}
+
+base::Status AdmitPod(Json& object, Lookup& lookup) {
   Default(object, {"spec", "serviceAccountName"}, "default");
-  Json& spec = object["spec"];
-  for (const char* list : {"containers", "initContainers"}) {
-    if (!spec.contains(list) || !spec[list].is_array()) continue;
-    for (Json& container : spec[list]) DefaultContainer(container);
+  Default(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
+  Default(object, {"spec", "enableServiceLinks"}, true);
+  RETURN_IF_ERROR(SetPriority(object));
+  RETURN_IF_ERROR(ApplyRuntimeClass(object, lookup));
+  AddTolerations(object);
+  base::json::Set(object, {"status", "qosClass"}, QosClassOf(Map(object, {"spec"})));
+  if (!Array(object, {"spec", "schedulingGates"}).empty()) {
+    object["status"]["conditions"] =
+        Json::array({{{"type", "PodScheduled"},
+                      {"status", "False"},
+                      {"reason", "SchedulingGated"},
+                      {"message", "Scheduling is blocked due to non-empty scheduling gates"},
+                      {"lastProbeTime", nullptr},
+                      {"lastTransitionTime", String(object, {"metadata", "creationTimestamp"})}}});
   }
-  if (spec.contains("volumes") && spec["volumes"].is_array()) {
-    for (Json& volume : spec["volumes"]) DefaultVolume(volume);
+  return base::OkStatus();
+}
+
+// What was added on creation, an update need not repeat.
+base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
+  for (const char* field : {"priority", "preemptionPolicy"}) {
+    if (const Json* was = Find(old, {"spec", field})) Default(object, {"spec", field}, *was);
+  }
+  AddTolerations(object);
+  return base::OkStatus();
+}
+
+// Whoever writes a status need not know the class.
+void KeepQosClass(Json& object, const Json& old, base::WallTime) {
+  if (const std::string was = String(old, {"status", "qosClass"}); !was.empty()) {
+    Default(object, {"status", "qosClass"}, was);
   }
 }
 
-// Kubernetes' rule for paths inside a volume: they must not lead out of it.
-bool HasDotDot(std::string_view path) {
-  while (true) {
-    const size_t slash = path.find('/');
-    if (path.substr(0, slash) == "..") return true;
-    if (slash == std::string_view::npos) return false;
-    path.remove_prefix(slash + 1);
+// ---- validation
+
+void ValidatePod(const Json& json, FieldErrors& errors) {
+  ValidatePodSpec(Checked(json, errors)["spec"], PodSpecOf::kPod);
+}
+
+void ValidateNewPod(const Json& json, FieldErrors& errors) {
+  const Checked spec = Checked(json, errors)["spec"];
+  if (spec["ephemeralContainers"].given()) {
+    spec["ephemeralContainers"].Forbidden("cannot be set on create");
+  }
+  if (spec["nodeName"].given() && spec["schedulingGates"].given()) {
+    spec["nodeName"].Forbidden("cannot be set until all schedulingGates have been cleared");
   }
 }
 
-void ValidateVolumeSource(const Json& volume, const std::string& field, FieldErrors& errors) {
-  size_t sources = 0;
-  for (const auto& [key, value] : volume.items()) {
-    if (key != "name") ++sources;
-  }
-  if (sources > 1) errors.Forbidden(field, "may not specify more than 1 volume type");
-  if (const Json* path = Find(volume, {"hostPath", "path"})) {
-    if (HasDotDot(String(volume, {"hostPath", "path"}))) {
-      errors.Invalid(field + ".hostPath.path", *path, "must not contain '..'");
-    }
-  }
-  if (volume.contains("hostPath")) {
-    CheckPresent(volume, {"hostPath", "path"}, field + ".hostPath.path", errors);
-  }
-  if (volume.contains("persistentVolumeClaim")) {
-    CheckPresent(volume, {"persistentVolumeClaim", "claimName"},
-                 field + ".persistentVolumeClaim.claimName", errors);
-  }
-  if (volume.contains("secret")) {
-    CheckPresent(volume, {"secret", "secretName"}, field + ".secret.secretName", errors);
-  }
-  if (volume.contains("configMap")) {
-    CheckPresent(volume, {"configMap", "name"}, field + ".configMap.name", errors);
-  }
-  if (volume.contains("csi")) {
-    CheckPresent(volume, {"csi", "driver"}, field + ".csi.driver", errors);
-  }
-  if (volume.contains("flexVolume")) {
-    CheckPresent(volume, {"flexVolume", "driver"}, field + ".flexVolume.driver", errors);
+// Only from none to one, and from one to an earlier.
+void CheckDeadline(const Checked& deadline) {
+  if (!deadline.changed() || deadline.old().is_null()) return;
+  if (!deadline.present()) {
+    deadline.Invalid("must not update from a positive integer to nil value");
+  } else if (deadline.old().is_number_integer() &&
+             deadline.number() > deadline.old().get<int64_t>()) {
+    deadline.Invalid("must be less than or equal to previous value");
   }
 }
 
-std::set<std::string> ValidateVolumes(const Json& spec, FieldErrors& errors) {
-  std::set<std::string> names;
-  size_t i = 0;
-  for (const Json& volume : Array(spec, {"volumes"})) {
-    const std::string field = fmt::format("spec.volumes[{}]", i++);
-    const std::string name = String(volume, {"name"});
-    if (name.empty()) {
-      errors.Required(field + ".name");
-    } else {
-      errors.Check(field + ".name", name, api::CheckDns1123Label(name));
-    }
-    if (!names.insert(name).second) errors.Duplicate(field + ".name", name);
-    ValidateVolumeSource(volume, field, errors);
-  }
-  return names;
+Json WithoutSeconds(Json toleration) {
+  if (toleration.is_object()) toleration.erase("tolerationSeconds");
+  return toleration;
 }
 
-void ValidateMounts(const Json& container, const std::string& field,
-                    const std::set<std::string>& volumes, FieldErrors& errors) {
-  std::set<std::string> paths;
-  std::set<std::string> devices;
-  size_t i = 0;
-  for (const Json& device : Array(container, {"volumeDevices"})) {
-    const std::string at = fmt::format("{}.volumeDevices[{}]", field, i++);
-    const std::string name = String(device, {"name"});
-    if (!volumes.contains(name)) errors.NotFound(at + ".name", name);
-    CheckPresent(device, {"devicePath"}, at + ".devicePath", errors);
-    if (!devices.insert(name).second) {
-      errors.Invalid(at + ".name", name, "must be unique");
-    }
-    if (!paths.insert(String(device, {"devicePath"})).second) {
-      errors.Invalid(at + ".devicePath", String(device, {"devicePath"}), "must be unique");
-    }
-  }
-  i = 0;
-  for (const Json& mount : Array(container, {"volumeMounts"})) {
-    const std::string at = fmt::format("{}.volumeMounts[{}]", field, i++);
-    const std::string name = String(mount, {"name"});
-    const std::string path = String(mount, {"mountPath"});
-    const std::string sub = String(mount, {"subPath"});
-    if (name.empty()) {
-      errors.Required(at + ".name");
-    } else if (!volumes.contains(name)) {
-      errors.NotFound(at + ".name", name);
-    }
-    if (path.empty()) errors.Required(at + ".mountPath");
-    if (!paths.insert(path).second) errors.Invalid(at + ".mountPath", path, "must be unique");
-    if (devices.contains(name)) {
-      errors.Invalid(at + ".name", name, "must not already exist in volumeDevices");
-    }
-    if (sub.starts_with('/')) errors.Invalid(at + ".subPath", sub, "must be a relative path");
-    if (HasDotDot(sub)) errors.Invalid(at + ".subPath", sub, "must not contain '..'");
-    if (!sub.empty() && !String(mount, {"subPathExpr"}).empty()) {
-      errors.Invalid(at + ".subPathExpr", String(mount, {"subPathExpr"}),
-                     "subPathExpr and subPath are mutually exclusive");
-    }
-    if (mount.contains("mountPropagation")) {
-      CheckOneOf(mount, {"mountPropagation"}, at + ".mountPropagation",
-                 {"Bidirectional", "HostToContainer", "None"}, errors);
-      if (String(mount, {"mountPropagation"}) == "Bidirectional" &&
-          !Bool(container, {"securityContext", "privileged"})) {
-        errors.Forbidden(
-            at + ".mountPropagation",
-            "Bidirectional mount propagation is available only to privileged containers");
-      }
-    }
+void CheckAddedTolerations(const Checked& tolerations) {
+  if (!tolerations.old().is_array()) return;
+  for (const Json& before : tolerations.old()) {
+    const bool kept =
+        std::any_of(tolerations.json().begin(), tolerations.json().end(),
+                    [&](const Json& one) { return WithoutSeconds(one) == WithoutSeconds(before); });
+    if (kept) continue;
+    return tolerations.Forbidden(
+        "existing toleration can not be modified except its tolerationSeconds");
   }
 }
 
-void ValidateContainers(const Json& spec, std::string_view list,
-                        const std::set<std::string>& volumes, std::set<std::string>& names,
-                        FieldErrors& errors) {
-  size_t i = 0;
-  for (const Json& container : Array(spec, {list})) {
-    const std::string field = fmt::format("spec.{}[{}]", list, i++);
-    const std::string name = String(container, {"name"});
-    if (name.empty()) {
-      errors.Required(field + ".name");
-    } else {
-      errors.Check(field + ".name", name, api::CheckDns1123Label(name));
-      if (!names.insert(name).second) errors.Duplicate(field + ".name", name);
-    }
-    CheckPresent(container, {"image"}, field + ".image", errors);
-    CheckOneOf(container, {"imagePullPolicy"}, field + ".imagePullPolicy",
-               {"Always", "IfNotPresent", "Never"}, errors);
-    size_t k = 0;
-    for (const Json& variable : Array(container, {"env"})) {
-      CheckPresent(variable, {"name"}, fmt::format("{}.env[{}].name", field, k++), errors);
-    }
-    k = 0;
-    for (const Json& port : Array(container, {"ports"})) {
-      const int64_t number = Int(port, {"containerPort"});
-      const std::string at = fmt::format("{}.ports[{}].containerPort", field, k++);
-      if (number < 1 || number > 65535) {
-        errors.Invalid(at, number, "must be between 1 and 65535, inclusive");
-      }
-    }
-    ValidateMounts(container, field, volumes, errors);
+void CheckRemovedGates(const Checked& gates) {
+  const Json& before = gates.old();
+  for (const Checked& gate : gates.Items()) {
+    const bool known = std::any_of(before.begin(), before.end(),
+                                   [&](const Json& one) { return one == gate.json(); });
+    if (known) continue;
+    gate["name"].Forbidden(fmt::format(
+        "only deletion is allowed, but found new scheduling gate '{}'", gate["name"].text()));
   }
 }
 
-void ValidatePod(const Json& object, FieldErrors& errors) {
-  const Json& spec = Map(object, {"spec"});
-  const std::set<std::string> volumes = ValidateVolumes(spec, errors);
-  std::set<std::string> names;
-  if (Array(spec, {"containers"}).empty()) errors.Required("spec.containers");
-  ValidateContainers(spec, "containers", volumes, names, errors);
-  ValidateContainers(spec, "initContainers", volumes, names, errors);
-  CheckOneOf(spec, {"restartPolicy"}, "spec.restartPolicy", {"Always", "OnFailure", "Never"},
-             errors);
-  CheckOneOf(spec, {"dnsPolicy"}, "spec.dnsPolicy",
-             {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}, errors);
-  const int64_t grace = Int(spec, {"terminationGracePeriodSeconds"});
-  if (grace < 0) {
-    errors.Invalid("spec.terminationGracePeriodSeconds", grace,
-                   "must be greater than or equal to 0");
-  }
-  for (const std::string_view field : {"nodeName", "serviceAccountName"}) {
-    const std::string name = String(spec, {field});
-    if (!name.empty()) {
-      errors.Check(fmt::format("spec.{}", field), name, api::CheckDns1123Subdomain(name));
-    }
-  }
-}
-
-Json WithoutMutable(const Json& spec) {
+// The spec without what may change.
+Json FixedPart(const Json& spec, bool gated) {
   Json fixed = spec;
   for (const char* list : {"containers", "initContainers"}) {
-    if (!fixed.contains(list) || !fixed[list].is_array()) continue;
-    for (Json& container : fixed[list]) {
-      if (container.is_object()) container.erase("image");
-    }
+    Json* containers = Mutable(fixed, {list});
+    if (containers == nullptr || !containers->is_array()) continue;
+    for (Json& container : *containers) container.erase("image");
   }
-  for (const char* field : {"activeDeadlineSeconds", "tolerations"}) fixed.erase(field);
+  for (const char* field : {"activeDeadlineSeconds", "tolerations", "schedulingGates"}) {
+    fixed.erase(field);
+  }
+  if (gated) {
+    fixed.erase("nodeSelector");
+    base::json::Remove(fixed, {"affinity", "nodeAffinity"});
+    if (Map(fixed, {"affinity"}).empty()) fixed.erase("affinity");
+  }
   return fixed;
 }
 
-// Of a pod only images, the deadline and further tolerations change: the node agent acts on a spec
-// once.
-void UpdatePod(const Json& object, const Json& old, FieldErrors& errors) {
-  const Json& spec = Map(object, {"spec"});
-  const Json& before = Map(old, {"spec"});
-  const Json& tolerations = Array(spec, {"tolerations"});
-  bool same = WithoutMutable(spec) == WithoutMutable(before);
-  for (const Json& toleration : Array(before, {"tolerations"})) {
-    same &= std::find(tolerations.begin(), tolerations.end(), toleration) != tolerations.end();
+// A gated pod's choice of nodes may only become narrower.
+void CheckNarrowed(const Checked& spec) {
+  const Checked selector = spec["nodeSelector"];
+  for (const auto& [key, value] : Map(spec.old(), {"nodeSelector"}).items()) {
+    if (selector[key].json() == value) continue;
+    return selector.Invalid(
+        "only additions to spec.nodeSelector are allowed (no mutations or "
+        "deletions)");
   }
-  if (!same) {
-    errors.Forbidden("spec",
-                     "pod updates may not change fields other than `spec.containers[*].image`,"
-                     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
-                     "`spec.tolerations` (only additions to existing tolerations)");
+  const Checked required =
+      spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+  if (!required.old().is_null() &&
+      required["nodeSelectorTerms"].json().size() != required["nodeSelectorTerms"].old().size()) {
+    required["nodeSelectorTerms"].Invalid(
+        "no additions/deletions to non-empty "
+        "NodeSelectorTerms list are allowed");
   }
+}
+
+// The node agent acts on a spec once: little of it changes.
+void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked spec = Checked(json, old, errors)["spec"];
+  for (const std::string_view list : {"containers", "initContainers"}) {
+    const size_t before = spec[list].old().is_array() ? spec[list].old().size() : 0;
+    if (spec[list].Items().size() == before) continue;
+    return spec[list].Forbidden("pod updates may not add or remove containers");
+  }
+  CheckDeadline(spec["activeDeadlineSeconds"]);
+  CheckAddedTolerations(spec["tolerations"]);
+  CheckRemovedGates(spec["schedulingGates"]);
+  const bool gated = !Array(old, {"spec", "schedulingGates"}).empty();
+  if (gated) CheckNarrowed(spec);
+  if (FixedPart(Map(json, {"spec"}), gated) == FixedPart(Map(old, {"spec"}), gated)) return;
+  spec.Forbidden(
+      "pod updates may not change fields other than `spec.containers[*].image`,"
+      "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+      "`spec.tolerations` (only additions to existing tolerations),"
+      "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously "
+      "negative)");
 }
 
 }  // namespace
@@ -272,7 +266,11 @@ void AddPodRules(std::vector<KindRules>& rules) {
   pod.status_keeps_metadata = true;
   pod.initial_status = {{"phase", "Pending"}};
   pod.defaults = DefaultPod;
+  pod.admit_create = AdmitPod;
+  pod.admit_update = AdmitPodUpdate;
+  pod.admit_status = KeepQosClass;
   pod.validate = ValidatePod;
+  pod.validate_create = ValidateNewPod;
   pod.validate_update = UpdatePod;
   rules.push_back(pod);
 }

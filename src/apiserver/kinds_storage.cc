@@ -1,19 +1,21 @@
-// StorageClass, VolumeAttachment, CSINode, CSIDriver, CSIStorageCapacity, HostMount.
-
-#include <set>
+// StorageClass, VolumeAttributesClass, VolumeAttachment, CSINode, CSIDriver, CSIStorageCapacity.
 
 #include "api/names.h"
-#include "api/quantity.h"
 #include "apiserver/kind_rules.h"
+#include "apiserver/spec_checks.h"
+#include "apiserver/volume_specs.h"
 
 namespace berth::apiserver {
 
-using base::json::Array;
 using base::json::Find;
-using base::json::Map;
-using base::json::String;
+using base::json::Int;
 
 namespace {
+
+constexpr size_t kMaxAttachmentMetadata = 256 * 1024;
+constexpr size_t kMaxVolumeError = 1024;
+constexpr size_t kMaxNodeId = 192;
+constexpr int64_t kShortestAllocatableUpdate = 10;
 
 // ---- StorageClass
 
@@ -22,80 +24,139 @@ void DefaultClass(Json& object) {
   Default(object, {"volumeBindingMode"}, "Immediate");
 }
 
-void ValidateClass(const Json& object, FieldErrors& errors) {
-  CheckPresent(object, {"provisioner"}, "provisioner", errors);
-  CheckOneOf(object, {"reclaimPolicy"}, "reclaimPolicy", {"Delete", "Retain"}, errors);
-  CheckOneOf(object, {"volumeBindingMode"}, "volumeBindingMode",
-             {"Immediate", "WaitForFirstConsumer"}, errors);
-  for (const auto& [key, value] : Map(object, {"parameters"}).items()) {
-    if (key.empty()) errors.Invalid("parameters", key, "field must not be empty.");
+void CheckTopologies(const Checked& topologies) {
+  std::set<std::string> terms;
+  for (const Checked& term : topologies.Items()) {
+    const Checked expressions = term["matchLabelExpressions"];
+    std::set<std::string> keys;
+    for (const Checked& one : expressions.Items()) {
+      one["values"].Needed();
+      std::set<std::string> values;
+      for (const Checked& value : one["values"].Items()) {
+        value.Is(api::CheckLabelValue);
+        value.Unique(values);
+      }
+      one["key"].Is(api::CheckQualifiedName);
+      one["key"].Unique(keys);
+    }
+    if (!terms.insert(base::json::Dump(expressions.json())).second) expressions.Duplicate();
   }
 }
 
-void UpdateClass(const Json& object, const Json& old, FieldErrors& errors) {
+void ValidateClass(const Json& json, FieldErrors& errors) {
+  const Checked object(json, errors);
+  if (object["provisioner"].Needed()) object["provisioner"].Is(CheckAnyCaseQualifiedName);
+  CheckParameters(object["parameters"]);
+  object["reclaimPolicy"].OneOfIfGiven({"Delete", "Retain"});
+  object["volumeBindingMode"].OneOf({"Immediate", "WaitForFirstConsumer"});
+  CheckTopologies(object["allowedTopologies"]);
+}
+
+void UpdateClass(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked object(json, old, errors);
   for (const std::string_view field : {"parameters", "provisioner", "reclaimPolicy"}) {
-    ForbidChange(object, old, {field}, field, fmt::format("updates to {} are forbidden.", field),
-                 errors);
+    object[field].Unchanged(fmt::format("updates to {} are forbidden.", field));
   }
-  errors.Immutable("volumeBindingMode", Find(object, {"volumeBindingMode"}),
-                   Find(old, {"volumeBindingMode"}));
+  object["volumeBindingMode"].Immutable();
+}
+
+// ---- VolumeAttributesClass
+
+void ValidateAttributesClass(const Json& json, FieldErrors& errors) {
+  const Checked object(json, errors);
+  CheckCsiDriverName(object["driverName"]);
+  if (object["parameters"].Needed("must contain at least one key/value pair")) {
+    CheckParameters(object["parameters"]);
+  }
+}
+
+void UpdateAttributesClass(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked object(json, old, errors);
+  for (const std::string_view field : {"driverName", "parameters"}) {
+    object[field].Unchanged(fmt::format("updates to {} are forbidden.", field));
+  }
 }
 
 // ---- VolumeAttachment
 
-void ValidateAttachment(const Json& object, FieldErrors& errors) {
-  CheckPresent(object, {"spec", "attacher"}, "spec.attacher", errors);
-  CheckPresent(object, {"spec", "nodeName"}, "spec.nodeName", errors);
-  const bool named = !String(object, {"spec", "source", "persistentVolumeName"}).empty();
-  const bool inlined = Find(object, {"spec", "source", "inlineVolumeSpec"}) != nullptr;
-  if (!named && !inlined) {
-    errors.Required("spec.source",
-                    "must specify exactly one of inlineVolumeSpec and persistentVolumeName");
-  } else if (named && inlined) {
-    errors.Forbidden("spec.source",
-                     "must specify exactly one of inlineVolumeSpec and persistentVolumeName");
-  }
+void CheckVolumeError(const Checked& error) {
+  if (error["message"].text().size() > kMaxVolumeError) error["message"].TooLong(kMaxVolumeError);
 }
 
-void UpdateAttachment(const Json& object, const Json& old, FieldErrors& errors) {
-  errors.Immutable("spec", Find(object, {"spec"}), Find(old, {"spec"}));
+void ValidateAttachmentStatus(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked status = Checked(json, old, errors)["status"];
+  size_t bytes = 0;
+  for (const auto& [key, value] : status["attachmentMetadata"].Entries()) {
+    bytes += key.size() + value.text().size();
+  }
+  if (bytes > kMaxAttachmentMetadata) status["attachmentMetadata"].TooLong(kMaxAttachmentMetadata);
+  CheckVolumeError(status["attachError"]);
+  CheckVolumeError(status["detachError"]);
+}
+
+void ValidateAttachment(const Json& json, FieldErrors& errors) {
+  constexpr std::string_view kOne =
+      "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+  const Checked spec = Checked(json, errors)["spec"];
+  CheckCsiDriverName(spec["attacher"]);
+  const Checked source = spec["source"];
+  const Checked name = source["persistentVolumeName"];
+  const Checked inlined = source["inlineVolumeSpec"];
+  if (!name.present() && !inlined.present()) {
+    source.Required(kOne);
+  } else if (name.present() && inlined.present()) {
+    source.Forbidden(kOne);
+  } else if (inlined.present()) {
+    ValidateInlineVolumeSpec(inlined);
+  } else if (name.Needed("must specify non empty persistentVolumeName")) {
+    name.Is(api::CheckDns1123Subdomain);
+  }
+  spec["nodeName"].Is(api::CheckDns1123Subdomain);
+}
+
+void UpdateAttachment(const Json& json, const Json& old, FieldErrors& errors) {
+  Checked(json, old, errors)["spec"].Immutable();
 }
 
 // ---- CSINode
 
-void ValidateCsiNode(const Json& object, FieldErrors& errors) {
+void ValidateCsiNode(const Json& json, FieldErrors& errors) {
   std::set<std::string> names;
-  size_t i = 0;
-  for (const Json& driver : Array(object, {"spec", "drivers"})) {
-    const std::string field = fmt::format("spec.drivers[{}]", i++);
-    const std::string name = String(driver, {"name"});
-    CheckPresent(driver, {"name"}, field + ".name", errors);
-    CheckPresent(driver, {"nodeID"}, field + ".nodeID", errors);
-    if (!names.insert(name).second) errors.Duplicate(field + ".name", name);
-    std::set<std::string> keys;
-    for (const Json& key : Array(driver, {"topologyKeys"})) {
-      if (!key.is_string()) continue;
-      const std::string text = key.get<std::string>();
-      errors.Check(field + ".topologyKeys", key, api::CheckQualifiedName(text));
-      if (!keys.insert(text).second) errors.Duplicate(field + ".topologyKeys", key);
+  for (const Checked& driver : Checked(json, errors)["spec"]["drivers"].Items()) {
+    CheckCsiDriverName(driver["name"]);
+    driver["name"].Unique(names);
+    if (driver["nodeID"].Needed() && driver["nodeID"].text().size() > kMaxNodeId) {
+      driver["nodeID"].Invalid(fmt::format("must be {} characters or less", kMaxNodeId));
     }
-    const Json* count = Find(driver, {"allocatable", "count"});
-    if (count != nullptr && (!count->is_number_integer() || count->get<int64_t>() < 0)) {
-      errors.Invalid(field + ".allocatable.count", *count, "must be greater than or equal to 0");
+    driver["allocatable"]["count"].AtLeast(0);
+    std::set<std::string> keys;
+    for (const Checked& item : driver["topologyKeys"].Items()) {
+      const Checked key = item.Named(driver.field());
+      key.Unique(keys);
+      key.Is(api::CheckQualifiedName);
     }
   }
 }
 
+const Json* DriverNamed(const Json& node, const std::string& name) {
+  for (const Json& driver : base::json::Array(node, {"spec", "drivers"})) {
+    if (base::json::String(driver, {"name"}) == name) return &driver;
+  }
+  return nullptr;
+}
+
+Json WithoutCount(Json driver) {
+  base::json::Remove(driver, {"allocatable", "count"});
+  if (base::json::Map(driver, {"allocatable"}).empty()) driver.erase("allocatable");
+  return driver;
+}
+
 // A driver's entry is what volumes were attached by: only its limit may change while it stays.
-void UpdateCsiNode(const Json& object, const Json& old, FieldErrors& errors) {
-  for (Json before : Array(old, {"spec", "drivers"})) {
-    for (Json driver : Array(object, {"spec", "drivers"})) {
-      if (String(driver, {"name"}) != String(before, {"name"})) continue;
-      base::json::Remove(driver, {"allocatable", "count"});
-      base::json::Remove(before, {"allocatable", "count"});
-      if (Map(driver, {"allocatable"}).empty()) driver.erase("allocatable");
-      if (Map(before, {"allocatable"}).empty()) before.erase("allocatable");
-      errors.Immutable("spec.drivers", &driver, &before);
+void UpdateCsiNode(const Json& json, const Json& old, FieldErrors& errors) {
+  for (const Json& driver : base::json::Array(json, {"spec", "drivers"})) {
+    const Json* before = DriverNamed(old, base::json::String(driver, {"name"}));
+    if (before != nullptr && WithoutCount(driver) != WithoutCount(*before)) {
+      errors.Invalid("CSINodeDriver", driver, "field is immutable");
     }
   }
 }
@@ -112,72 +173,58 @@ void DefaultDriver(Json& object) {
   Default(object, {"spec", "volumeLifecycleModes"}, Json::array({"Persistent"}));
 }
 
-void ValidateDriver(const Json& object, FieldErrors& errors) {
-  CheckOneOf(object, {"spec", "fsGroupPolicy"}, "spec.fsGroupPolicy",
-             {"File", "None", "ReadWriteOnceWithFSType"}, errors);
-  for (const Json& mode : Array(object, {"spec", "volumeLifecycleModes"})) {
-    if (mode != "Persistent" && mode != "Ephemeral") {
-      errors.NotSupported("spec.volumeLifecycleModes", mode, {"Ephemeral", "Persistent"});
-    }
+void ValidateDriver(const Json& json, FieldErrors& errors) {
+  const Checked object(json, errors);
+  CheckCsiDriverName(object["metadata"]["name"].Named("name"));
+  const Checked spec = object["spec"];
+  spec["fsGroupPolicy"].OneOf({"File", "None", "ReadWriteOnceWithFSType"});
+  for (const Checked& mode : spec["volumeLifecycleModes"].Items()) {
+    mode.Named(spec["volumeLifecycleModes"].field()).OneOf({"Ephemeral", "Persistent"});
+  }
+  std::set<std::string> audiences;
+  for (const Checked& request : spec["tokenRequests"].Items()) {
+    request["audience"].Unique(audiences);
+    CheckTokenLifetime(request["expirationSeconds"]);
+  }
+  const Checked update = spec["nodeAllocatableUpdatePeriodSeconds"];
+  if (update.number(kShortestAllocatableUpdate) < kShortestAllocatableUpdate) {
+    update.Invalid(
+        fmt::format("must be greater than or equal to {} seconds", kShortestAllocatableUpdate));
   }
 }
 
-void UpdateDriver(const Json& object, const Json& old, FieldErrors& errors) {
-  errors.Immutable("spec.attachRequired", Find(object, {"spec", "attachRequired"}),
-                   Find(old, {"spec", "attachRequired"}));
-  errors.Immutable("spec.volumeLifecycleModes", Find(object, {"spec", "volumeLifecycleModes"}),
-                   Find(old, {"spec", "volumeLifecycleModes"}));
+void UpdateDriver(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked spec = Checked(json, old, errors)["spec"];
+  spec["attachRequired"].Named("spec.attachedRequired").Immutable();
+  spec["volumeLifecycleModes"].Immutable();
+}
+
+// What the node agent acts on anew makes a new generation.
+base::Status CountDriverGeneration(Json& object, const Json& old, Lookup&) {
+  for (const char* field : {"tokenRequests", "requiresRepublish"}) {
+    const Json* now = Find(object, {"spec", field});
+    const Json* before = Find(old, {"spec", field});
+    if (now == nullptr || before == nullptr ? now == before : *now == *before) continue;
+    base::json::Set(object, {"metadata", "generation"}, Int(old, {"metadata", "generation"}) + 1);
+    break;
+  }
+  return base::OkStatus();
 }
 
 // ---- CSIStorageCapacity
 
-void ValidateCapacity(const Json& object, FieldErrors& errors) {
-  CheckPresent(object, {"storageClassName"}, "storageClassName", errors);
-  for (const std::string_view field : {"capacity", "maximumVolumeSize"}) {
-    const Json* value = Find(object, {field});
-    if (value == nullptr) continue;
-    const std::string text =
-        value->is_string() ? value->get<std::string>() : base::json::Dump(*value);
-    errors.Check(field, *value, api::ParseBytes(text).status());
-  }
+void ValidateCapacity(const Json& json, FieldErrors& errors) {
+  const Checked object(json, errors);
+  CheckLabelSelector(object["nodeTopology"]);
+  object["storageClassName"].Is(api::CheckDns1123Subdomain);
+  object["capacity"].NonNegativeQuantity();
+  object["maximumVolumeSize"].NonNegativeQuantity();
 }
 
-void UpdateCapacity(const Json& object, const Json& old, FieldErrors& errors) {
-  for (const std::string_view field : {"nodeTopology", "storageClassName"}) {
-    errors.Immutable(field, Find(object, {field}), Find(old, {field}));
-  }
-}
-
-// ---- HostMount
-
-// Absolute, and without parts that a mount by descriptor would not understand.
-bool IsCleanPath(std::string_view path) {
-  if (path.size() < 2 || !path.starts_with('/') || path.ends_with('/')) return false;
-  path.remove_prefix(1);
-  while (true) {
-    const size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return false;
-    if (slash == std::string_view::npos) return true;
-    path.remove_prefix(slash + 1);
-  }
-}
-
-void ValidateHostMount(const Json& object, FieldErrors& errors) {
-  CheckPresent(object, {"spec", "nodeName"}, "spec.nodeName", errors);
-  CheckPresent(object, {"spec", "claimName"}, "spec.claimName", errors);
-  const std::string path = String(object, {"spec", "path"});
-  if (path.empty()) {
-    errors.Required("spec.path");
-  } else if (!IsCleanPath(path)) {
-    errors.Invalid(
-        "spec.path", path,
-        "must be an absolute path below '/', without '.', '..', '//' and a trailing '/'");
-  }
-}
-
-void UpdateHostMount(const Json& object, const Json& old, FieldErrors& errors) {
-  errors.Immutable("spec", Find(object, {"spec"}), Find(old, {"spec"}));
+void UpdateCapacity(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked object(json, old, errors);
+  object["nodeTopology"].Immutable();
+  object["storageClassName"].Immutable();
 }
 
 }  // namespace
@@ -190,12 +237,19 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   storage_class.validate_update = UpdateClass;
   rules.push_back(storage_class);
 
+  KindRules attributes(api::kinds::kVolumeAttributesClass);
+  attributes.delete_returns_object = true;
+  attributes.validate = ValidateAttributesClass;
+  attributes.validate_update = UpdateAttributesClass;
+  rules.push_back(attributes);
+
   KindRules attachment(api::kinds::kVolumeAttachment);
   attachment.delete_returns_object = true;
   attachment.update_needs_version = true;
   attachment.initial_status = {{"attached", false}};
   attachment.validate = ValidateAttachment;
   attachment.validate_update = UpdateAttachment;
+  attachment.validate_status = ValidateAttachmentStatus;
   rules.push_back(attachment);
 
   KindRules node(api::kinds::kCsiNode);
@@ -209,6 +263,7 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   driver.delete_returns_object = true;
   driver.update_needs_version = true;
   driver.defaults = DefaultDriver;
+  driver.admit_update = CountDriverGeneration;
   driver.validate = ValidateDriver;
   driver.validate_update = UpdateDriver;
   rules.push_back(driver);
@@ -218,15 +273,6 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   capacity.validate = ValidateCapacity;
   capacity.validate_update = UpdateCapacity;
   rules.push_back(capacity);
-
-  KindRules mount(api::kinds::kHostMount);
-  mount.counts_generation = true;
-  mount.update_needs_version = true;
-  mount.delete_returns_object = true;
-  mount.initial_status = {{"phase", "Pending"}};
-  mount.validate = ValidateHostMount;
-  mount.validate_update = UpdateHostMount;
-  rules.push_back(mount);
 }
 
 }  // namespace berth::apiserver

@@ -4,10 +4,11 @@
 #include "api/quantity.h"
 #include "api/time.h"
 #include "apiserver/kind_rules.h"
+#include "apiserver/spec_checks.h"
+#include "apiserver/volume_specs.h"
 
 namespace berth::apiserver {
 
-using base::json::Array;
 using base::json::Bool;
 using base::json::Find;
 using base::json::Map;
@@ -18,50 +19,18 @@ namespace {
 constexpr std::string_view kDefaultClass = "storageclass.kubernetes.io/is-default-class";
 constexpr std::string_view kBetaClass = "volume.beta.kubernetes.io/storage-class";
 
-// PersistentVolumeSpec's members that are not volume sources.
-constexpr std::string_view kNotSources[] = {"capacity",
-                                            "accessModes",
-                                            "claimRef",
-                                            "persistentVolumeReclaimPolicy",
-                                            "storageClassName",
-                                            "mountOptions",
-                                            "volumeMode",
-                                            "nodeAffinity",
-                                            "volumeAttributesClassName"};
-
-void CheckAccessModes(const Json& spec, FieldErrors& errors) {
-  const Json& modes = Array(spec, {"accessModes"});
-  if (modes.empty()) errors.Required("spec.accessModes");
-  bool alone = false;
-  for (const Json& mode : modes) {
-    if (mode != "ReadWriteOnce" && mode != "ReadOnlyMany" && mode != "ReadWriteMany" &&
-        mode != "ReadWriteOncePod") {
-      errors.NotSupported("spec.accessModes", mode,
-                          {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"});
-    }
-    alone |= mode == "ReadWriteOncePod";
-  }
-  if (alone && modes.size() > 1) {
-    errors.Forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
-  }
-}
-
-void CheckClassName(const Json& spec, FieldErrors& errors) {
-  const std::string name = String(spec, {"storageClassName"});
-  if (!name.empty()) errors.Check("spec.storageClassName", name, api::CheckDns1123Subdomain(name));
-}
-
 // ---- PersistentVolumeClaim
 
 void DefaultClaim(Json& object) {
-  Default(object, {"spec", "volumeMode"}, "Filesystem");
+  Json& spec = object["spec"];
+  DefaultClaimSpec(spec);
   // dataSource and dataSourceRef say the same unless only the latter can.
-  const Json* source = Find(object, {"spec", "dataSource"});
-  const Json* reference = Find(object, {"spec", "dataSourceRef"});
+  const Json* source = Find(spec, {"dataSource"});
+  const Json* reference = Find(spec, {"dataSourceRef"});
   if (source != nullptr && reference == nullptr) {
-    base::json::Set(object, {"spec", "dataSourceRef"}, Json(*source));
+    spec["dataSourceRef"] = Json(*source);
   } else if (source == nullptr && reference != nullptr && !reference->contains("namespace")) {
-    base::json::Set(object, {"spec", "dataSource"}, Json(*reference));
+    spec["dataSource"] = Json(*reference);
   }
 }
 
@@ -123,134 +92,129 @@ base::Status AdmitClaimUpdate(Json& object, const Json& old, Lookup& lookup) {
   return base::OkStatus();
 }
 
-void ValidateClaim(const Json& object, FieldErrors& errors) {
-  const Json& spec = Map(object, {"spec"});
-  CheckAccessModes(spec, errors);
-  CheckPositiveQuantity(Find(spec, {"resources", "requests", "storage"}), "spec.resources[storage]",
-                        errors);
-  CheckOneOf(spec, {"volumeMode"}, "spec.volumeMode", {"Block", "Filesystem"}, errors);
-  CheckClassName(spec, errors);
-  for (const std::string_view source : {"dataSource", "dataSourceRef"}) {
-    if (!spec.contains(std::string(source))) continue;
-    CheckPresent(spec, {source, "kind"}, fmt::format("spec.{}.kind", source), errors);
-    CheckPresent(spec, {source, "name"}, fmt::format("spec.{}.name", source), errors);
-  }
+void ValidateClaim(const Json& json, FieldErrors& errors) {
+  ValidateClaimSpec(Checked(json, errors)["spec"]);
 }
 
-// Immutable but for: the volume's name once, a class once if there was none, and the size when
-// bound.
-void UpdateClaim(const Json& object, const Json& old, FieldErrors& errors) {
+// Immutable but for: the volume's name once, a class once if there was none, and size and
+// attributes when bound.
+void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked object(json, old, errors);
   const bool bound = String(old, {"status", "phase"}) == "Bound";
-  Json spec = Map(object, {"spec"});
+  Json spec = Map(json, {"spec"});
   Json before = Map(old, {"spec"});
   if (String(before, {"volumeName"}).empty()) {
     spec.erase("volumeName");
     before.erase("volumeName");
   }
-  if (!NamesClass(old)) spec.erase("storageClassName");
+  const Checked beta = object["metadata"]["annotations"][kBetaClass];
+  const Checked name = object["spec"]["storageClassName"];
+  if (name.old().is_null() && (beta.old().is_null() || beta.old() == name.json())) {
+    spec.erase("storageClassName");
+  }
+  // The field takes over from the annotation.
+  const bool taken_over = name.old().is_null() && beta.old().is_string() &&
+                          beta.old() == name.json() && !beta.present();
+  if (!taken_over) beta.Immutable();
   if (bound) {
     for (Json* one : {&spec, &before}) {
-      base::json::Remove(*one, {"resources", "requests"});
+      base::json::Remove(*one, {"resources", "requests", "storage"});
       one->erase("volumeAttributesClassName");
     }
   }
   if (spec != before) {
-    return errors.Forbidden("spec",
-                            "spec is immutable after creation except resources.requests and "
-                            "volumeAttributesClassName for bound claims");
+    object["spec"].Forbidden(
+        "spec is immutable after creation except resources.requests and "
+        "volumeAttributesClassName for bound claims");
   }
-  if (!bound) return;
-  const auto size = SizeAt(object, {"spec", "resources", "requests", "storage"});
+  const auto size = SizeAt(json, {"spec", "resources", "requests", "storage"});
   const auto size_before = SizeAt(old, {"spec", "resources", "requests", "storage"});
   if (size < size_before && size <= SizeAt(old, {"status", "capacity", "storage"})) {
-    errors.Forbidden("spec.resources.requests.storage",
-                     "field can not be less than status.capacity");
+    object["spec"]["resources"]["requests"]["storage"].Forbidden(
+        "field can not be less than status.capacity");
+  }
+  // Volumes have no way back to no class.
+  const Checked attributes = object["spec"]["volumeAttributesClassName"];
+  if (Find(old, {"status", "currentVolumeAttributesClassName"}) != nullptr &&
+      attributes.changed() && !attributes.given()) {
+    attributes.Forbidden(
+        fmt::format("update to {} is forbidden when status.currentVolumeAttributesClassName is "
+                    "not nil",
+                    attributes.present() ? "empty string" : "nil"));
+  }
+}
+
+// Of what is allocated, "storage" is the one name without a domain.
+void CheckAllocatedName(const Checked& at, const std::string& name) {
+  if (const base::Status valid = api::CheckQualifiedName(name); !valid.ok()) {
+    at.Invalid(name, base::Message(valid));
+  } else if (name != "storage" &&
+             (name.find('/') == std::string::npos || name.starts_with("kubernetes.io/"))) {
+    at.NotSupported({"storage"});
+  }
+}
+
+void ValidateClaimStatus(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked status = Checked(json, old, errors)["status"];
+  for (const auto& [name, amount] : status["capacity"].Entries()) amount.NonNegativeQuantity();
+  for (const auto& [name, state] : status["allocatedResourceStatuses"].Entries()) {
+    const Checked at = state.Named("status.allocatedResourceStatuses");
+    CheckAllocatedName(at, name);
+    at.OneOf({"ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress",
+              "NodeResizeInfeasible", "NodeResizePending"});
+  }
+  for (const auto& [name, amount] : status["allocatedResources"].Entries()) {
+    CheckAllocatedName(amount.Named("status.allocatedResources"), name);
+    amount.NonNegativeQuantity();
   }
 }
 
 // ---- PersistentVolume
 
-// The one volume source in a PersistentVolumeSpec.
-std::vector<std::string> Sources(const Json& spec) {
-  std::vector<std::string> sources;
+void DefaultVolume(Json& object) {
+  Default(object, {"spec", "volumeMode"}, "Filesystem");
+  Default(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+  DefaultSource(object["spec"]);
+}
+
+base::Status AdmitVolume(Json& object, Lookup&) {
+  AddFinalizer(object, "kubernetes.io/pv-protection");
+  base::json::Set(object, {"status", "lastPhaseTransitionTime"},
+                  String(object, {"metadata", "creationTimestamp"}));
+  return base::OkStatus();
+}
+
+void ValidateVolume(const Json& json, FieldErrors& errors) {
+  ValidateVolumeSpec(Checked(json, errors)["spec"]);
+}
+
+Json SourcesIn(const Json& spec) {
+  Json sources = Json::object();
   for (const auto& [key, value] : spec.items()) {
-    if (std::find(std::begin(kNotSources), std::end(kNotSources), key) == std::end(kNotSources)) {
-      sources.push_back(key);
-    }
+    if (IsSource(key, SourcePlace::kVolume)) sources[key] = value;
   }
   return sources;
 }
 
-void DefaultVolume(Json& object) {
-  Default(object, {"spec", "volumeMode"}, "Filesystem");
-  Default(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
-}
-
-base::Status AdmitVolume(Json& object, Lookup& lookup) {
-  AddFinalizer(object, "kubernetes.io/pv-protection");
-  return base::OkStatus();
-}
-
-void ValidateVolume(const Json& object, FieldErrors& errors) {
-  const Json& spec = Map(object, {"spec"});
-  CheckAccessModes(spec, errors);
-  if (Map(spec, {"capacity"}).empty()) {
-    errors.Required("spec.capacity");
-  } else {
-    CheckPositiveQuantity(Find(spec, {"capacity", "storage"}), "spec.capacity[storage]", errors);
-  }
-  CheckOneOf(spec, {"persistentVolumeReclaimPolicy"}, "spec.persistentVolumeReclaimPolicy",
-             {"Delete", "Recycle", "Retain"}, errors);
-  CheckOneOf(spec, {"volumeMode"}, "spec.volumeMode", {"Block", "Filesystem"}, errors);
-  CheckClassName(spec, errors);
-
-  const std::vector<std::string> sources = Sources(spec);
-  if (sources.empty()) errors.Required("spec", "must specify a volume type");
-  for (size_t i = 1; i < sources.size(); ++i) {
-    errors.Forbidden("spec." + sources[i], "may not specify more than 1 volume type");
-  }
-  if (spec.contains("csi")) {
-    CheckPresent(spec, {"csi", "driver"}, "spec.csi.driver", errors);
-    CheckPresent(spec, {"csi", "volumeHandle"}, "spec.csi.volumeHandle", errors);
-  }
-  if (spec.contains("hostPath")) {
-    CheckPresent(spec, {"hostPath", "path"}, "spec.hostPath.path", errors);
-  }
-  if (spec.contains("flexVolume")) {
-    CheckPresent(spec, {"flexVolume", "driver"}, "spec.flexVolume.driver", errors);
-  }
-  if (spec.contains("local")) {
-    CheckPresent(spec, {"local", "path"}, "spec.local.path", errors);
-    if (!spec.contains("nodeAffinity")) {
-      errors.Required("spec.nodeAffinity", "Local volume requires node affinity");
-    }
-  }
-  if (spec.contains("nodeAffinity") &&
-      Array(spec, {"nodeAffinity", "required", "nodeSelectorTerms"}).empty()) {
-    errors.Required("spec.nodeAffinity.required.nodeSelectorTerms",
-                    "must have at least one node selector term");
-  }
-}
-
-void UpdateVolume(const Json& object, const Json& old, FieldErrors& errors) {
-  const Json& spec = Map(object, {"spec"});
-  const Json& before = Map(old, {"spec"});
-  Json source = Json::object();
-  Json source_before = Json::object();
-  for (const std::string& key : Sources(spec)) source[key] = spec[key];
-  for (const std::string& key : Sources(before)) source_before[key] = before[key];
+void UpdateVolume(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked spec = Checked(json, old, errors)["spec"];
+  Json source = SourcesIn(spec.json());
+  const Json before = SourcesIn(spec.old());
   // A secret for expansion may come later: volumes are older than the wish to grow them.
-  if (Find(source_before, {"csi", "controllerExpandSecretRef"}) == nullptr) {
+  if (Find(before, {"csi", "controllerExpandSecretRef"}) == nullptr) {
     base::json::Remove(source, {"csi", "controllerExpandSecretRef"});
   }
-  if (source != source_before) {
-    errors.Forbidden("spec.persistentvolumesource",
-                     "spec.persistentvolumesource is immutable after creation");
+  if (source != before) {
+    spec["persistentvolumesource"].Forbidden(
+        "spec.persistentvolumesource is immutable after creation");
   }
-  errors.Immutable("spec.volumeMode", Find(spec, {"volumeMode"}), Find(before, {"volumeMode"}));
-  if (before.contains("nodeAffinity")) {
-    errors.Immutable("spec.nodeAffinity", Find(spec, {"nodeAffinity"}),
-                     Find(before, {"nodeAffinity"}));
+  spec["volumeMode"].Named("volumeMode").Immutable();
+  if (!spec["nodeAffinity"].old().is_null()) {
+    spec["nodeAffinity"].Named("nodeAffinity").Immutable();
+  }
+  const Checked attributes = spec["volumeAttributesClassName"];
+  if (!attributes.old().is_null() && !attributes.present()) {
+    attributes.Forbidden("update from non-nil value to nil is forbidden");
   }
 }
 
@@ -271,6 +235,7 @@ void AddVolumeRules(std::vector<KindRules>& rules) {
   claim.admit_update = AdmitClaimUpdate;
   claim.validate = ValidateClaim;
   claim.validate_update = UpdateClaim;
+  claim.validate_status = ValidateClaimStatus;
   rules.push_back(claim);
 
   KindRules volume(api::kinds::kPersistentVolume);

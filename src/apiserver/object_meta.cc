@@ -82,7 +82,7 @@ void StampNew(const KindRules& rules, Json& object, std::string_view uid, base::
   metadata["uid"] = std::string(uid);
   metadata["creationTimestamp"] = api::FormatTime(now);
   if (rules.counts_generation) metadata["generation"] = 1;
-  if (rules.info->has_status) {
+  if (rules.info->has_status && !rules.created_with_status) {
     object.erase("status");
     if (!rules.initial_status.is_null()) object["status"] = rules.initial_status;
   }
