@@ -1,4 +1,4 @@
-// Namespace, Secret, ConfigMap, ServiceAccount.
+// Namespace, Secret, ConfigMap, ServiceAccount, APIService.
 
 #include "api/names.h"
 #include "apiserver/kind_rules.h"
@@ -210,6 +210,10 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   KindRules account(api::kinds::kServiceAccount);
   account.delete_returns_object = true;
   rules.push_back(account);
+
+  KindRules service(api::kinds::kApiService);  // kept by the server: api_services.h
+  service.check_name = api::CheckPathSegment;  // "v1.", of the core group
+  rules.push_back(service);
 }
 
 }  // namespace berth::apiserver

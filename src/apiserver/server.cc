@@ -1,6 +1,7 @@
 #include "apiserver/server.h"
 
 #include "apiserver/api_service.h"
+#include "apiserver/api_services.h"
 #include "apiserver/bootstrap.h"
 #include "apiserver/certificates.h"
 #include "apiserver/tls.h"
@@ -114,6 +115,7 @@ base::StatusOr<std::unique_ptr<Server>> Server::Start(store::Store& store, const
       EnsureCertificates(options.certificate_folder, options.listen_address, clock.Now()));
   ASSIGN_OR_RETURN(TokenIssuer tokens, TokenIssuer::Load(certificates.token_key));
   RETURN_IF_ERROR(CreateBuiltInObjects(store, clock));
+  RETURN_IF_ERROR(SyncApiServices(store, clock, api::AllKinds()));
   auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(tokens));
   RETURN_IF_ERROR(server->Listen(certificates));
   return server;

@@ -1,0 +1,80 @@
+// The columns of one kind's Table, and the cells that several kinds share.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kind_info.h"
+#include "base/clock.h"
+#include "base/json.h"
+
+namespace berth::apiserver {
+
+using base::Json;
+
+using Cell = Json (*)(const Json& object, base::WallTime now);
+
+struct Column {
+  std::string_view name;
+  Cell cell;
+  bool wide = false;  // only with -o wide
+  std::string_view type = "string";
+};
+
+using ColumnMap = std::map<const api::KindInfo*, std::vector<Column>>;
+
+// The families.
+void AddCoreColumns(ColumnMap& columns);
+void AddPodColumns(ColumnMap& columns);
+void AddStorageColumns(ColumnMap& columns);
+
+inline constexpr std::string_view kNone = "<none>";
+inline constexpr std::string_view kUnset = "<unset>";
+
+std::string Or(std::string text, std::string_view fallback);
+// The texts of a list, with commas between them.
+std::string Join(const Json& list);
+
+Json NameCell(const Json& object, base::WallTime now);
+Json AgeCell(const Json& object, base::WallTime now);
+// status.phase, but "Terminating" while it is being deleted.
+Json PhaseOrTerminatingCell(const Json& object, base::WallTime now);
+
+// A string literal as a template argument: the path of a cell's member.
+template <size_t N>
+struct Literal {
+  char text[N];
+  constexpr Literal(const char (&from)[N]) { std::copy_n(from, N, text); }
+};
+
+template <Literal... kPath>
+Json Text(const Json& object, base::WallTime) {
+  return base::json::String(object, {std::string_view(kPath.text)...});
+}
+
+template <Literal kFallback, Literal... kPath>
+Json TextOr(const Json& object, base::WallTime) {
+  return Or(base::json::String(object, {std::string_view(kPath.text)...}), kFallback.text);
+}
+
+template <Literal... kPath>
+Json Flag(const Json& object, base::WallTime) {
+  return base::json::Bool(object, {std::string_view(kPath.text)...});
+}
+
+template <Literal... kPath>
+Json Number(const Json& object, base::WallTime) {
+  return base::json::Int(object, {std::string_view(kPath.text)...});
+}
+
+// How many members or items there are.
+template <Literal... kPath>
+Json Count(const Json& object, base::WallTime) {
+  const Json* value = base::json::Find(object, {std::string_view(kPath.text)...});
+  return value == nullptr ? size_t{0} : value->size();
+}
+
+}  // namespace berth::apiserver
