@@ -18,10 +18,24 @@ constexpr size_t kCollectionPage = 500;
 
 namespace {
 
+// What the query of a delete without a body says of dependents, as DeleteOptions; null for nothing.
+Json PropagationOf(const Query& query) {
+  Json options;
+  if (const std::string& policy = query.Get("propagationPolicy"); !policy.empty()) {
+    options["propagationPolicy"] = policy;
+  }
+  if (const std::string& orphan = query.Get("orphanDependents"); !orphan.empty()) {
+    options["orphanDependents"] = orphan == "true" || orphan == "1";
+  }
+  return options;
+}
+
 base::StatusOr<DeleteRequest> DeleteRequestOf(const ResourceRequest& request) {
   Json body;
   if (!request.exchange->request().body.empty()) {
     ASSIGN_OR_RETURN(body, DecodeBody(request));
+  } else {
+    body = PropagationOf(request.query);
   }
   ASSIGN_OR_RETURN(DeleteRequest options, ParseDeleteOptions(body));
   ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));

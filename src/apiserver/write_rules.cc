@@ -67,6 +67,14 @@ std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
   return grace;
 }
 
+void SetFinalizers(Json& object, Json finalizers) {
+  if (finalizers.empty()) {
+    base::json::Remove(object, {"metadata", "finalizers"});
+  } else {
+    base::json::Set(object, {"metadata", "finalizers"}, std::move(finalizers));
+  }
+}
+
 void MarkDeleted(Json& object, int64_t grace, base::WallTime now) {
   base::json::Set(object, {"metadata", "deletionTimestamp"},
                   api::FormatTime(now + std::chrono::seconds(grace)));
@@ -184,14 +192,7 @@ base::StatusOr<DeleteRequest> ParseDeleteOptions(const Json& body) {
     }
     request.grace_seconds = grace->get<int64_t>();
   }
-  const std::string policy = String(body, {"propagationPolicy"});
-  if (!policy.empty() && policy != "Background" && policy != "Foreground" && policy != "Orphan") {
-    return KubeError(
-        Reason::kInvalid,
-        fmt::format("DeleteOptions is invalid: propagationPolicy: Unsupported value: "
-                    "\"{}\": supported values: \"Foreground\", \"Background\", \"Orphan\"",
-                    policy));
-  }
+  ASSIGN_OR_RETURN(request.propagation, ParsePropagation(body));
   request.uid = String(body, {"preconditions", "uid"});
   request.resource_version = String(body, {"preconditions", "resourceVersion"});
   for (const Json& dry : Array(body, {"dryRun"})) {
@@ -208,19 +209,22 @@ base::StatusOr<Mutation::Plan> PlanDelete(const KindRules& rules, const store::R
   RETURN_IF_ERROR(CheckPreconditions(rules, object, current.revision, request));
   Mutation::Plan plan{.text = *current.value};
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  Json finalizers = FinalizersAfterDelete(rules, object, request.propagation);
+  const bool same_finalizers = finalizers == Array(object, {"metadata", "finalizers"});
   int64_t grace = 0;
   if (rules.graceful) {
     const auto pod_grace = PodGrace(object, request.grace_seconds);
     if (!pod_grace) return plan;
     grace = *pod_grace;
-  } else if (deleting && IsHeld(rules, object)) {
+  } else if (deleting && IsHeld(rules, object) && same_finalizers) {
     return plan;
   }
+  if (!same_finalizers) SetFinalizers(object, std::move(finalizers));
   if (grace == 0 && !IsHeld(rules, object)) {
     plan.action = Action::kDelete;
     return plan;
   }
-  MarkDeleted(object, grace, now);
+  if (rules.graceful || !deleting) MarkDeleted(object, grace, now);
   if (rules.on_delete != nullptr) rules.on_delete(object);
   plan.action = Action::kPut;
   plan.text = EncodeObject(object);

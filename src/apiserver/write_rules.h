@@ -7,6 +7,7 @@
 
 #include "apiserver/kind_rules.h"
 #include "apiserver/mutation.h"
+#include "apiserver/propagation.h"
 
 namespace berth::apiserver {
 
@@ -30,6 +31,7 @@ struct DeleteRequest {
   std::string uid;  // preconditions; empty: none
   std::string resource_version;
   bool dry_run = false;
+  Propagation propagation;
 };
 
 // From the body's DeleteOptions (null if there is none). KubeError for malformed ones.
