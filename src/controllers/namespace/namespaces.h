@@ -1,0 +1,73 @@
+// Begins and ends namespaces (in Kubernetes: the namespace, service-account and root-CA
+// controllers).
+//
+//   [Active] ── ServiceAccount "default" and ConfigMap "kube-root-ca.crt" made, and made again
+//      │ deleted
+//      ▼
+//   [Terminating] ── all content of all kinds that the API serves is asked to go, pods first ──▶
+//      ▲                                │ something is left: conditions say what
+//      └── one of it went, or a while ──┘ nothing is left: finalizer "kubernetes" off ──▶ gone
+//
+// What is left is known only to the API: each pass lists every kind. The ends of pods and claims,
+// which take their time, bring the namespace here again at once; others within seconds.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "controllers/controller.h"
+#include "controllers/namespace/content.h"
+
+namespace berth::controllers::namespaces {
+
+struct Options {
+  // The API's certificate authority in PEM, for pods that talk to it; empty: not published.
+  std::string root_ca;
+  // How long content that is left is not looked at, from the first pass to the last.
+  std::chrono::milliseconds look_again_start = std::chrono::milliseconds(200);
+  std::chrono::milliseconds look_again_max = std::chrono::seconds(15);
+};
+
+class Namespaces : public Controller {
+ public:
+  explicit Namespaces(Context context, Options options = {});
+  ~Namespaces() override;
+
+  std::string_view name() const override { return "namespace"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+
+  void Watch();
+  Outcome Sync(const std::string& name);
+
+  base::Status EnsureDefaults(const api::Namespace& ns);
+  base::Status EnsureServiceAccount(const std::string& ns);
+  base::Status EnsureRootCa(const std::string& ns);
+
+  // termination.cc
+  Outcome Terminate(const api::Namespace& ns);
+  base::StatusOr<api::Namespace> WriteConditions(const api::Namespace& ns, const Content& content,
+                                                 const std::string& discovery_failure);
+  base::Status Finalize(const api::Namespace& ns);
+  std::chrono::milliseconds LookAgainAfter(const api::Namespace& ns) const;
+  void AddIfTerminating(const std::string& name);
+
+  const Context context_;
+  const Options options_;
+  kube::Informer<api::Namespace>& namespaces_;
+  kube::Informer<api::ServiceAccount>& accounts_;
+  kube::Informer<api::Pod>& pods_;
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  // Only the ConfigMaps of that name; nullptr: none is published.
+  std::unique_ptr<kube::Informer<api::ConfigMap>> root_cas_;
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::controllers::namespaces

@@ -1,0 +1,73 @@
+// Who owns whom, by uid: what the garbage collector remembers of the API's objects.
+//
+// Only objects that have owners, that are owners, or whose end waits for the collector are kept: a
+// few hundred bytes each, whatever their size. An owner that somebody names and nobody has seen yet
+// is not `present`; only the API can tell whether it exists.
+//
+// Each change returns the uids that are worth a look. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "api/object.h"
+#include "kube/discovery.h"
+
+namespace berth::controllers::ownergc {
+
+using KindPtr = std::shared_ptr<const kube::ServedKind>;
+using Uids = std::vector<std::string>;
+
+struct GraphNode {
+  bool present = false;  // seen, and not seen to go
+  KindPtr kind;          // this and the rest of the object: if present
+  std::string ns;
+  std::string name;
+  std::vector<api::OwnerReference> owners;
+  bool deleting = false;
+  bool foreground = false;  // finalizer: dependents go first
+  bool orphan = false;      // finalizer: dependents are released first
+  uint64_t list = 0;        // the last list that it was in
+  std::set<std::string> dependents;
+
+  // Waits for its dependents' end before its own.
+  bool waits_for_dependents() const { return present && deleting && foreground; }
+};
+
+class Graph {
+ public:
+  // An object as the API has it now. `list` numbers the list that it came with; 0: with none.
+  Uids Put(const KindPtr& kind, const api::Object& object, uint64_t list = 0);
+  // The object is gone.
+  Uids Remove(const std::string& uid);
+  // What is there of a kind, and was not in list `list`, is gone.
+  Uids RemoveUnlisted(const api::KindInfo& kind, uint64_t list);
+  // Objects of the kind cannot be watched any more; that is no word on whether they are gone.
+  void Forget(const api::KindInfo& kind);
+
+  const GraphNode* Find(const std::string& uid) const;
+  // Whether `reference` of an object in `ns` names this very object by all its parts.
+  static bool Names(const api::OwnerReference& reference, std::string_view ns,
+                    const GraphNode& owner);
+  // All owners are present and stay: there is nothing to collect.
+  bool AllOwnersStay(const GraphNode& node) const;
+  // Dependents that hold the end of an owner that waits for them.
+  Uids BlockingDependents(const std::string& uid) const;
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  // Takes what the node knows of an object off, but for its dependents.
+  void Clear(const std::string& uid, Uids& look);
+  void SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners, Uids& look);
+  void DropIfUnused(const std::string& uid);
+
+  std::unordered_map<std::string, GraphNode> nodes_;
+};
+
+}  // namespace berth::controllers::ownergc

@@ -1,0 +1,126 @@
+// Deletes what nobody owns any more (in Kubernetes: the garbage collector), by ownerReferences.
+//
+//   [owned] ── every owner is gone ───────────────────────────────────▶ deleted
+//      │  ├──── some are gone, another stays ─────────────────────────▶ references to them taken
+//      off │  └──── no owner stays, one waits for its dependents ─────────▶ deleted, dependents
+//      first
+//
+//   an object that is being deleted with finalizer
+//     foregroundDeletion ── its dependents are deleted; none that blocks it is left ──▶ finalizer
+//     off orphan             ── the references of its dependents to it are taken off ─────▶
+//     finalizer off
+//
+// All kinds that the API serves and lets delete are watched, custom ones included, as they come and
+// go; events are not. Nothing is deleted by what the graph remembers: the object and each of its
+// owners are read from the API first, by uid, and the delete holds only for what was read.
+//
+// An owner is looked for in the object's own namespace, or among cluster-wide objects; one that is
+// somewhere else counts as absent, and a Warning event OwnerRefInvalidNamespace says so. A
+// cluster-wide object that names an owner in a namespace is left alone, with the same event. An
+// owner of a kind that the API does not serve is waited for.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/ownergc/graph.h"
+#include "controllers/ownergc/source.h"
+
+namespace berth::controllers::ownergc {
+
+struct Options {
+  // The served kinds are asked for when a CustomResourceDefinition changes, and so often besides.
+  std::chrono::milliseconds discovery_interval = std::chrono::minutes(5);
+  // After a CustomResourceDefinition's change; serving it takes a moment.
+  std::chrono::milliseconds discovery_delay = std::chrono::milliseconds(500);
+  // How long a kind that cannot be listed keeps everything else waiting.
+  std::chrono::milliseconds sync_timeout = std::chrono::seconds(30);
+};
+
+class OwnerGc : public Controller, Source::Listener {
+ public:
+  explicit OwnerGc(Context context, Options options = {});
+  ~OwnerGc() override;
+
+  std::string_view name() const override { return "ownergc"; }
+  void Start() override;
+  void Stop() override;
+  // Objects that are remembered; for tests.
+  size_t remembered();
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  // What an owner reference of an object leads to.
+  enum class Owner { kStays, kWaits, kAbsent, kNeverAbsent };
+  struct Verdict {
+    std::vector<api::OwnerReference> stay, wait, absent;
+    bool unresolvable = false;  // a reference that cannot be followed: the object stays
+  };
+
+  void OnObject(const KindPtr& kind, const api::Object& object, uint64_t list) override;
+  void OnGone(const KindPtr& kind, const std::string& uid) override;
+  void OnListed(const KindPtr& kind, uint64_t list) override;
+  void Look(const Uids& uids);
+  void NoteDefinitionChange(const KindPtr& kind);
+
+  // kinds.cc
+  Outcome Discover();
+  void AddSource(const KindPtr& kind);
+  bool Synced();
+  KindPtr FindKind(std::string_view api_version, std::string_view kind);
+  std::shared_ptr<Source> FindSource(const KindPtr& kind);
+
+  // owner_gc.cc
+  Outcome Sync(const std::string& key);
+  Outcome OrphanDependents(const std::string& uid, const GraphNode& node);
+  Outcome AwaitDependents(const std::string& uid, const GraphNode& node);
+  base::Status ReleaseDependent(const std::string& uid, const std::string& owner);
+  base::Status TakeFinalizerOff(const std::string& uid, const GraphNode& node,
+                                std::string_view finalizer);
+
+  // collect.cc
+  Outcome Collect(const std::string& uid, const GraphNode& node);
+  // The object as the API has it; NOT_FOUND (and forgotten) if another or none is under its name.
+  base::StatusOr<api::Object> ReadLive(const std::string& uid, const GraphNode& node);
+  base::StatusOr<Verdict> Judge(const api::Object& object, const GraphNode& node);
+  base::StatusOr<Owner> JudgeOwner(const api::OwnerReference& reference, const api::Object& object,
+                                   const GraphNode& node);
+  base::Status KeepReferences(const GraphNode& node, const api::Object& object,
+                              const std::vector<api::OwnerReference>& kept);
+  // Returns the object as it is then.
+  base::StatusOr<api::Object> StopBlocking(const GraphNode& node, const api::Object& object);
+  base::Status DeleteObject(const GraphNode& node, const api::Object& object,
+                            std::string_view propagation);
+  bool DependentWaits(const std::string& uid);
+  void ReportInvalidOwner(const api::OwnerReference& reference, const api::Object& object);
+
+  const Context context_;
+  const Options options_;
+  base::Mutex mutex_;
+  Graph graph_ ABSL_GUARDED_BY(mutex_);
+  struct Watched {
+    std::shared_ptr<Source> source;
+    SteadyTime since;
+  };
+  std::map<std::string, Watched> sources_ ABSL_GUARDED_BY(mutex_);  // by "PLURAL.GROUP"
+  kube::ServedKinds kinds_ ABSL_GUARDED_BY(mutex_);                 // also those not watched
+  bool discovered_ ABSL_GUARDED_BY(mutex_) = false;
+  // References that led to nothing: many dependents share one. The oldest are forgotten.
+  std::set<std::string> absent_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> absent_order_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> reported_ ABSL_GUARDED_BY(mutex_);  // "uid owner-uid"
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::controllers::ownergc
