@@ -282,11 +282,15 @@ bool IsManagedFieldsReset(const Json& list) {
 
 bool SameButTimes(const Json& a, const Json& b) {
   if (!a.is_array() || !b.is_array() || a.size() != b.size()) return a == b;
-  const auto timeless = [](Json list) {
-    for (Json& entry : list) base::json::Remove(entry, {"time"});
-    return list;
+  const auto covers = [](const Json& entry, const Json& other) {
+    return std::all_of(entry.items().begin(), entry.items().end(), [&other](const auto& member) {
+      const auto it = other.find(member.key());
+      return member.key() == "time" || (it != other.end() && *it == member.value());
+    });
   };
-  return timeless(a) == timeless(b);
+  return std::equal(a.begin(), a.end(), b.begin(), [&covers](const Json& x, const Json& y) {
+    return x.is_object() && y.is_object() && covers(x, y) && covers(y, x);
+  });
 }
 
 ManagedFields TrackWrite(const Schema* schema, const Json& before, const Json& after,

@@ -408,6 +408,8 @@ TEST(ApplyTest, RefusesWhatCannotBeMerged) {
               ElementsAre(HasSubstr(R"(omits key field "name")")));
   EXPECT_THAT(thing.Apply("me", R"({"spec": {"set": [{"a": 1}]}})"_json),
               ElementsAre(HasSubstr("a set holds plain values only")));
+  EXPECT_THAT(thing.Apply("me", R"({"spec": {"nested": {"c": "1"}}})"_json),
+              ElementsAre(".spec.nested.c: field not declared in schema"));
 }
 
 TEST(ApplyTest, KubectlTakesOverFromItsClientSideApply) {

@@ -33,9 +33,15 @@ Status Check(const Schema* schema, const Json& value, const std::string& path) {
       return CheckItems(*schema, value, path);
     case ValueShape::kMembers:
       for (const auto& [name, item] : value.items()) {
-        if (!item.is_structured()) continue;
-        RETURN_IF_ERROR(
-            Check(MemberTypeOf(schema, name).schema, item, fmt::format("{}.{}", path, name)));
+        const MemberType type = MemberTypeOf(schema, name);
+        if (!type.named && schema != nullptr && schema->type == FieldType::kObject &&
+            !schema->preserve_unknown) {
+          return Error(StatusCode::kInvalidArgument, "{}.{}: field not declared in schema", path,
+                       name);
+        }
+        if (item.is_structured()) {
+          RETURN_IF_ERROR(Check(type.schema, item, fmt::format("{}.{}", path, name)));
+        }
       }
   }
   return base::OkStatus();

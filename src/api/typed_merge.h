@@ -9,8 +9,9 @@
 
 namespace berth::api {
 
-// INVALID_ARGUMENT with the path for a configuration that cannot be merged: an item of a map list
-// without its keys, one of a set that is no plain value, or the same twice.
+// INVALID_ARGUMENT with the path for a configuration that cannot be merged: a field that the schema
+// doesn't know, an item of a map list without its keys, one of a set that is no plain value, or the
+// same twice.
 base::Status CheckApplied(const Schema* schema, const base::Json& config);
 
 // `live` with what `config` states. Nothing goes: objects, maps, sets and map lists keep what

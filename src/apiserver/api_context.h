@@ -33,6 +33,7 @@ struct ResourceRequest {
                      // deletecollection
   Query query;
   std::shared_ptr<Exchange> exchange;
+  bool may_create = false;  // of a patch that applies: may the user create what is missing?
 
   const api::KindInfo& info() const { return *rules->info; }
 };

@@ -120,6 +120,15 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
                                                    .ns = routed->ns,
                                                    .name = routed->name});
   if (!allowed.ok()) return ReplyError(*exchange, allowed);
+  if (routed->verb == "patch" && IsApply(request)) {
+    routed->may_create = Authorize(*request.user, {.verb = "create",
+                                                   .group = info.group,
+                                                   .resource = info.plural,
+                                                   .subresource = routed->subresource,
+                                                   .ns = routed->ns,
+                                                   .name = routed->name})
+                             .ok();
+  }
   routed->exchange = std::move(exchange);
   context_.workers.Post([this, routed = *std::move(routed)] { HandleResource(routed); });
 }

@@ -19,7 +19,9 @@ base::Status CreateIfMissing(store::Store& store, const base::Clock& clock,
                  {"metadata", {{"name", name}}}};
   if (!ns.empty()) object["metadata"]["namespace"] = ns;
   StoreLookup lookup(store);
-  RETURN_IF_ERROR(PrepareNew(RulesFor(info), object, lookup, clock.Now()));
+  RETURN_IF_ERROR(PrepareNew(RulesFor(info), object,
+                             FieldTracker::OfWriter("berth", "", clock.Now()), lookup,
+                             clock.Now()));
   return base::Annotate(
       store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(),
       fmt::format("create {} '{}'", info.singular, name));

@@ -18,6 +18,7 @@ const KindRules& RulesFor(const api::KindInfo& info) {
                                        [&](const KindRules& one) { return one.info == kind; });
       if (!present) rules.emplace_back(*kind);  // a kind without rules of its own is only stored
     }
+    for (KindRules& one : rules) one.schema = api::SchemaOf(*one.info);
     return rules;
   }();
   return *std::find_if(all.begin(), all.end(),

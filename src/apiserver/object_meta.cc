@@ -76,7 +76,7 @@ Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& objec
 void StampNew(const KindRules& rules, Json& object, std::string_view uid, base::WallTime now) {
   Json& metadata = object["metadata"];
   for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-                            "selfLink", "managedFields", "resourceVersion"}) {
+                            "selfLink", "resourceVersion"}) {
     metadata.erase(field);
   }
   metadata["uid"] = std::string(uid);
@@ -103,7 +103,6 @@ void KeepSystemFields(Json& object, const Json& old) {
     }
   }
   metadata.erase("selfLink");
-  metadata.erase("managedFields");
   metadata.erase("resourceVersion");
 }
 

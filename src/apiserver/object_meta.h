@@ -24,7 +24,8 @@ void StampNew(const KindRules& rules, Json& object, std::string_view uid, base::
 // A name from generateName: its first 58 characters and 5 random ones.
 std::string GenerateName(std::string_view prefix);
 
-// Carries over what an update cannot change. `old` has no resourceVersion.
+// Carries over what an update cannot change. `old` has no resourceVersion. Who manages which field
+// is left to FieldTracker, here and in StampNew.
 void KeepSystemFields(Json& object, const Json& old);
 
 void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& errors);

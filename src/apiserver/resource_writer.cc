@@ -36,31 +36,9 @@ Status Translate(const Status& status, const api::KindInfo& info, std::string_vi
   }
 }
 
-Status CheckNames(const ResourceRequest& request, const Json& object) {
-  const std::string name = String(object, {"metadata", "name"});
-  if (name != request.name) {
-    return KubeError(
-        Reason::kBadRequest,
-        fmt::format("the name of the object ({}) does not match the name on the URL ({})", name,
-                    request.name));
-  }
-  return base::OkStatus();
-}
-
-// The conditions that an update carries in its own metadata.
-Status CheckUpdatePreconditions(const KindRules& rules, const Json& object, const Json& old,
-                                store::Revision revision) {
-  const std::string name = String(old, {"metadata", "name"});
-  const std::string version = String(object, {"metadata", "resourceVersion"});
-  if (!version.empty() && version != std::to_string(revision)) return StaleError(*rules.info, name);
-  const std::string uid = String(object, {"metadata", "uid"});
-  if (!uid.empty() && uid != String(old, {"metadata", "uid"})) {
-    return ConflictError(
-        *rules.info, name,
-        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,
-                    String(old, {"metadata", "uid"})));
-  }
-  return base::OkStatus();
+base::StatusOr<std::string> ManagerOf(const ResourceRequest& request,
+                                      std::string_view options_kind) {
+  return FieldManagerOf(request.exchange->request(), request.query, options_kind);
 }
 
 enum PatchKind : int { kJson, kMerge, kStrategic };
@@ -77,7 +55,8 @@ base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
   return KubeError(
       Reason::kUnsupportedMediaType,
       fmt::format("the body of the request was in an unknown format ({}) - accepted media "
-                  "types include: application/json-patch+json, application/merge-patch+json{}",
+                  "types include: application/json-patch+json, application/merge-patch+json, "
+                  "application/apply-patch+yaml{}",
                   type,
                   api::SupportsStrategicMerge(request.info())
                       ? ", application/strategic-merge-patch+json"
@@ -103,8 +82,9 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
 
 ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
   return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
-    ReplyJson(exchange, result.action == Action::kCreate ? 201 : code,
-              TextAs(*kind->info, result.text, result.revision));
+    // A dry run creates nothing, but answers as if: of what is not stored there is no revision.
+    const bool created = result.action == Action::kCreate || result.revision == 0;
+    ReplyJson(exchange, created ? 201 : code, TextAs(*kind->info, result.text, result.revision));
   };
 }
 
@@ -160,6 +140,7 @@ void ResourceWriter::Create(const ResourceRequest& request) {
   ResourceRequest named = request;
   const auto create = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kCreateOptions));
     ASSIGN_OR_RETURN(Json object, DecodeBody(request));
     RETURN_IF_ERROR(CheckShape(request.info(), object));
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
@@ -172,11 +153,13 @@ void ResourceWriter::Create(const ResourceRequest& request) {
     RETURN_IF_ERROR(CheckNamespace(request, named.name));
     Run(
         named, dry_run, {.read_first = false, .attempts = kNameAttempts},
-        [this, rules = request.rules, ns = request.ns, object = std::move(object),
+        [this, rules = request.rules, ns = request.ns, object = std::move(object), manager,
          generated](const store::Record*) -> base::StatusOr<Mutation::Plan> {
           Json made = object;
           StoreLookup lookup(context_.store);
-          RETURN_IF_ERROR(PrepareNew(*rules, made, lookup, context_.clock.Now()));
+          const base::WallTime now = context_.clock.Now();
+          RETURN_IF_ERROR(
+              PrepareNew(*rules, made, FieldTracker::OfWriter(manager, "", now), lookup, now));
           const std::string name = String(made, {"metadata", "name"});
           return Mutation::Plan{.action = Action::kCreate,
                                 .key = ObjectStoreKey(*rules->info, ns, name),
@@ -190,8 +173,11 @@ void ResourceWriter::Create(const ResourceRequest& request) {
 }
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& request, Json wanted,
+                                                       const std::string& manager,
                                                        const store::Record* current) {
   const KindRules& rules = *request.rules;
+  const base::WallTime now = context_.clock.Now();
+  const auto tracker = FieldTracker::OfWriter(manager, request.subresource, now);
   const bool conditional = !String(wanted, {"metadata", "resourceVersion"}).empty();
   StoreLookup lookup(context_.store);
   if (current == nullptr) {
@@ -200,7 +186,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& re
     }
     if (conditional) return StaleError(*rules.info, request.name);
     RETURN_IF_ERROR(CheckNamespace(request, request.name));
-    RETURN_IF_ERROR(PrepareNew(rules, wanted, lookup, context_.clock.Now()));
+    RETURN_IF_ERROR(PrepareNew(rules, wanted, tracker, lookup, now));
     return Mutation::Plan{.action = Action::kCreate,
                           .key = ObjectStoreKey(*rules.info, request.ns, request.name),
                           .text = EncodeStored(*rules.info, wanted)};
@@ -212,25 +198,25 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& re
   }
   ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(*rules.info, *current->value));
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
-  RETURN_IF_ERROR(
-      PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
+  RETURN_IF_ERROR(PrepareUpdate(rules, wanted, old, request.subresource, tracker, lookup, now));
   return PlanUpdate(rules, wanted, *current);
 }
 
 void ResourceWriter::Update(const ResourceRequest& request) {
   const auto update = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
+    ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kUpdateOptions));
     ASSIGN_OR_RETURN(Json object, DecodeBody(request));
     RETURN_IF_ERROR(CheckShape(request.info(), object));
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
-    RETURN_IF_ERROR(CheckNames(request, object));
+    RETURN_IF_ERROR(CheckName(object, request.name));
     const bool conditional = !String(object, {"metadata", "resourceVersion"}).empty();
     Run(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = conditional ? 1 : kConflictAttempts},
-        [this, request, object = std::move(object)](const store::Record* current) {
-          return PlanPut(request, object, current);
+        [this, request, manager, object = std::move(object)](const store::Record* current) {
+          return PlanPut(request, object, manager, current);
         },
         ObjectRenderer(request.rules));
     return base::OkStatus();
@@ -240,6 +226,7 @@ void ResourceWriter::Update(const ResourceRequest& request) {
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& request, int kind,
                                                          const Json& patch,
+                                                         const std::string& manager,
                                                          const store::Record* current) {
   const KindRules& rules = *request.rules;
   if (current == nullptr) return NotFoundError(*rules.info, request.name);
@@ -248,29 +235,33 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
                    ApplyPatch(static_cast<PatchKind>(kind), *rules.info, old, patch, request.name));
   RETURN_IF_ERROR(CheckShape(*rules.info, wanted));
   RETURN_IF_ERROR(FillNamespace(*rules.info, request.ns, wanted));
-  RETURN_IF_ERROR(CheckNames(request, wanted));
+  RETURN_IF_ERROR(CheckName(wanted, request.name));
   // The document had the present resourceVersion: another one comes from the patch, as a
   // precondition.
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
   old["metadata"].erase("resourceVersion");
   StoreLookup lookup(context_.store);
-  RETURN_IF_ERROR(
-      PrepareUpdate(rules, wanted, old, request.subresource, lookup, context_.clock.Now()));
+  const base::WallTime now = context_.clock.Now();
+  RETURN_IF_ERROR(PrepareUpdate(rules, wanted, old, request.subresource,
+                                FieldTracker::OfWriter(manager, request.subresource, now), lookup,
+                                now));
   return PlanUpdate(rules, wanted, *current);
 }
 
 void ResourceWriter::Patch(const ResourceRequest& request) {
+  if (IsApply(request.exchange->request())) return Apply(request);
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
     ASSIGN_OR_RETURN(const PatchKind kind, PatchKindOf(request));
+    ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kPatchOptions));
     auto patch = base::json::Parse(request.exchange->TakeBody());
     if (!patch.ok()) return KubeError(Reason::kBadRequest, base::Message(patch.status()));
     Run(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = kConflictAttempts},
-        [this, request, kind, patch = *std::move(patch)](const store::Record* current) {
-          return PlanPatch(request, kind, patch, current);
+        [this, request, kind, manager, patch = *std::move(patch)](const store::Record* current) {
+          return PlanPatch(request, kind, patch, manager, current);
         },
         ObjectRenderer(request.rules));
     return base::OkStatus();

@@ -1,16 +1,21 @@
 // The verbs that change objects: create, update, patch, delete, deletecollection, and a pod's
 // binding and eviction.
 //
-// (delete and deletecollection are in resource_delete.cc, what is only for pods in pod_writes.cc).
-// Each runs on a worker until its write is queued; the store's completion answers.
+// (delete and deletecollection are in resource_delete.cc, server-side apply in resource_apply.cc,
+// what is only for pods in pod_writes.cc). Each runs on a worker until its write is queued; the
+// store's completion answers.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "apiserver/api_context.h"
 
 namespace berth::apiserver {
+
+// Whether a PATCH applies a configuration, which creates the object if it is missing.
+bool IsApply(const Request& request);
 
 class ResourceWriter {
  public:
@@ -31,17 +36,26 @@ class ResourceWriter {
   // A write that meets changes of others is tried once and up to five times more.
   static constexpr int kConflictAttempts = 6;
 
-  // Answers with the object; `code` unless it was created, which a dry run never does.
+  // Answers with the object; 201 if it was created, else `code`.
   static Render ObjectRenderer(KindPtr kind, int code = 200);
   // Starts a mutation of the request's object; `render` answers with its result, errors are
   // answered here.
   void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,
            Render render);
   void Start(bool dry_run, Mutation::Options options, Planner planner, Mutation::Done done);
+  // PATCH with an applied configuration.
+  void Apply(const ResourceRequest& request);
+
   base::StatusOr<Mutation::Plan> PlanPut(const ResourceRequest& request, Json wanted,
-                                         const store::Record* current);
+                                         const std::string& manager, const store::Record* current);
   base::StatusOr<Mutation::Plan> PlanPatch(const ResourceRequest& request, int kind,
-                                           const Json& patch, const store::Record* current);
+                                           const Json& patch, const std::string& manager,
+                                           const store::Record* current);
+  base::StatusOr<Mutation::Plan> PlanApply(const ResourceRequest& request, const Json& config,
+                                           const std::string& manager,
+                                           const store::Record* current);
+  base::StatusOr<Mutation::Plan> PlanApplyNew(const ResourceRequest& request, const Json& config,
+                                              const std::string& manager);
   base::Status CheckNamespace(const ResourceRequest& request, std::string_view name);
 
   ApiContext& context_;

@@ -127,19 +127,46 @@ Status CheckBounds(const Json& object, size_t bytes) {
 
 }  // namespace
 
-Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::WallTime now) {
+Status CheckName(const Json& object, std::string_view name) {
+  const std::string found = String(object, {"metadata", "name"});
+  if (found == name) return base::OkStatus();
+  return KubeError(
+      Reason::kBadRequest,
+      fmt::format("the name of the object ({}) does not match the name on the URL ({})", found,
+                  name));
+}
+
+Status CheckUpdatePreconditions(const KindRules& rules, const Json& object, const Json& old,
+                                store::Revision revision) {
+  const std::string name = String(old, {"metadata", "name"});
+  const std::string version = String(object, {"metadata", "resourceVersion"});
+  if (!version.empty() && version != std::to_string(revision)) return StaleError(*rules.info, name);
+  const std::string uid = String(object, {"metadata", "uid"});
+  if (!uid.empty() && uid != String(old, {"metadata", "uid"})) {
+    return ConflictError(
+        *rules.info, name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,
+                    String(old, {"metadata", "uid"})));
+  }
+  return base::OkStatus();
+}
+
+Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& tracker, Lookup& lookup,
+                  base::WallTime now) {
   StampNew(rules, object, base::NewUuid(), now);
   const std::string prefix = String(object, {"metadata", "generateName"});
   if (String(object, {"metadata", "name"}).empty() && !prefix.empty()) {
     object["metadata"]["name"] = GenerateName(prefix);
   }
   if (rules.defaults != nullptr) rules.defaults(object);
+  tracker.Track(rules, object, nullptr);
   if (rules.admit_create != nullptr) RETURN_IF_ERROR(rules.admit_create(object, lookup));
   return Validate(rules, object, nullptr);
 }
 
 Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
-                     std::string_view subresource, Lookup& lookup, base::WallTime now) {
+                     std::string_view subresource, const FieldTracker& tracker, Lookup& lookup,
+                     base::WallTime now) {
   KeepSystemFields(object, old);
   if (subresource == "finalize") {
     const Json finalizers = Array(object, {"spec", "finalizers"});
@@ -149,7 +176,9 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
   }
   if (subresource == "status") {
     KeepAllButStatus(rules, object, old);
+    tracker.Track(rules, object, &old);
     if (rules.admit_status != nullptr) rules.admit_status(object, old, now);
+    FieldTracker::KeepTimes(object, old);
     FieldErrors errors;
     ValidateMetadata(rules, object, errors);
     ValidateMetadataUpdate(object, old, errors);
@@ -161,9 +190,11 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
     if (const Json* status = Find(old, {"status"})) object["status"] = *status;
   }
   if (rules.defaults != nullptr) rules.defaults(object);
+  tracker.Track(rules, object, &old);
   if (rules.admit_update != nullptr) RETURN_IF_ERROR(rules.admit_update(object, old, lookup));
   if (rules.counts_generation && Map(object, {"spec"}) != Map(old, {"spec"}))
     BumpGeneration(object);
+  FieldTracker::KeepTimes(object, old);
   return Validate(rules, object, &old);
 }
 

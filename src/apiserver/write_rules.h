@@ -5,20 +5,31 @@
 #include <optional>
 #include <string>
 
+#include "apiserver/field_tracker.h"
 #include "apiserver/kind_rules.h"
 #include "apiserver/mutation.h"
 #include "apiserver/propagation.h"
 
 namespace berth::apiserver {
 
+// 400 unless the object has the name of the URL.
+base::Status CheckName(const Json& object, std::string_view name);
+
+// The conditions that an update carries in its own metadata: uid and resourceVersion. 409 if `old`,
+// at `revision`, does not meet them.
+base::Status CheckUpdatePreconditions(const KindRules& rules, const Json& object, const Json& old,
+                                      store::Revision revision);
+
 // A new object, decoded and with its namespace, becomes what is stored. With `object` having only a
 // generateName the name is chosen here.
-base::Status PrepareNew(const KindRules& rules, Json& object, Lookup& lookup, base::WallTime now);
+base::Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& tracker,
+                        Lookup& lookup, base::WallTime now);
 
 // `object` (a whole object as the client wants it) becomes the successor of `old` (without
 // resourceVersion). `subresource` is "", "status" or "finalize".
 base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
-                           std::string_view subresource, Lookup& lookup, base::WallTime now);
+                           std::string_view subresource, const FieldTracker& tracker,
+                           Lookup& lookup, base::WallTime now);
 
 // What follows from an updated object: a write, none if nothing changed, or the removal of one that
 // only waited for its finalizers. 413 for one that patches have made larger or deeper than a
