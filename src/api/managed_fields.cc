@@ -87,15 +87,16 @@ void DropEmpty(ManagedFields& managed) {
   std::erase_if(managed, [](const ManagedEntry& entry) { return entry.fields.empty(); });
 }
 
-// A new object of a built-in kind is not nothing before it is written: it has its metadata, spec
-// and status, and the lists that must be there. `after` shows which of them matter.
+// An object is not nothing before it is written: it has its metadata, spec and status, and the lists
+// that must be there. `after` shows which of them matter.
 Json BlankOf(const Schema* schema, const Json& after, bool root) {
   Json out = after.is_array() ? Json::array() : Json::object();
   if (schema == nullptr || !after.is_object()) return out;
   for (const auto& [name, value] : after.items()) {
     if (!value.is_structured()) continue;
     const Field* field = schema->type == FieldType::kObject ? schema->Find(name) : nullptr;
-    if (field == nullptr || (!field->required && !root)) continue;
+    const bool always = root && (name == "metadata" || name == "spec" || name == "status");
+    if (field == nullptr || (!field->required && !always)) continue;
     if (ShapeOf(field->type, value) == ValueShape::kLeaf) continue;
     out[name] = BlankOf(field->type, value, false);
   }

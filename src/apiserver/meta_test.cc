@@ -215,7 +215,7 @@ TEST_F(ApiTest, PatchTypesEachDoTheirKind) {
   EXPECT_EQ(
       Patch(At(kConfigMaps, "a"), {{"data", {{"w", "5"}}}}, "strategic-merge-patch+json").code,
       200);
-  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"data", {{"w", "5"}}}}, "apply-patch+yaml").code, 415);
+  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"data", {{"w", "5"}}}}, "apply-patch+cbor").code, 415);
   EXPECT_EQ(Patch(At(kConfigMaps, "a"), Json(7), "json-patch+json").code, 400);
 }
 

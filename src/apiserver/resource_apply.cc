@@ -57,6 +57,7 @@ base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
     config["metadata"] = Json::object();
   }
   RETURN_IF_ERROR(FillNamespace(info, request.ns, config));
+  if (config["metadata"].contains("name")) RETURN_IF_ERROR(CheckName(config, request.name));
   return config;
 }
 

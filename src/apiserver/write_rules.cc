@@ -101,22 +101,30 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
-bool DeeperThan(const Json& value, int levels) {
-  if (!value.is_structured()) return false;
+// `skip` doesn't count (null: all does).
+bool DeeperThan(const Json& value, int levels, const Json* skip) {
+  if (!value.is_structured() || &value == skip) return false;
   if (levels == 0) return true;
   return std::any_of(value.begin(), value.end(),
-                     [&](const Json& item) { return DeeperThan(item, levels - 1); });
+                     [&](const Json& item) { return DeeperThan(item, levels - 1, skip); });
 }
 
+// What is said of who manages which field comes on top of the object: it nests deeper than what it
+// tells of, and may be as large again.
 Status CheckBounds(const Json& object, size_t bytes) {
   const base::json::ParseLimits limits;
-  if (bytes > limits.max_bytes + kDefaultsRoom) {
+  const Json* managed = Find(object, {"metadata", "managedFields"});
+  size_t own_bytes = bytes;
+  if (bytes > limits.max_bytes && managed != nullptr)
+    own_bytes -= base::json::Dump(*managed).size();
+  if (own_bytes > limits.max_bytes + kDefaultsRoom ||
+      bytes > 2 * limits.max_bytes + kDefaultsRoom) {
     return KubeError(
         Reason::kRequestEntityTooLarge,
         fmt::format("Request entity too large: the object would have {} bytes, limit is {}", bytes,
                     limits.max_bytes));
   }
-  if (DeeperThan(object, limits.max_depth)) {
+  if (DeeperThan(object, limits.max_depth, managed)) {
     return KubeError(
         Reason::kRequestEntityTooLarge,
         fmt::format("Request entity too large: the object would nest deeper than {} levels",
