@@ -71,13 +71,15 @@ bool Says(const Json& stored, const Json& wanted) {
 Status Create(store::Store& store, const base::Clock& clock, Json service) {
   const KindRules& rules = RulesFor(api::kinds::kApiService);
   StoreLookup lookup(store);
-  RETURN_IF_ERROR(PrepareNew(rules, service, lookup, clock.Now()));
+  const base::WallTime now = clock.Now();
+  RETURN_IF_ERROR(
+      PrepareNew(rules, service, FieldTracker::OfWriter(kServerManager, "", now), lookup, now));
   service["status"]["conditions"] =
       Json::array({{{"type", "Available"},
                     {"status", "True"},
                     {"reason", "Local"},
                     {"message", "Local APIServices are always available"},
-                    {"lastTransitionTime", api::FormatTime(clock.Now())}}});
+                    {"lastTransitionTime", api::FormatTime(now)}}});
   const std::string name = String(service, {"metadata", "name"});
   return store.Apply({.key = ObjectStoreKey(*rules.info, "", name), .value = EncodeObject(service)})
       .status();

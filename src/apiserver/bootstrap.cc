@@ -20,7 +20,7 @@ base::Status CreateIfMissing(store::Store& store, const base::Clock& clock,
   if (!ns.empty()) object["metadata"]["namespace"] = ns;
   StoreLookup lookup(store);
   RETURN_IF_ERROR(PrepareNew(RulesFor(info), object,
-                             FieldTracker::OfWriter("berth", "", clock.Now()), lookup,
+                             FieldTracker::OfWriter(kServerManager, "", clock.Now()), lookup,
                              clock.Now()));
   return base::Annotate(
       store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(),

@@ -19,6 +19,9 @@ inline constexpr std::string_view kCreateOptions = "CreateOptions";
 inline constexpr std::string_view kUpdateOptions = "UpdateOptions";
 inline constexpr std::string_view kPatchOptions = "PatchOptions";
 
+// The manager of what the server makes by itself.
+inline constexpr const char* kServerManager = "berth";
+
 // The manager that the query names, else the program that the User-Agent names. 422 for a name that
 // is too long or has characters that don't print, and for `force`, which is for applies only.
 base::StatusOr<std::string> FieldManagerOf(const Request& request, const Query& query,
