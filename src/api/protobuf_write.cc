@@ -394,9 +394,9 @@ class Writer : public nlohmann::json_sax<Json> {
 }  // namespace
 
 bool HasProtobuf(const Schema* schema) {
-  if (schema == nullptr) return false;
-  const Field* metadata = schema->Find("metadata");
-  return metadata != nullptr && metadata->number != 0;
+  return schema != nullptr &&
+         std::any_of(schema->fields.begin(), schema->fields.end(),
+                     [](const Field& field) { return field.number != 0; });
 }
 
 void AppendMessage(const Schema& schema, std::string_view json, std::string& out) {

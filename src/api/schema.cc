@@ -183,16 +183,16 @@ class Builder {
   // "PodList" for "Pod", for each kind that can be listed.
   void AddLists() {
     const Schema* list_meta = registry_.named.at(fmt::format("{}.ListMeta", kMetaPackage));
-    std::vector<const Schema*> listed;
+    std::vector<std::pair<std::string, const Schema*>> listed;
     for (const auto& [key, schema] : registry_.kinds) {
       const size_t slash = key.rfind('/');
       const std::string_view kind = std::string_view(key).substr(slash + 1);
       if (FindKind(std::string_view(key).substr(0, slash), kind) != nullptr ||
           kind == "PartialObjectMetadata") {
-        listed.push_back(schema);
+        listed.emplace_back(key + "List", schema);
       }
     }
-    for (const Schema* item : listed) {
+    for (const auto& [key, item] : listed) {
       Schema* items = registry_.arena.New();
       items->type = FieldType::kList;
       items->element = item;
@@ -204,6 +204,7 @@ class Builder {
       list->fields.push_back({.name = "metadata", .number = 1, .type = list_meta});
       list->fields.push_back({.name = "items", .number = 2, .required = true, .type = items});
       registry_.named.emplace(list->name, list);
+      registry_.kinds.emplace(key, list);
     }
   }
 

@@ -86,7 +86,8 @@ bool QuoteEnds(std::string_view text, size_t at) {
 // Builds JSON from the parser's events.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(std::string_view text, const YamlLimits& limits) : text_(text), limits_(limits) {}
+  Builder(std::string_view text, const YamlLimits& limits, std::vector<std::string>* duplicates)
+      : text_(text), limits_(limits), duplicates_(duplicates) {}
 
   std::vector<Json> TakeDocuments() { return std::move(documents_); }
 
@@ -230,8 +231,8 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  static void TakeKey(const YAML::Mark& mark, Node& node, const Json& value, bool plain,
-                      std::string_view text) {
+  void TakeKey(const YAML::Mark& mark, Node& node, const Json& value, bool plain,
+               std::string_view text) {
     if (value.is_structured()) Fail(mark, "a key must be a scalar");
     if (plain && text == "<<") {
       node.merge_next = true;
@@ -240,8 +241,15 @@ class Builder : public YAML::EventHandler {
     std::string key = value.is_string() ? value.get<std::string>()
                       : value.is_null() ? "null"
                                         : base::json::Dump(value);
-    if (node.value.contains(key))
-      Fail(mark, fmt::format("key {} is already set", base::Quote(key)));
+    if (node.value.contains(key)) {
+      if (duplicates_ == nullptr) {
+        Fail(mark, fmt::format("key {} is already set", base::Quote(key)));
+      }
+      if (duplicates_->size() < kMaxDuplicates) {
+        duplicates_->push_back(fmt::format("line {}: key {} already set in map", mark.line + 1,
+                                           base::json::Dump(Json(key))));
+      }
+    }
     node.value[key] =
         nullptr;  // so that the check above also sees keys whose value is still to come
     node.key = std::move(key);
@@ -260,8 +268,11 @@ class Builder : public YAML::EventHandler {
     }
   }
 
+  static constexpr size_t kMaxDuplicates = 100;
+
   const std::string_view text_;
   const YamlLimits limits_;
+  std::vector<std::string>* const duplicates_;
   std::vector<Json> documents_;
   Json root_;
   std::vector<Node> open_;
@@ -272,7 +283,8 @@ class Builder : public YAML::EventHandler {
 
 }  // namespace
 
-StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& limits) {
+StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& limits,
+                                      std::vector<std::string>* duplicates) {
   if (text.size() > limits.max_bytes) {
     return Error(StatusCode::kResourceExhausted, "YAML of {} bytes exceeds the limit of {}",
                  text.size(), limits.max_bytes);
@@ -286,7 +298,7 @@ StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& l
     ViewBuffer buffer(text);
     std::istream stream(&buffer);
     YAML::Parser parser(stream);
-    Builder builder(text, limits);
+    Builder builder(text, limits, duplicates);
     while (parser.HandleNextDocument(builder)) {
     }
     std::vector<Json> documents = builder.TakeDocuments();

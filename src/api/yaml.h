@@ -24,9 +24,11 @@ struct YamlLimits {
 
 // The documents of `text`, empty ones left out; JSON is YAML too. INVALID_ARGUMENT with the line
 // for what is malformed, has a key twice, or no JSON counterpart; RESOURCE_EXHAUSTED beyond a
-// limit.
+// limit. With `duplicates` the last of a key's values wins, and the list says which were twice:
+// `line 3: key "name" already set in map`.
 base::StatusOr<std::vector<base::Json>> ParseYaml(std::string_view text,
-                                                  const YamlLimits& limits = {});
+                                                  const YamlLimits& limits = {},
+                                                  std::vector<std::string>* duplicates = nullptr);
 
 // Block style with sorted keys, as `kubectl -o yaml`; ends with a newline. Reading it gives `value`
 // again.

@@ -1,51 +1,32 @@
 #include "apiserver/api_context.h"
 
-#include "api/yaml.h"
 #include "apiserver/object_text.h"
 #include "apiserver/reply_encoder.h"
+#include "apiserver/reply_format.h"
 
 namespace berth::apiserver {
 
 using base::StatusCode;
 
 void Reply(Exchange& exchange, Response response) {
+  for (const std::string& warning : exchange.TakeWarnings()) {
+    response.headers.emplace_back("Warning", warning);
+  }
   EncodeFor(exchange.request(), response);
   exchange.Reply(response);
 }
 
-void ReplyJson(Exchange& exchange, int code, std::string body) {
-  Reply(exchange, {.code = code, .body = std::move(body)});
+void ReplyObject(Exchange& exchange, int code, std::string json) {
+  Reply(exchange, ObjectResponse(exchange.request(), code, std::move(json)));
 }
 
 void ReplyError(Exchange& exchange, const base::Status& status) {
-  Reply(exchange, ToResponse(status));
-}
-
-base::StatusOr<Json> DecodeBody(const ResourceRequest& request) {
-  Exchange& exchange = *request.exchange;
-  std::string_view type = exchange.request().Header("Content-Type");
-  type = type.substr(0, type.find(';'));
-  const std::string body = exchange.TakeBody();
-  if (type.empty() || EqualsIgnoreCase(type, "application/json")) {
-    auto object = base::json::Parse(body);
-    if (!object.ok()) return KubeError(Reason::kBadRequest, base::Message(object.status()));
-    return object;
-  }
-  if (EqualsIgnoreCase(type, "application/yaml")) {
-    auto documents = api::ParseYaml(body);
-    if (!documents.ok()) return KubeError(Reason::kBadRequest, base::Message(documents.status()));
-    if (documents->size() != 1) {
-      return KubeError(
-          Reason::kBadRequest,
-          fmt::format("the body must be one YAML document, not {}", documents->size()));
-    }
-    return std::move(documents->front());
-  }
-  return KubeError(
-      Reason::kUnsupportedMediaType,
-      fmt::format("the body of the request was in an unknown format ({}) - accepted media "
-                  "types include: application/json, application/yaml",
-                  type));
+  Response failure = ToResponse(status);
+  // Whoever accepts nothing on offer is told so in JSON.
+  if (failure.code == 406) return Reply(exchange, std::move(failure));
+  Response response = ObjectResponse(exchange.request(), failure.code, std::move(failure.body));
+  response.headers = std::move(failure.headers);
+  Reply(exchange, std::move(response));
 }
 
 base::StatusOr<bool> IsDryRun(const Query& query) {

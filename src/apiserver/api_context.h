@@ -7,8 +7,8 @@
 #include "apiserver/exchange.h"
 #include "apiserver/kind_registry.h"
 #include "apiserver/mutation.h"
-#include "base/worker_pool.h"
 #include "base/clock.h"
+#include "base/worker_pool.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -38,13 +38,11 @@ struct ResourceRequest {
   const api::KindInfo& info() const { return *rules->info; }
 };
 
-// Answers, indented and compressed as the client asked; with a JSON text; or with an error.
+// Answers, indented and compressed as the client asked, with the warnings that have gathered; with
+// an object or list, given as JSON text, in the format that the client asked for; or with an error.
 void Reply(Exchange& exchange, Response response);
-void ReplyJson(Exchange& exchange, int code, std::string body);
+void ReplyObject(Exchange& exchange, int code, std::string json);
 void ReplyError(Exchange& exchange, const base::Status& status);
-
-// The body of a request, JSON or YAML by its Content-Type. KubeError otherwise.
-base::StatusOr<Json> DecodeBody(const ResourceRequest& request);
 
 // dryRun=All asks for everything but the write; 400 for other values.
 base::StatusOr<bool> IsDryRun(const Query& query);

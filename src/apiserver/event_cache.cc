@@ -6,10 +6,6 @@ namespace berth::apiserver {
 
 using base::Json;
 
-std::string EncodeEvent(std::string_view type, std::string_view object) {
-  return EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
-}
-
 const Json& CachedChange::after() {
   base::MutexLock lock(mutex_);
   if (!after_) {
@@ -42,7 +38,7 @@ Frame CachedChange::Render(std::string_view type, const Renderer& renderer) {
     base::MutexLock lock(mutex_);
     if (const auto it = frames_.find(key); it != frames_.end()) return it->second;
   }
-  Frame frame = MakeFrame(EncodeEvent(type, renderer.EventObject(Shown(type), false)));
+  Frame frame = MakeFrame(renderer.Event(type, Shown(type), false));
   base::MutexLock lock(mutex_);
   return frames_.emplace(key, std::move(frame)).first->second;
 }

@@ -39,9 +39,6 @@ class CachedChange {
   std::map<std::string, Frame> frames_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The chunk of one watch event.
-std::string EncodeEvent(std::string_view type, std::string_view object);
-
 class EventCache {
  public:
   std::shared_ptr<CachedChange> Of(const store::Change& change) ABSL_LOCKS_EXCLUDED(mutex_);

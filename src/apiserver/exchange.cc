@@ -11,6 +11,39 @@ std::shared_ptr<Exchange> Exchange::NewHandle(const std::shared_ptr<Exchange>& e
   return {exchange.get(), [exchange](Exchange*) { exchange->Abandoned(); }};
 }
 
+namespace {
+
+constexpr size_t kMaxWarnings = 64;
+// Clients bound the size of a head.
+constexpr size_t kMaxWarningBytes = 256;
+
+std::string WarningHeader(std::string_view text) {
+  std::string out = "299 - \"";
+  for (const char c : text.substr(0, kMaxWarningBytes)) {
+    if (c == '"' || c == '\\') out += '\\';
+    // A header is one line, of characters that every proxy lets pass.
+    if (c >= ' ' && c <= '~') out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+void Exchange::AddWarning(std::string_view text) {
+  std::string header = WarningHeader(text);
+  base::MutexLock lock(mutex_);
+  if (warnings_.size() == kMaxWarnings ||
+      std::find(warnings_.begin(), warnings_.end(), header) != warnings_.end()) {
+    return;
+  }
+  warnings_.push_back(std::move(header));
+}
+
+std::vector<std::string> Exchange::TakeWarnings() {
+  base::MutexLock lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
 void Exchange::Abandoned() {
   EndStream();
   Reply(ToResponse(KubeError(Reason::kInternalError, "the request ended without an answer")));

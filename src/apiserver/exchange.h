@@ -47,6 +47,10 @@ class Exchange {
   const Request& request() const { return request_; }
   // For the handler's thread alone, before it answers.
   std::string TakeBody() { return std::move(request_.body); }
+  // What the client should hear of beside the answer; the same is said once.
+  void AddWarning(std::string_view text) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The values of the answer's Warning headers (RFC 7234): 299 - "text".
+  std::vector<std::string> TakeWarnings() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Reply(const Response& response);
   void StartStream(const Response& head);
@@ -98,6 +102,7 @@ class Exchange {
   Pending pending_ ABSL_GUARDED_BY(mutex_);
   size_t queued_frames_ ABSL_GUARDED_BY(mutex_) = 0;  // not yet written to the socket
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
   bool streaming_ ABSL_GUARDED_BY(mutex_) = false;
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

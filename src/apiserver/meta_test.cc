@@ -220,29 +220,42 @@ TEST_F(ApiTest, PatchTypesEachDoTheirKind) {
 }
 
 TEST_F(ApiTest, PatchesCannotMakeAnObjectThatNoRequestCould) {
-  ASSERT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
-  const auto big = [](std::string_view key) {
-    return Json{{"metadata", {{"labels", {{"x", "y"}}}}},
-                {"extra", {{key, std::string(1'500'000, 'x')}}}};
+  constexpr std::string_view kNodes = "/api/v1/nodes";
+  ASSERT_EQ(Post(kNodes, {{"metadata", {{"name", "n"}}}}).code, 201);
+  const auto images = [](size_t bytes, std::string_view path) {
+    return Json::array({{{"op", "add"},
+                         {"path", std::string(path)},
+                         {"value", {{"names", {std::string(bytes, 'x')}}}}}});
   };
-  EXPECT_EQ(Patch(At(kConfigMaps, "a"), big("1")).code, 200);
-  const auto larger =
-      Patch(At(kConfigMaps, "a"), {{"extra", {{"2", std::string(2'000'000, 'x')}}}});
+  const std::string status = At(kNodes, "n") + "/status";
+  const Json list = {{"status", {{"images", Json::array()}}}};
+  ASSERT_EQ(Patch(status, list).code, 200);
+  EXPECT_EQ(Patch(status, images(1'500'000, "/status/images/-"), "json-patch+json").code, 200);
+  const auto larger = Patch(status, images(2'000'000, "/status/images/-"), "json-patch+json");
   EXPECT_EQ(larger.code, 413) << larger.body.substr(0, 300);
-  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"extra", nullptr}}).code, 200);
 
+  constexpr std::string_view kDefinitions =
+      "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+  const Json definition = Json::parse(R"({
+      "metadata": {"name": "things.example.com"},
+      "spec": {"group": "example.com", "scope": "Namespaced",
+               "names": {"plural": "things", "singular": "thing", "kind": "Thing",
+                         "listKind": "ThingList"},
+               "versions": [{"name": "v1", "served": true, "storage": true,
+                             "schema": {"openAPIV3Schema": {"type": "object"}}}]}})");
+  ASSERT_EQ(Post(kDefinitions, definition).code, 201);
   Json deep = "leaf";
-  for (int i = 0; i < 50; ++i) deep = Json{{"n", std::move(deep)}};
+  for (int i = 0; i < 45; ++i) deep = Json{{"n", std::move(deep)}};
   const auto add = [&](const std::string& path) {
-    return Patch(At(kConfigMaps, "a"),
+    return Patch(At(kDefinitions, "things.example.com"),
                  Json::array({{{"op", "add"}, {"path", path}, {"value", deep}}}),
                  "json-patch+json");
   };
-  EXPECT_EQ(add("/extra").code, 200);
-  std::string path = "/extra";
-  for (int i = 0; i < 50; ++i) path += "/n";
+  std::string path = "/spec/versions/0/schema/openAPIV3Schema/example";
+  EXPECT_EQ(add(path).code, 200);
+  for (int i = 0; i < 45; ++i) path += "/n";
   EXPECT_EQ(add(path).code, 413);
-  EXPECT_EQ(Get(At(kConfigMaps, "a")).code, 200);
+  EXPECT_EQ(Get(At(kDefinitions, "things.example.com")).code, 200);
 }
 
 TEST_F(ApiTest, RevisionInAPatchIsAPrecondition) {

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
-#include "base/worker_pool.h"
 #include "base/mutex.h"
+#include "base/worker_pool.h"
 #include "store/store.h"
 
 namespace berth::apiserver {

@@ -2,7 +2,6 @@
 
 #include "api/names.h"
 #include "api/time.h"
-#include "apiserver/schema.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {
@@ -19,20 +18,6 @@ constexpr size_t kMaxAnnotations = 256 * 1024;
 constexpr size_t kGeneratedPrefix = 58;
 constexpr size_t kGeneratedSuffix = 5;
 
-void DropNulls(Json& value) {
-  if (value.is_object()) {
-    for (auto it = value.begin(); it != value.end();) {
-      if (it->is_null()) {
-        it = value.erase(it);
-      } else {
-        DropNulls(*it++);
-      }
-    }
-  } else if (value.is_array()) {
-    for (Json& item : value) DropNulls(item);
-  }
-}
-
 }  // namespace
 
 Status CheckShape(const api::KindInfo& info, Json& object) {
@@ -40,7 +25,6 @@ Status CheckShape(const api::KindInfo& info, Json& object) {
     return KubeError(Reason::kBadRequest,
                      "the object provided is unrecognized: it is not a JSON object");
   }
-  DropNulls(object);
   const std::string kind = String(object, {"kind"});
   const std::string version = String(object, {"apiVersion"});
   if ((!kind.empty() && kind != info.kind) || (!version.empty() && version != info.api_version())) {
@@ -52,8 +36,17 @@ Status CheckShape(const api::KindInfo& info, Json& object) {
   }
   object["kind"] = std::string(info.kind);
   object["apiVersion"] = info.api_version();
-  if (!object.contains("metadata")) object["metadata"] = Json::object();
-  return CheckTypes(info, object);
+  Json& metadata = object["metadata"];
+  if (metadata.is_null()) metadata = Json::object();
+  if (!metadata.is_object()) {
+    return KubeError(
+        Reason::kBadRequest,
+        fmt::format("{} in version \"{}\" cannot be handled as a {}: json: cannot "
+                    "unmarshal {} into Go struct field {}.metadata of type "
+                    "v1.ObjectMeta",
+                    info.kind, info.version, info.kind, metadata.type_name(), info.kind));
+  }
+  return base::OkStatus();
 }
 
 Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& object) {

@@ -10,8 +10,7 @@
 
 namespace berth::apiserver {
 
-// 400 unless `object` is an object of `info` with well-formed metadata. Absent apiVersion and kind
-// are filled in, null members are dropped (Kubernetes reads them as absent).
+// 400 unless `object` is an object of `info`. Absent apiVersion, kind and metadata are filled in.
 base::Status CheckShape(const api::KindInfo& info, Json& object);
 
 // Sets the namespace of the URL; 400 if the body names another.

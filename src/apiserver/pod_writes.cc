@@ -1,6 +1,7 @@
 // The pod's half of ResourceWriter: its binding to a node, and its eviction.
 
 #include "api/time.h"
+#include "apiserver/body_decoder.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/resource_writer.h"
 #include "apiserver/stored_form.h"
@@ -15,8 +16,8 @@ using base::json::String;
 namespace {
 
 void ReplyDone(Exchange& exchange, const Mutation::Result&) {
-  ReplyJson(exchange, 201,
-            R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
+  ReplyObject(exchange, 201,
+              R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
 }
 
 void SetCondition(Json& pod, std::string_view type, std::string_view status, base::WallTime now) {
@@ -74,7 +75,7 @@ base::StatusOr<Mutation::Plan> PlanBinding(const ResourceRequest& request, const
 void ResourceWriter::Bind(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
-    ASSIGN_OR_RETURN(Json binding, DecodeBody(request));
+    ASSIGN_OR_RETURN(Json binding, DecodeBody(request, api::SchemaOf("v1", "Binding"), "Binding"));
     if (String(binding, {"target", "name"}).empty()) {
       return KubeError(
           Reason::kInvalid,
@@ -97,7 +98,7 @@ void ResourceWriter::Bind(const ResourceRequest& request) {
 void ResourceWriter::Evict(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
-    ASSIGN_OR_RETURN(const Json eviction, DecodeBody(request));
+    ASSIGN_OR_RETURN(const Json eviction, DecodeBody(request, nullptr, "Eviction"));
     const std::string name = String(eviction, {"metadata", "name"});
     if (!name.empty() && name != request.name) {
       return KubeError(Reason::kBadRequest, "name in URL does not match name in Eviction object");

@@ -78,12 +78,8 @@ TEST_F(ReadTest, MetadataAloneIsServed) {
   EXPECT_EQ(list.json["kind"], "PartialObjectMetadataList");
   EXPECT_EQ(list.json["items"][0]["kind"], "PartialObjectMetadata");
   EXPECT_FALSE(list.json["items"][0].contains("data"));
-  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: application/vnd.kubernetes.protobuf\r\n").code,
-            406);
-  EXPECT_EQ(Call("GET", kConfigMaps, "",
-                 "Accept: application/vnd.kubernetes.protobuf,application/json\r\n")
-                .code,
-            200);
+  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: text/html\r\n").code, 406);
+  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: text/html,application/json\r\n").code, 200);
 }
 
 TEST_F(ReadTest, WatchTableHasColumnsInItsFirstEventOnly) {

@@ -1,7 +1,8 @@
 #include "apiserver/renderer.h"
 
+#include "api/protobuf.h"
+#include "api/yaml.h"
 #include "apiserver/kube_status.h"
-#include "apiserver/media_range.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/table.h"
 
@@ -9,32 +10,44 @@ namespace berth::apiserver {
 
 using base::Json;
 
-base::StatusOr<Renderer> Renderer::For(KindPtr kind, const Request& request, const Query& query,
-                                       const base::Clock& clock) {
-  Renderer renderer(std::move(kind), clock);
-  for (const MediaRange& range : ParseAccept(request.Header("Accept"))) {
-    if (!range.Includes("application/json")) continue;
+base::StatusOr<Renderer> Renderer::For(const ResourceRequest& request, const base::Clock& clock) {
+  Renderer renderer(request.rules, clock);
+  const bool watch = request.verb == "watch";
+  for (const MediaRange& range : ParseAccept(request.exchange->request().Header("Accept"))) {
     const std::string_view as = range.Parameter("as");
     const std::string_view version = range.Parameter("v");
-    if (as.empty()) return renderer;
-    if (range.Parameter("g") != "meta.k8s.io" || (version != "v1" && version != "v1beta1"))
+    if (!as.empty() &&
+        (range.Parameter("g") != "meta.k8s.io" || (version != "v1" && version != "v1beta1"))) {
       continue;
-    renderer.meta_version_ = version;
+    }
+    const api::Schema* schema = request.rules->schema;
     if (as == "Table") {
-      renderer.form_ = Form::kTable;
-      const std::string& include = query.Get("includeObject");
-      renderer.include_ = include == "Object" ? Include::kObject
-                          : include == "None" ? Include::kNone
-                                              : Include::kMetadata;
-      return renderer;
+      schema = nullptr;  // no table is a protobuf message
+    } else if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") {
+      schema = api::NamedSchema("PartialObjectMetadata");
+    } else if (!as.empty()) {
+      continue;
     }
-    if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") {
-      renderer.form_ = Form::kPartial;
-      return renderer;
-    }
+    const auto format = FormatIn(range, schema);
+    // A stream has no end that YAML could show, and no table in YAML is asked for.
+    if (!format || (*format == Format::kYaml && (watch || as == "Table"))) continue;
+    if (*format == Format::kProtobuf && version == "v1beta1") continue;
+    renderer.format_ = *format;
+    renderer.schema_ = schema;
+    if (as.empty()) return renderer;
+    renderer.meta_version_ = version;
+    renderer.form_ = as == "Table" ? Form::kTable : Form::kPartial;
+    const std::string& include = request.query.Get("includeObject");
+    renderer.include_ = include == "Object" ? Include::kObject
+                        : include == "None" ? Include::kNone
+                                            : Include::kMetadata;
+    return renderer;
   }
-  return KubeError(Reason::kNotAcceptable,
-                   "only the following media types are accepted: application/json");
+  return NotAcceptableError(request.rules->schema);
+}
+
+std::string Renderer::watch_content_type() const {
+  return format_ == Format::kJson ? content_type() : content_type() + ";stream=watch";
 }
 
 std::string Renderer::Columns() const { return base::json::Dump(TableColumns(*info_)); }
@@ -61,65 +74,121 @@ std::string Renderer::Row(const store::Record& record) const {
   return row;
 }
 
-std::string Renderer::One(const store::Record& record) const {
+std::string Renderer::Text(const store::Record& record, bool first) const {
   switch (form_) {
     case Form::kObject:
       return TextAs(*info_, *record.value, record.revision);
     case Form::kPartial:
       return Partial(record);
     case Form::kTable:
-      return EventObject(record, true);
+      return fmt::format(
+          R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","metadata":{{"resourceVersion":"{}"}},)"
+          R"("columnDefinitions":{},"rows":[{}]}})",
+          meta_version_, record.revision, first ? Columns() : "null", Row(record));
   }
   return {};
 }
+
+std::string Renderer::One(const store::Record& record) const {
+  std::string text = Text(record, true);
+  if (format_ == Format::kJson) return text;
+  return WriteObject(format_, text).value_or("");
+}
+
+std::string Renderer::list_api_version() const {
+  return form_ == Form::kObject ? info_->api_version() : "meta.k8s.io/" + meta_version_;
+}
+
+std::string Renderer::list_kind() const {
+  return form_ == Form::kObject    ? fmt::format("{}List", info_->kind)
+         : form_ == Form::kPartial ? "PartialObjectMetadataList"
+                                   : "Table";
+}
+
+namespace {
+
+// Field numbers of every list.
+constexpr int kListMetadata = 1;
+constexpr int kListItems = 2;
+
+Json ListMetadata(const Renderer::ListEnd& end) {
+  Json metadata = {{"resourceVersion", std::to_string(end.revision)}};
+  if (end.remaining > 0) metadata["remainingItemCount"] = end.remaining;
+  if (!end.continue_token.empty()) metadata["continue"] = std::string(end.continue_token);
+  return metadata;
+}
+
+}  // namespace
 
 std::string Renderer::ListHead() const {
-  switch (form_) {
-    case Form::kObject:
-      return fmt::format(R"({{"kind":"{}List","apiVersion":"{}","items":[)", info_->kind,
-                         info_->api_version());
-    case Form::kPartial:
-      return fmt::format(
-          R"({{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/{}","items":[)",
-          meta_version_);
-    case Form::kTable:
-      return fmt::format(
-          R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","columnDefinitions":{},"rows":[)",
-          meta_version_, Columns());
+  if (format_ == Format::kYaml) return fmt::format("apiVersion: {}\nitems:", list_api_version());
+  return fmt::format(R"({{"kind":"{}","apiVersion":"{}",{}:[)", list_kind(), list_api_version(),
+                     form_ == Form::kTable
+                         ? fmt::format(R"("columnDefinitions":{},"rows")", Columns())
+                         : R"("items")");
+}
+
+std::string Renderer::SizedListHead(size_t items_bytes, const ListEnd& end) const {
+  std::string message;
+  api::AppendMessage(*api::NamedSchema("ListMeta"), base::json::Dump(ListMetadata(end)), message);
+  std::string metadata;
+  api::AppendField(kListMetadata, message, metadata);
+  return api::EnvelopeHead(list_api_version(), list_kind(), metadata.size() + items_bytes) +
+         metadata;
+}
+
+void Renderer::AppendItem(std::string& out, const store::Record& record, bool first) const {
+  switch (format_) {
+    case Format::kJson:
+      if (!first) out += ',';
+      if (form_ == Form::kObject) return AppendAs(*info_, out, *record.value, record.revision);
+      out += form_ == Form::kPartial ? Partial(record) : Row(record);
+      return;
+    case Format::kYaml:
+      if (first) out += '\n';
+      out += api::ToYaml(Json::array({Json::parse(Text(record, false), nullptr, false)}));
+      return;
+    case Format::kProtobuf: {
+      std::string message;
+      api::AppendMessage(*schema_, Text(record, false), message);
+      return api::AppendField(kListItems, message, out);
+    }
+  }
+}
+
+std::string Renderer::ListTail(const ListEnd& end, bool empty) const {
+  switch (format_) {
+    case Format::kJson:
+      return fmt::format(R"(],"metadata":{}}})", base::json::Dump(ListMetadata(end)));
+    case Format::kYaml:
+      return (empty ? " []\n" : "") +
+             api::ToYaml({{"kind", list_kind()}, {"metadata", ListMetadata(end)}});
+    case Format::kProtobuf:
+      return std::string(api::EnvelopeTail());
   }
   return {};
 }
 
-void Renderer::AppendItem(std::string& out, const store::Record& record) const {
-  switch (form_) {
-    case Form::kObject:
-      return AppendAs(*info_, out, *record.value, record.revision);
-    case Form::kPartial:
-      out += Partial(record);
-      return;
-    case Form::kTable:
-      out += Row(record);
-      return;
+std::string Renderer::EncodeEvent(std::string_view type, std::string_view object) const {
+  if (format_ == Format::kProtobuf) {
+    return EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
   }
+  return EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
 }
 
-std::string Renderer::ListTail(store::Revision revision, std::string_view continue_token,
-                               int64_t remaining) const {
-  Json metadata = {{"resourceVersion", std::to_string(revision)}};
-  if (remaining > 0) metadata["remainingItemCount"] = remaining;
-  if (!continue_token.empty()) metadata["continue"] = std::string(continue_token);
-  return fmt::format(R"(],"metadata":{}}})", base::json::Dump(metadata));
+std::string Renderer::Event(std::string_view type, const store::Record& record, bool first) const {
+  return EncodeEvent(type, Text(record, first));
 }
 
-std::string Renderer::EventObject(const store::Record& record, bool first) const {
-  if (form_ != Form::kTable) return One(record);
-  return fmt::format(
-      R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","metadata":{{"resourceVersion":"{}"}},)"
-      R"("columnDefinitions":{},"rows":[{}]}})",
-      meta_version_, record.revision, first ? Columns() : "null", Row(record));
+std::string Renderer::Bookmark(store::Revision revision, bool initial_events_end) const {
+  return EncodeEvent("BOOKMARK", BookmarkText(revision, initial_events_end));
 }
 
-std::string Renderer::BookmarkObject(store::Revision revision, bool initial_events_end) const {
+std::string Renderer::ErrorEvent(const base::Status& status) const {
+  return EncodeEvent("ERROR", base::json::Dump(StatusObject(status)));
+}
+
+std::string Renderer::BookmarkText(store::Revision revision, bool initial_events_end) const {
   Json metadata = {{"resourceVersion", std::to_string(revision)}};
   if (initial_events_end) metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
   switch (form_) {
@@ -142,8 +211,8 @@ std::string Renderer::BookmarkObject(store::Revision revision, bool initial_even
 }
 
 std::string Renderer::event_key() const {
-  return fmt::format("{}/{}/{}/{}", static_cast<int>(form_), meta_version_,
-                     static_cast<int>(include_), info_->api_version());
+  return fmt::format("{}/{}/{}/{}/{}", static_cast<int>(form_), static_cast<int>(format_),
+                     meta_version_, static_cast<int>(include_), info_->api_version());
 }
 
 }  // namespace berth::apiserver

@@ -1,13 +1,15 @@
-// How objects are shown to a client: whole, as a Table (kubectl get), or by their metadata alone.
+// How objects are shown to a client: whole, as a Table (kubectl get), or by their metadata alone;
+// and in which format.
 //
-// Whole objects are never parsed. Immutable and thread-safe.
+// Whole objects are never parsed for JSON, and passed over once for protobuf. Immutable and
+// thread-safe.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "apiserver/http_message.h"
-#include "apiserver/kind_rules.h"
+#include "apiserver/api_context.h"
+#include "apiserver/reply_format.h"
 #include "base/clock.h"
 #include "store/store.h"
 
@@ -18,24 +20,33 @@ class Renderer {
   enum class Form { kObject, kTable, kPartial };
 
   // By the Accept header and the query's includeObject; 406 if nothing accepted is on offer.
-  static base::StatusOr<Renderer> For(KindPtr kind, const Request& request, const Query& query,
-                                      const base::Clock& clock);
+  static base::StatusOr<Renderer> For(const ResourceRequest& request, const base::Clock& clock);
 
   Form form() const { return form_; }
+  Format format() const { return format_; }
+  std::string content_type() const { return std::string(MediaType(format_)); }
+  std::string watch_content_type() const;
 
   // A GET of one object.
   std::string One(const store::Record& record) const;
 
-  // A list is ListHead, items joined by ',', ListTail.
+  // A list is ListHead, items, ListTail. Protobuf's head says how large the whole is: there the
+  // items are measured first (needs_size).
+  struct ListEnd {
+    store::Revision revision = 0;
+    std::string_view continue_token;
+    int64_t remaining = 0;  // objects that follow with the token; 0: unknown, or none
+  };
+  bool needs_size() const { return format_ == Format::kProtobuf; }
   std::string ListHead() const;
-  void AppendItem(std::string& out, const store::Record& record) const;
-  // `remaining` objects follow with `continue_token`; 0: unknown or none.
-  std::string ListTail(store::Revision revision, std::string_view continue_token,
-                       int64_t remaining) const;
+  std::string SizedListHead(size_t items_bytes, const ListEnd& end) const;
+  void AppendItem(std::string& out, const store::Record& record, bool first) const;
+  std::string ListTail(const ListEnd& end, bool empty) const;
 
-  // The object of a watch event; a table's first event has the columns.
-  std::string EventObject(const store::Record& record, bool first) const;
-  std::string BookmarkObject(store::Revision revision, bool initial_events_end) const;
+  // Watch events, each a chunk. A table's first one has the columns.
+  std::string Event(std::string_view type, const store::Record& record, bool first) const;
+  std::string Bookmark(store::Revision revision, bool initial_events_end) const;
+  std::string ErrorEvent(const base::Status& status) const;
   // Renderers with the same key render events (but for the first) alike.
   std::string event_key() const;
 
@@ -43,6 +54,12 @@ class Renderer {
   enum class Include { kMetadata, kObject, kNone };
   Renderer(KindPtr kind, const base::Clock& clock)
       : kind_(std::move(kind)), info_(kind_->info), clock_(&clock) {}
+  // The JSON text of what the form shows.
+  std::string Text(const store::Record& record, bool first) const;
+  std::string BookmarkText(store::Revision revision, bool initial_events_end) const;
+  std::string EncodeEvent(std::string_view type, std::string_view object) const;
+  std::string list_api_version() const;
+  std::string list_kind() const;
   std::string Columns() const;
   std::string Row(const store::Record& record) const;
   std::string Partial(const store::Record& record) const;
@@ -51,7 +68,9 @@ class Renderer {
   const api::KindInfo* info_;  // of kind_
   const base::Clock* clock_;
   Form form_ = Form::kObject;
-  std::string meta_version_ = "v1";  // of meta.k8s.io, as the client asked
+  Format format_ = Format::kJson;
+  const api::Schema* schema_ = nullptr;  // of what the form shows; null for tables
+  std::string meta_version_ = "v1";      // of meta.k8s.io, as the client asked
   Include include_ = Include::kMetadata;
 };
 

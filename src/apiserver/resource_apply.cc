@@ -2,6 +2,7 @@
 
 #include "api/time.h"
 #include "api/yaml.h"
+#include "apiserver/body_decoder.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/resource_writer.h"
 #include "apiserver/stored_form.h"
@@ -23,10 +24,16 @@ std::string KindText(std::string_view api_version, std::string_view kind) {
                      api_version, kind);
 }
 
-base::StatusOr<Json> ParseConfig(const std::string& body) {
+base::StatusOr<Json> ParseConfig(const std::string& body, api::StrictErrors& strict) {
   // kubectl sends JSON, which is YAML too, but faster to read.
-  if (auto json = base::json::Parse(body); json.ok()) return json;
-  auto documents = api::ParseYaml(body);
+  if (auto json = base::json::Parse(body); json.ok()) {
+    api::StrictErrors duplicates;
+    api::FindDuplicates(body, *json, duplicates);
+    if (duplicates.empty()) return json;
+  }
+  std::vector<std::string> duplicates;
+  auto documents = api::ParseYaml(body, {}, &duplicates);
+  AddYamlDuplicates(duplicates, strict);
   if (!documents.ok()) {
     return KubeError(Reason::kBadRequest,
                      fmt::format("error decoding YAML: {}", base::Message(documents.status())));
@@ -50,6 +57,7 @@ base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
   }
   Json checked = config;
   RETURN_IF_ERROR(CheckShape(info, checked));
+  RETURN_IF_ERROR(ConformObject(*request.rules, checked));
   if (const Json* managed = Find(checked, {"metadata", "managedFields"}); managed != nullptr) {
     return KubeError(Reason::kBadRequest, "metadata.managedFields must be nil");
   }
@@ -125,6 +133,7 @@ base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live
   }
   if (!result->conflicts.empty()) return ConflictsError(result->conflicts);
   RETURN_IF_ERROR(CheckShape(info, result->object));
+  RETURN_IF_ERROR(ConformObject(*request.rules, result->object));
   RETURN_IF_ERROR(CheckName(result->object, request.name));
   return result;
 }
@@ -185,7 +194,9 @@ void ResourceWriter::Apply(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
     ASSIGN_OR_RETURN(const std::string manager, ApplyManagerOf(request.query));
-    ASSIGN_OR_RETURN(Json config, ParseConfig(request.exchange->TakeBody()));
+    api::StrictErrors strict;
+    ASSIGN_OR_RETURN(Json config, ParseConfig(request.exchange->TakeBody(), strict));
+    RETURN_IF_ERROR(Report(request, strict, "error strict decoding YAML"));
     ASSIGN_OR_RETURN(config, CheckConfig(request, std::move(config)));
     Run(
         request, dry_run,

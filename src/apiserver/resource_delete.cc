@@ -1,6 +1,7 @@
 // The deleting half of ResourceWriter.
 
 #include "api/selector.h"
+#include "apiserver/body_decoder.h"
 #include "apiserver/resource_writer.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/write_rules.h"
@@ -31,12 +32,9 @@ Json PropagationOf(const Query& query) {
 }
 
 base::StatusOr<DeleteRequest> DeleteRequestOf(const ResourceRequest& request) {
-  Json body;
-  if (!request.exchange->request().body.empty()) {
-    ASSIGN_OR_RETURN(body, DecodeBody(request));
-  } else {
-    body = PropagationOf(request.query);
-  }
+  static const api::Schema* const schema = api::NamedSchema("DeleteOptions");
+  ASSIGN_OR_RETURN(Json body, DecodeBody(request, schema, "DeleteOptions"));
+  if (body.is_null()) body = PropagationOf(request.query);
   ASSIGN_OR_RETURN(DeleteRequest options, ParseDeleteOptions(body));
   ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
   options.dry_run |= dry_run;
@@ -72,8 +70,8 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
             return ObjectRenderer(rules)(exchange, result);
           }
           const api::Object object(DecodeStored(result.text).value_or(Json::object()));
-          ReplyJson(exchange, 200,
-                    base::json::Dump(SuccessObject(*rules->info, object.name(), object.uid())));
+          ReplyObject(exchange, 200,
+                      base::json::Dump(SuccessObject(*rules->info, object.name(), object.uid())));
         });
     return base::OkStatus();
   };
@@ -92,7 +90,7 @@ class DeletedList {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) ReplyError(*exchange_, failure_);
     // After an error this has no effect: an exchange is answered once.
-    ReplyJson(
+    ReplyObject(
         *exchange_, 200,
         fmt::format(R"({{"kind":"{}List","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
                     R"("items":[{}]}})",

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kPage = 500;
 // What is gathered before it goes to the client.
 constexpr size_t kChunk = 256 * 1024;
+// A list up to this size goes out whole where its size has to be known before.
+constexpr size_t kWhole = 4 * kChunk;
 // Records that are looked at before others get their turn: a selector may let few of them pass.
 constexpr size_t kTurn = 2000;
 
@@ -44,7 +46,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   // On a worker: reads and sends until the client has to catch up, or others have waited enough.
   void Run() {
-    if (out_.empty() && !encoder_) out_ = renderer_.ListHead();
+    if (!begun_) Begin();
     size_t looked_at = 0;
     while (!done_) {
       if (const Status status = ReadPage(looked_at); !status.ok()) {
@@ -53,17 +55,48 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
         return;
       }
       if (done_) break;
-      if (out_.size() >= kChunk) return Send();
+      if (measuring_ && out_.size() >= kWhole) Measure();
+      if (!measuring_ && out_.size() >= kChunk) return Send();
       if (looked_at >= kTurn) {
         if (!request_.exchange->over()) Continue();
         return;
       }
     }
-    out_ += renderer_.ListTail(at_, continue_token_, remaining_);
+    if (measuring_ && measured_ > 0) return Restart();
+    const Renderer::ListEnd end = ListEnd();
+    if (measuring_) out_.insert(0, renderer_.SizedListHead(out_.size(), end));
+    out_ += renderer_.ListTail(end, count_ == 0);
     End();
   }
 
  private:
+  Renderer::ListEnd ListEnd() const {
+    return {.revision = at_, .continue_token = continue_token_, .remaining = remaining_};
+  }
+
+  void Begin() {
+    begun_ = true;
+    start_ = after_;
+    measuring_ = renderer_.needs_size();
+    if (!measuring_) out_ = renderer_.ListHead();
+  }
+
+  // A list that needs its size before its items, and is too large to be kept meanwhile, is read
+  // twice, at the same revision: for its size, and to be sent.
+  void Measure() {
+    measured_ += out_.size();
+    out_.clear();
+  }
+  void Restart() {
+    Measure();
+    measuring_ = false;
+    out_ = renderer_.SizedListHead(measured_, ListEnd());
+    after_ = start_;
+    count_ = 0;
+    done_ = false;
+    Continue();
+  }
+
   // A selector by name reads that one object: a page of one that begins just before its key. No
   // valid name has a character above 'z', so nothing lies between.
   void NarrowToName() {
@@ -91,8 +124,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
         if (!object.ok()) return object.status();
         if (!query_.selection.Matches(*object)) continue;
       }
-      if (count_++ > 0) out_ += ',';
-      renderer_.AppendItem(out_, record);
+      renderer_.AppendItem(out_, record, count_++ == 0);
     }
     done_ = !page->more || !only_key_.empty();
     return base::OkStatus();
@@ -146,9 +178,9 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       encoder_.emplace(ReplyEncoder::Options{
-          .pretty = WantsPretty(exchange.request()),
+          .pretty = renderer_.format() == Format::kJson && WantsPretty(exchange.request()),
           .gzip = out_.size() > kGzipFrom && AcceptsGzip(exchange.request())});
-      Response head;
+      Response head{.content_type = renderer_.content_type()};
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
@@ -164,7 +196,9 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   void End() {
     ended_ = true;
     Exchange& exchange = *request_.exchange;
-    if (!encoder_) return ReplyJson(exchange, 200, std::move(out_));
+    if (!encoder_) {
+      return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
+    }
     std::string rest = encoder_->Next(std::move(out_));
     rest += encoder_->Finish();
     exchange.PushPage(MakeFrame(EncodeChunk(rest)));
@@ -180,8 +214,12 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   std::string after_;
   store::Revision at_ = 0;
   size_t count_ = 0;
-  bool done_ = false;   // all is read
-  bool ended_ = false;  // all is sent, or nobody takes it
+  bool begun_ = false;
+  bool measuring_ = false;
+  size_t measured_ = 0;  // bytes of items that were measured and not kept
+  std::string start_;    // where it began
+  bool done_ = false;    // all is read
+  bool ended_ = false;   // all is sent, or nobody takes it
   std::string continue_token_;
   int64_t remaining_ = 0;
   std::string out_;                      // gathered and not yet sent
@@ -200,9 +238,7 @@ Status TooLargeRevision(store::Revision asked, store::Revision current) {
 
 void ResourceReader::Get(const ResourceRequest& request) {
   const auto get = [&]() -> Status {
-    ASSIGN_OR_RETURN(
-        const Renderer renderer,
-        Renderer::For(request.rules, request.exchange->request(), request.query, context_.clock));
+    ASSIGN_OR_RETURN(const Renderer renderer, Renderer::For(request, context_.clock));
     ASSIGN_OR_RETURN(const store::Revision least, ParseRevision(request.query));
     if (least > context_.store.current()) {
       return TooLargeRevision(least, context_.store.current());
@@ -214,7 +250,8 @@ void ResourceReader::Get(const ResourceRequest& request) {
                  ? NotFoundError(request.info(), request.name)
                  : record.status();
     }
-    ReplyJson(*request.exchange, 200, renderer.One(*record));
+    Reply(*request.exchange,
+          {.content_type = renderer.content_type(), .body = renderer.One(*record)});
     return base::OkStatus();
   };
   if (const Status status = get(); !status.ok()) ReplyError(*request.exchange, status);
@@ -222,8 +259,7 @@ void ResourceReader::Get(const ResourceRequest& request) {
 
 void ResourceReader::List(const ResourceRequest& request) {
   const auto list = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.rules, request.exchange->request(),
-                                                      request.query, context_.clock));
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request, context_.clock));
     ASSIGN_OR_RETURN(ListQuery query, ParseListQuery(request));
     const store::Revision current = context_.store.current();
     if (query.revision > current) return TooLargeRevision(query.revision, current);

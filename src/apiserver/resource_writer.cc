@@ -1,6 +1,7 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/patch.h"
+#include "apiserver/body_decoder.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/write_rules.h"
@@ -84,7 +85,7 @@ ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
   return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
     // A dry run creates nothing, but answers as if: of what is not stored there is no revision.
     const bool created = result.action == Action::kCreate || result.revision == 0;
-    ReplyJson(exchange, created ? 201 : code, TextAs(*kind->info, result.text, result.revision));
+    ReplyObject(exchange, created ? 201 : code, TextAs(*kind->info, result.text, result.revision));
   };
 }
 
@@ -141,8 +142,7 @@ void ResourceWriter::Create(const ResourceRequest& request) {
   const auto create = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
     ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kCreateOptions));
-    ASSIGN_OR_RETURN(Json object, DecodeBody(request));
-    RETURN_IF_ERROR(CheckShape(request.info(), object));
+    ASSIGN_OR_RETURN(Json object, DecodeObject(request));
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
     if (!String(object, {"metadata", "resourceVersion"}).empty()) {
       return KubeError(Reason::kInternalError,
@@ -206,8 +206,7 @@ void ResourceWriter::Update(const ResourceRequest& request) {
   const auto update = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
     ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kUpdateOptions));
-    ASSIGN_OR_RETURN(Json object, DecodeBody(request));
-    RETURN_IF_ERROR(CheckShape(request.info(), object));
+    ASSIGN_OR_RETURN(Json object, DecodeObject(request));
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
     RETURN_IF_ERROR(CheckName(object, request.name));
     const bool conditional = !String(object, {"metadata", "resourceVersion"}).empty();
@@ -227,13 +226,14 @@ void ResourceWriter::Update(const ResourceRequest& request) {
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& request, int kind,
                                                          const Json& patch,
                                                          const std::string& manager,
+                                                         api::StrictErrors strict,
                                                          const store::Record* current) {
   const KindRules& rules = *request.rules;
   if (current == nullptr) return NotFoundError(*rules.info, request.name);
   ASSIGN_OR_RETURN(Json old, DecodeRecordAs(*rules.info, *current));
   ASSIGN_OR_RETURN(Json wanted,
                    ApplyPatch(static_cast<PatchKind>(kind), *rules.info, old, patch, request.name));
-  RETURN_IF_ERROR(CheckShape(*rules.info, wanted));
+  RETURN_IF_ERROR(ConformPatched(request, wanted, strict));
   RETURN_IF_ERROR(FillNamespace(*rules.info, request.ns, wanted));
   RETURN_IF_ERROR(CheckName(wanted, request.name));
   // The document had the present resourceVersion: another one comes from the patch, as a
@@ -254,14 +254,15 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
     ASSIGN_OR_RETURN(const PatchKind kind, PatchKindOf(request));
     ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kPatchOptions));
-    auto patch = base::json::Parse(request.exchange->TakeBody());
-    if (!patch.ok()) return KubeError(Reason::kBadRequest, base::Message(patch.status()));
+    api::StrictErrors strict;
+    ASSIGN_OR_RETURN(Json patch, DecodePatch(request.exchange->TakeBody(), strict));
     Run(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = kConflictAttempts},
-        [this, request, kind, manager, patch = *std::move(patch)](const store::Record* current) {
-          return PlanPatch(request, kind, patch, manager, current);
+        [this, request, kind, manager, patch = std::move(patch),
+         strict = std::move(strict)](const store::Record* current) {
+          return PlanPatch(request, kind, patch, manager, strict, current);
         },
         ObjectRenderer(request.rules));
     return base::OkStatus();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "api/conform.h"
 #include "apiserver/api_context.h"
 
 namespace berth::apiserver {
@@ -50,7 +51,7 @@ class ResourceWriter {
                                          const std::string& manager, const store::Record* current);
   base::StatusOr<Mutation::Plan> PlanPatch(const ResourceRequest& request, int kind,
                                            const Json& patch, const std::string& manager,
-                                           const store::Record* current);
+                                           api::StrictErrors strict, const store::Record* current);
   base::StatusOr<Mutation::Plan> PlanApply(const ResourceRequest& request, const Json& config,
                                            const std::string& manager,
                                            const store::Record* current);

@@ -3,6 +3,7 @@
 #include <openssl/ecdsa.h>
 
 #include "api/time.h"
+#include "apiserver/body_decoder.h"
 #include "apiserver/object_text.h"
 #include "base/base64.h"
 #include "base/ids.h"
@@ -119,7 +120,9 @@ base::StatusOr<std::string> TokenIssuer::Sign(const Json& claims) const {
 
 void TokenIssuer::Issue(ApiContext& context, const ResourceRequest& request) const {
   const auto issue = [&]() -> Status {
-    ASSIGN_OR_RETURN(Json body, DecodeBody(request));
+    ASSIGN_OR_RETURN(Json body,
+                     DecodeBody(request, api::SchemaOf("authentication.k8s.io/v1", "TokenRequest"),
+                                "TokenRequest"));
     if (!body.is_object()) return KubeError(Reason::kBadRequest, "the body must be a TokenRequest");
     StoreLookup lookup(context.store);
     const auto account = lookup.Get(request.info(), request.ns, request.name);
@@ -156,7 +159,7 @@ void TokenIssuer::Issue(ApiContext& context, const ResourceRequest& request) con
     body["spec"]["expirationSeconds"] = life;
     body["status"] = {{"token", token},
                       {"expirationTimestamp", api::FormatTime(now + std::chrono::seconds(life))}};
-    ReplyJson(*request.exchange, 201, base::json::Dump(body));
+    ReplyObject(*request.exchange, 201, base::json::Dump(body));
     return base::OkStatus();
   };
   if (const Status status = issue(); !status.ok()) ReplyError(*request.exchange, status);

@@ -67,7 +67,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
     if (progress_ == 0) return;  // still catching up: nothing that a bookmark could stand for
-    Push(MakeFrame(EncodeEvent("BOOKMARK", renderer_.BookmarkObject(progress_, false))));
+    Push(MakeFrame(renderer_.Bookmark(progress_, false)));
   }
 
   // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
@@ -109,7 +109,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
  private:
   void Open() {
-    if (!opened_) exchange_->StartStream({});
+    if (!opened_) exchange_->StartStream({.content_type = renderer_.watch_content_type()});
     opened_ = true;
   }
 
@@ -168,14 +168,14 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
           const auto object = DecodeStored(*record.value);
           if (!object.ok() || !query_.selection.Matches(*object)) continue;
         }
-        out += EncodeEvent("ADDED", renderer_.EventObject(record, !columns_sent_));
+        out += renderer_.Event("ADDED", record, !columns_sent_);
         columns_sent_ = true;
       }
       listed = !page->more;
     }
     if (!listed) return SendThen(std::move(out), &Watch::SendInitial);
     if (query_.bookmarks) {
-      out += EncodeEvent("BOOKMARK", renderer_.BookmarkObject(at_, true));
+      out += renderer_.Bookmark(at_, true);
     }
     revision_ = at_;
     SendThen(std::move(out), &Watch::SendHistory);
@@ -221,7 +221,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     const bool first = renderer_.form() == Renderer::Form::kTable && !columns_sent_;
     columns_sent_ = true;
     if (first) {
-      return MakeFrame(EncodeEvent(type, renderer_.EventObject(cached.Shown(type), true)));
+      return MakeFrame(renderer_.Event(type, cached.Shown(type), true));
     }
     return cached.Render(type, renderer_);
   }
@@ -241,7 +241,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!opened_) {
       ReplyError(*exchange_, error);
     } else {
-      Push(MakeFrame(EncodeEvent("ERROR", base::json::Dump(StatusObject(error)))));
+      Push(MakeFrame(renderer_.ErrorEvent(error)));
     }
     End();
   }
@@ -280,8 +280,7 @@ WatchService::~WatchService() { EndAll(); }
 
 void WatchService::Start(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request.rules, request.exchange->request(),
-                                                      request.query, context_.clock));
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request, context_.clock));
     ASSIGN_OR_RETURN(WatchQuery query, ParseWatchQuery(request));
     const auto watch =
         std::make_shared<Watch>(*this, request, std::move(query), std::move(renderer));
