@@ -46,6 +46,20 @@ base::StatusOr<Json> ParseConfig(const std::string& body, api::StrictErrors& str
   return std::move(documents->front());
 }
 
+void DropNulls(Json& value) {
+  if (value.is_object()) {
+    for (auto it = value.begin(); it != value.end();) {
+      if (it->is_null()) {
+        it = value.erase(it);
+      } else {
+        DropNulls(*it++);
+      }
+    }
+  } else if (value.is_array()) {
+    for (Json& item : value) DropNulls(item);
+  }
+}
+
 // The configuration with its namespace. Its null members are kept: they unset what they name.
 base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
   const api::KindInfo& info = request.info();
@@ -132,6 +146,7 @@ base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live
                     KindText(info.api_version(), info.kind), base::Message(result.status())));
   }
   if (!result->conflicts.empty()) return ConflictsError(result->conflicts);
+  DropNulls(result->object);
   RETURN_IF_ERROR(CheckShape(info, result->object));
   RETURN_IF_ERROR(ConformObject(*request.rules, result->object));
   RETURN_IF_ERROR(CheckName(result->object, request.name));
