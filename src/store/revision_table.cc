@@ -36,7 +36,8 @@ std::shared_ptr<const std::string> Shared(std::string_view text) {
   return std::make_shared<const std::string>(text);
 }
 
-Status CheckIsOurs(Database& db, const std::string& path) {
+// `pragma` is one of SQLite's pragmas that look for damage and say "ok".
+Status CheckIsOurs(Database& db, const std::string& path, std::string_view pragma) {
   ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, db.QueryInt("PRAGMA user_version"));
   if (application != kApplicationId) {
@@ -46,7 +47,7 @@ Status CheckIsOurs(Database& db, const std::string& path) {
     return Error(StatusCode::kDataLoss, "'{}' has format {}, this program knows {}; {}", path,
                  version, kSchemaVersion, kAdvice);
   }
-  ASSIGN_OR_RETURN(const std::string check, db.QueryText("PRAGMA quick_check(1)"));
+  ASSIGN_OR_RETURN(const std::string check, db.QueryText(fmt::format("PRAGMA {}(1)", pragma)));
   if (check != "ok") {
     return Error(StatusCode::kDataLoss, "'{}' is damaged ({}); {}", path, check, kAdvice);
   }
@@ -63,13 +64,11 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::st
                  base::Message(tables.status()), kAdvice);
   }
   RETURN_IF_ERROR(tables);
+  // Before anything is written to it: another program's database stays as it is.
+  if (*tables > 0) RETURN_IF_ERROR(CheckIsOurs(db, path, "quick_check"));
   RETURN_IF_ERROR(db.QueryText("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -1024;"));
-  if (*tables == 0) {
-    RETURN_IF_ERROR(db.Execute(kSchema));
-  } else {
-    RETURN_IF_ERROR(CheckIsOurs(db, path));
-  }
+  if (*tables == 0) RETURN_IF_ERROR(db.Execute(kSchema));
   std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
   RETURN_IF_ERROR(table->Prepare());
   return table;
@@ -81,6 +80,11 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenReader(const std::st
   std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
   RETURN_IF_ERROR(table->Prepare());
   return table;
+}
+
+Status RevisionTable::Verify(const std::string& path) {
+  ASSIGN_OR_RETURN(Database db, Database::Open(path, /*read_only=*/true));
+  return CheckIsOurs(db, path, "integrity_check");
 }
 
 Status RevisionTable::Prepare() {
@@ -197,6 +201,24 @@ Status RevisionTable::Compact(Revision from, Revision to) {
   RETURN_IF_ERROR(drop_superseded_->Reset().Bind(1, from).Bind(2, to).Run());
   RETURN_IF_ERROR(drop_markers_->Reset().Bind(1, from).Bind(2, to).Run());
   return set_compacted_->Reset().Bind(1, to).Run();
+}
+
+Status RevisionTable::Forget(Revision newest) {
+  ASSIGN_OR_RETURN(const Revision from, CompactedRevision());
+  ASSIGN_OR_RETURN(const Revision to, NewestRevision());
+  RETURN_IF_ERROR(Begin());
+  Status done = Compact(from, to);
+  if (done.ok()) done = set_compacted_->Reset().Bind(1, newest).Run();
+  if (done.ok()) {
+    // Without a row yet there is no sequence to move.
+    done =
+        db_.Execute(fmt::format("DELETE FROM sqlite_sequence WHERE name = 'revisions';"
+                                "INSERT INTO sqlite_sequence (name, seq) VALUES ('revisions', {})",
+                                newest));
+  }
+  if (done.ok()) done = Commit();
+  if (!done.ok()) Rollback();
+  return done;
 }
 
 }  // namespace berth::store

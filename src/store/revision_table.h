@@ -25,6 +25,8 @@ class RevisionTable {
   // and whole.
   static StatusOr<std::unique_ptr<RevisionTable>> OpenWriter(const std::string& path);
   static StatusOr<std::unique_ptr<RevisionTable>> OpenReader(const std::string& path);
+  // DATA_LOSS unless the file is a database of Berth's and every page and index of it is sound.
+  static Status Verify(const std::string& path);
 
   StatusOr<Revision> NewestRevision();
   StatusOr<Revision> CompactedRevision();
@@ -51,6 +53,8 @@ class RevisionTable {
   // Drops what rows in (from, to] supersede, and their delete markers, and records `to` as
   // compacted.
   Status Compact(Revision from, Revision to);
+  // Compacts all history and lets the next revision follow `newest`. A transaction of its own.
+  Status Forget(Revision newest);
 
  private:
   explicit RevisionTable(Database db) : db_(std::move(db)) {}

@@ -1,13 +1,11 @@
 // The Store on SQLite: one writer thread that groups writes, a few reader connections, a fan-out
 // thread.
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/file.h>
 
 #include <atomic>
-#include <cerrno>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -15,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "store/database_lock.h"
 #include "store/fan_out.h"
 #include "store/revision_table.h"
 #include "store/store.h"
@@ -337,23 +336,17 @@ class SqliteStore : public Store {
   std::jthread thread_;
 };
 
-StatusOr<base::UniqueFd> LockDatabase(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  base::UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) {
-    return Error(StatusCode::kInternal, "open '{}': errno {}", lock_path, errno);
-  }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error(StatusCode::kFailedPrecondition, "database '{}' is in use by another process",
-                 path);
-  }
-  return fd;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
   ASSIGN_OR_RETURN(base::UniqueFd lock, LockDatabase(options.path));
+  if (const std::string mark = RestoringPath(options.path); std::filesystem::exists(mark)) {
+    return Error(
+        StatusCode::kDataLoss,
+        "a restore of '{}' was cut off; restore it again, or remove '{}' to go on with what "
+        "is there",
+        options.path, mark);
+  }
   ASSIGN_OR_RETURN(auto writer, RevisionTable::OpenWriter(options.path));
   ASSIGN_OR_RETURN(const Revision newest, writer->NewestRevision());
   ASSIGN_OR_RETURN(const Revision compacted, writer->CompactedRevision());

@@ -8,6 +8,7 @@ namespace berth::cmd {
 // Each adds its subcommands to `app`; a subcommand that ran leaves its exit code in `exit_code`.
 void AddClientCommands(CLI::App& app,
                        int& exit_code);  // apply get describe delete logs exec mount umount
+void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 

@@ -109,7 +109,7 @@ class StandaloneImpl : public Standalone {
   }
 
   Status StartApi() {
-    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = Below("api/objects.db")}));
+    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = DatabasePath(options_.data_folder)}));
     ASSIGN_OR_RETURN(server_,
                      apiserver::Server::Start(*store_, clock_,
                                               {.unix_socket = cli::ApiSocket(options_.data_folder),
@@ -210,6 +210,8 @@ class StandaloneImpl : public Standalone {
 };
 
 }  // namespace
+
+std::string DatabasePath(const std::string& data_folder) { return data_folder + "/api/objects.db"; }
 
 StatusOr<std::unique_ptr<Standalone>> Standalone::Start(const UpOptions& options) {
   auto standalone = std::make_unique<StandaloneImpl>(options);

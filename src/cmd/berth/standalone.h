@@ -29,6 +29,9 @@ struct UpOptions {
   std::vector<std::string> csi_drivers;  // sockets of further drivers whose controllers are to run
 };
 
+// <data>/api/objects.db
+std::string DatabasePath(const std::string& data_folder);
+
 class Standalone {
  public:
   // Returns when all parts have started. FAILED_PRECONDITION: another process runs on the folder.

@@ -1,0 +1,63 @@
+#include <filesystem>
+#include <memory>
+
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/standalone.h"
+#include "platform/durable_file.h"
+#include "store/backup.h"
+
+namespace berth::cmd {
+namespace {
+
+struct Arguments {
+  std::string data_folder = UpOptions().data_folder;
+  std::string file;
+
+  std::string database() const { return DatabasePath(data_folder); }
+};
+
+int Report(const base::Status& status) {
+  if (status.ok()) return 0;
+  cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
+  return 1;
+}
+
+base::Status BackUp(const Arguments& arguments) {
+  RETURN_IF_ERROR(store::BackUp(arguments.database(), arguments.file));
+  cli::Print(fmt::format("backed up to {}; it holds every object, Secrets too\n", arguments.file));
+  return base::OkStatus();
+}
+
+base::Status Restore(const Arguments& arguments) {
+  RETURN_IF_ERROR(platform::MakeFolders(
+      std::filesystem::path(arguments.database()).parent_path().string(), 0755));
+  const auto aside = store::Restore(arguments.file, arguments.database());
+  if (aside.status().code() == base::StatusCode::kFailedPrecondition) {
+    return base::Annotate(aside.status(), "stop 'berth up' first");
+  }
+  RETURN_IF_ERROR(aside);
+  cli::Print(fmt::format("restored from {}\n", arguments.file));
+  if (!aside->empty()) cli::Print(fmt::format("what was there before is kept as {}\n", *aside));
+  return base::OkStatus();
+}
+
+void Add(CLI::App& app, int& exit_code, const char* name, const char* help,
+         base::Status (*run)(const Arguments&)) {
+  CLI::App* command = app.add_subcommand(name, help);
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
+      ->capture_default_str();
+  command->add_option("file", arguments->file, "File of the backup")->required();
+  command->callback([arguments, run, &exit_code] { exit_code = Report(run(*arguments)); });
+}
+
+}  // namespace
+
+void AddBackupCommands(CLI::App& app, int& exit_code) {
+  Add(app, exit_code, "backup", "Copy all objects of a standalone Berth, which may run, to a file",
+      BackUp);
+  Add(app, exit_code, "restore", "Put a backup in the place of a stopped Berth's objects", Restore);
+}
+
+}  // namespace berth::cmd
