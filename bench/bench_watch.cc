@@ -1,0 +1,146 @@
+// From the creation of an object to its event at each of 1,000 watchers of its kind, and at one.
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "api/kind_info.h"
+#include "bench/measure.h"
+#include "bench/unix_http.h"
+#include "kube/config.h"
+#include "kube/http_client.h"
+#include "platform/limits.h"
+
+namespace berth::bench {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+struct Options {
+  std::string socket;
+  int watchers = 1000;
+  int runs = 30;
+  int warm_up = 3;
+};
+
+constexpr const char* kNamespace = "default";
+
+class Watchers {
+ public:
+  static StatusOr<Watchers> Start(const std::string& socket, int count) {
+    Watchers watchers;
+    watchers.epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+    for (int i = 0; i < count; ++i) {
+      ASSIGN_OR_RETURN(UnixHttp connection, UnixHttp::Connect(socket));
+      RETURN_IF_ERROR(connection.Watch("/api/v1/configmaps?watch=1"));
+      epoll_event event = {.events = EPOLLIN, .data = {.fd = connection.fd()}};
+      if (epoll_ctl(watchers.epoll_.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
+        return base::Error(StatusCode::kInternal, "epoll_ctl: errno {}", errno);
+      }
+      watchers.connections_.push_back(std::move(connection));
+    }
+    // What was there before is told first.
+    RETURN_IF_ERROR(watchers.Drain());
+    return watchers;
+  }
+
+  // Reads until every watcher has seen `name`; each one's time since `start` goes to `samples`.
+  Status Await(const std::string& name, Clock::time_point start, Samples* samples) {
+    const std::string quoted = fmt::format("\"{}\"", name);
+    std::set<int> missing;
+    for (const UnixHttp& connection : connections_) missing.insert(connection.fd());
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (!missing.empty()) {
+      std::array<epoll_event, 256> events;
+      const int ready = epoll_wait(epoll_.get(), events.data(), events.size(), 1000);
+      if (Clock::now() > deadline) {
+        return base::Error(StatusCode::kDeadlineExceeded, "{} watchers did not see '{}'",
+                           missing.size(), name);
+      }
+      for (int i = 0; i < ready; ++i) {
+        const int fd = events[static_cast<size_t>(i)].data.fd;
+        ASSIGN_OR_RETURN(const std::string_view text, Read(fd));
+        if (text.find(quoted) == std::string_view::npos || missing.erase(fd) == 0) continue;
+        if (samples != nullptr) samples->Add(Clock::now() - start);
+      }
+    }
+    return base::OkStatus();
+  }
+
+ private:
+  // Events are far smaller than a read.
+  StatusOr<std::string_view> Read(int fd) {
+    const ssize_t n = read(fd, buffer_.data(), buffer_.size());
+    if (n <= 0) return base::Error(StatusCode::kUnavailable, "the server ended a watch");
+    return std::string_view(buffer_.data(), static_cast<size_t>(n));
+  }
+
+  Status Drain() {
+    std::array<epoll_event, 256> events;
+    int ready;
+    while ((ready = epoll_wait(epoll_.get(), events.data(), events.size(), 500)) > 0) {
+      for (int i = 0; i < ready; ++i) {
+        RETURN_IF_ERROR(Read(events[static_cast<size_t>(i)].data.fd).status());
+      }
+    }
+    return base::OkStatus();
+  }
+
+  base::UniqueFd epoll_;
+  std::vector<UnixHttp> connections_;
+  std::vector<char> buffer_ = std::vector<char>(64 * 1024);
+};
+
+StatusOr<Samples> Measure(kube::Client& client, const Options& options, int count) {
+  ASSIGN_OR_RETURN(Watchers watchers, Watchers::Start(options.socket, count));
+  Samples samples;
+  for (int i = 0; i < options.warm_up + options.runs; ++i) {
+    const std::string name = fmt::format("bench-watch-{}-{}", count, i);
+    const auto start = Clock::now();
+    // The answer and the events race; the reader sees to both in turn.
+    Status created = base::OkStatus();
+    std::jthread writer([&] {
+      created = client
+                    .Create(api::kinds::kConfigMap, kNamespace,
+                            {{"apiVersion", "v1"},
+                             {"kind", "ConfigMap"},
+                             {"metadata", {{"name", name}}},
+                             {"data", {{"key", std::string(200, 'v')}}}})
+                    .status();
+    });
+    RETURN_IF_ERROR(watchers.Await(name, start, i < options.warm_up ? nullptr : &samples));
+    writer.join();
+    RETURN_IF_ERROR(created);
+    RETURN_IF_ERROR(client.Delete(api::kinds::kConfigMap, kNamespace, name, {}));
+  }
+  return samples;
+}
+
+StatusOr<Json> Run(const Options& options) {
+  RETURN_IF_ERROR(platform::RaiseDescriptorLimit());
+  kube::Config config;
+  config.socket = options.socket;
+  ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
+  ASSIGN_OR_RETURN(const Samples one, Measure(*client, options, 1));
+  ASSIGN_OR_RETURN(const Samples many, Measure(*client, options, options.watchers));
+  return Json{{"one", one.ToJson()}, {"many", many.ToJson()}, {"watchers", options.watchers}};
+}
+
+}  // namespace
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  berth::bench::Options options;
+  CLI::App app("Watch events at many watchers");
+  app.add_option("--socket", options.socket)->required();
+  app.add_option("--watchers", options.watchers);
+  app.add_option("--runs", options.runs);
+  CLI11_PARSE(app, argc, argv);
+  return berth::bench::Finish(berth::bench::Run(options));
+}
