@@ -110,6 +110,22 @@ TEST(StrategicMergeTest, ListsMergeByTheirKeys) {
       R"({"spec": {"initContainers": [{"name": "a", "ports": [{"containerPort": 1, "name": "q"}]}]}})"_json);
 }
 
+TEST(StrategicMergeTest, ListsWithinItemsMergeToo) {
+  EXPECT_EQ(Strategic(kinds::kPod,
+                      R"({"spec": {"initContainers": [
+                    {"name": "a", "env": [{"name": "X", "value": "1"}], "args": ["x"]}]}})"_json,
+                      R"({"spec": {"initContainers": [
+                    {"name": "a", "env": [{"name": "Y", "value": "2"}], "args": ["y"]}]}})"_json),
+            R"({"spec": {"initContainers": [{"name": "a", "args": ["y"], "env": [
+          {"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}]}})"_json);
+  // And in a pod within another kind.
+  EXPECT_EQ(
+      Strategic(kinds::kDaemonSet,
+                R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}]}}}})"_json,
+                R"({"spec": {"template": {"spec": {"volumes": [{"name": "b"}]}}}})"_json),
+      R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}}})"_json);
+}
+
 TEST(StrategicMergeTest, OtherListsAreReplaced) {
   EXPECT_EQ(Strategic(kinds::kNode, R"({"spec": {"taints": [{"key": "a"}]}})"_json,
                       R"({"spec": {"taints": [{"key": "b"}]}})"_json),

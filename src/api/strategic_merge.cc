@@ -1,8 +1,7 @@
-// Strategic merge patches: what of a list is merged, and how, is in kListRules; the directives are
-// those of Kubernetes' own client and command line.
+// Strategic merge patches: which lists are merged, and by what, is in the schema of the kind; the
+// directives are those of Kubernetes' own client and command line.
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include "api/patch.h"
+#include "api/protobuf.h"
+#include "api/schema.h"
 #include "base/log.h"
 
 namespace berth::api {
@@ -25,66 +26,6 @@ constexpr std::string_view kDirective = "$patch";
 constexpr std::string_view kRetainKeys = "$retainKeys";
 constexpr std::string_view kSetOrder = "$setElementOrder/";
 constexpr std::string_view kDeletePrimitives = "$deleteFromPrimitiveList/";
-
-// How one list merges. All lists that are not in the table are replaced whole.
-struct ListRule {
-  std::string_view kind;  // empty: all
-  std::string_view
-      path;  // of field names, through lists as well; "containers" stands for all three kinds
-  std::string_view key;  // by which items are the same; empty: a set of plain values
-};
-
-constexpr std::array<ListRule, 25> kListRules = {{
-    {"", "metadata.ownerReferences", "uid"},
-    {"", "metadata.finalizers", ""},
-    {"Pod", "spec.containers", "name"},
-    {"Pod", "spec.initContainers", "name"},
-    {"Pod", "spec.ephemeralContainers", "name"},
-    {"Pod", "spec.containers.ports", "containerPort"},
-    {"Pod", "spec.containers.env", "name"},
-    {"Pod", "spec.containers.volumeMounts", "mountPath"},
-    {"Pod", "spec.containers.volumeDevices", "devicePath"},
-    {"Pod", "spec.volumes", "name"},
-    {"Pod", "spec.volumes.ephemeral.volumeClaimTemplate.metadata.ownerReferences", "uid"},
-    {"Pod", "spec.volumes.ephemeral.volumeClaimTemplate.metadata.finalizers", ""},
-    {"Pod", "spec.imagePullSecrets", "name"},
-    {"Pod", "spec.hostAliases", "ip"},
-    {"Pod", "spec.topologySpreadConstraints", "topologyKey"},
-    {"Pod", "status.conditions", "type"},
-    {"Pod", "status.podIPs", "ip"},
-    {"Pod", "status.hostIPs", "ip"},
-    {"Node", "status.conditions", "type"},
-    {"Node", "status.addresses", "type"},
-    {"PersistentVolumeClaim", "status.conditions", "type"},
-    {"Namespace", "status.conditions", "type"},
-    {"ServiceAccount", "secrets", "name"},
-    {"ServiceAccount", "imagePullSecrets", "name"},
-    {"CSINode", "spec.drivers", "name"},
-}};
-
-constexpr std::array<std::string_view, 13> kBuiltinGroups = {"",
-                                                             "apps",
-                                                             "batch",
-                                                             "admissionregistration.k8s.io",
-                                                             "apiextensions.k8s.io",
-                                                             "authentication.k8s.io",
-                                                             "authorization.k8s.io",
-                                                             "coordination.k8s.io",
-                                                             "events.k8s.io",
-                                                             "node.k8s.io",
-                                                             "policy",
-                                                             "scheduling.k8s.io",
-                                                             "storage.k8s.io"};
-
-// Replaces "initContainers" and "ephemeralContainers" below spec by "containers", whose lists merge
-// alike.
-std::string RulePath(std::string_view path) {
-  for (const std::string_view alias : {"spec.initContainers.", "spec.ephemeralContainers."}) {
-    if (path.starts_with(alias))
-      return fmt::format("spec.containers.{}", path.substr(alias.size()));
-  }
-  return std::string(path);
-}
 
 Status Bad(std::string_view what) {
   return Error(StatusCode::kInvalidArgument, "strategic merge patch: {}", what);
@@ -124,205 +65,199 @@ Json WithoutDirectives(const Json& value) {
   return value;
 }
 
-class Merger {
- public:
-  explicit Merger(const KindInfo& kind) : kind_(kind) {}
+// The type of a member; nullptr if nothing is known of it.
+const Schema* MemberOf(const Schema* schema, std::string_view name) {
+  if (schema == nullptr) return nullptr;
+  if (schema->type == FieldType::kMap) return schema->element;
+  const Field* field = schema->Find(name);
+  return field == nullptr ? nullptr : field->type;
+}
 
-  Status MergeObject(Json& target, const Json& patch, const std::string& path) {
-    const std::string directive = DirectiveOf(patch);
-    if (directive == "replace") {
+bool MergesList(const Schema* type) {
+  return type != nullptr && type->type == FieldType::kList && type->patch_merge;
+}
+
+// Merges `patch` into `target`, an object of the type `schema` (nullptr: not known).
+Status MergeObject(Json& target, const Json& patch, const Schema* schema);
+
+// Items with the same key merge, new ones go to the end, "$patch: delete" items remove.
+Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
+  const std::string_view key = type.patch_merge_key;
+  for (const Json& item : patch) {
+    if (!item.is_object()) return Bad(fmt::format("an item of {} is no object", name));
+    if (DirectiveOf(item) == "replace" && item.size() == 1) {
       target = WithoutDirectives(patch);
       return base::OkStatus();
     }
+  }
+  std::map<Json, size_t> places;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (const Json* id = base::json::Find(target[i], {key}); id != nullptr) places.emplace(*id, i);
+  }
+  std::set<size_t> deleted;
+  for (const Json& item : patch) {
+    const std::string directive = DirectiveOf(item);
+    if (directive == "merge" && item.size() == 1) continue;
+    const Json* id = base::json::Find(item, {key});
+    if (id == nullptr) {
+      return Bad(fmt::format("an item of {} does not contain the merge key \"{}\"", name, key));
+    }
+    const auto same = places.find(*id);
     if (directive == "delete") {
-      target = Json::object();
+      if (same != places.end()) {
+        deleted.insert(same->second);
+        places.erase(same);
+      }
+    } else if (same == places.end()) {
+      places.emplace(*id, target.size());
+      target.push_back(WithoutDirectives(item));
+    } else {
+      RETURN_IF_ERROR(MergeObject(target[same->second], item, type.element));
+    }
+  }
+  if (deleted.empty()) return base::OkStatus();
+  Json kept = Json::array();
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (!deleted.contains(i)) kept.push_back(std::move(target[i]));
+  }
+  target = std::move(kept);
+  return base::OkStatus();
+}
+
+Status MergeMember(Json& target, const std::string& key, const Json& value, const Schema* type) {
+  if (value.is_null()) {
+    target.erase(key);
+    return base::OkStatus();
+  }
+  const auto present = target.find(key);
+  if (value.is_object()) {
+    if (present == target.end() || !present->is_object()) {
+      if (DirectiveOf(value) == "delete") {
+        target.erase(key);
+      } else {
+        target[key] = WithoutDirectives(value);
+      }
       return base::OkStatus();
     }
-    if (!directive.empty() && directive != "merge") {
-      return Bad(fmt::format("unknown $patch directive {}", base::Quote(directive)));
-    }
-    RETURN_IF_ERROR(RetainKeys(target, patch));
-    RETURN_IF_ERROR(DeletePrimitives(target, patch));
-    for (const auto& [key, value] : patch.items()) {
-      if (key.starts_with('$')) continue;
-      RETURN_IF_ERROR(MergeMember(target, key, value, path.empty() ? key : path + "." + key));
-    }
-    return SetOrders(target, patch, path);
-  }
-
- private:
-  const ListRule* RuleOf(const std::string& path) const {
-    const std::string rule_path = RulePath(path);
-    for (const ListRule& rule : kListRules) {
-      if ((rule.kind.empty() || rule.kind == kind_.kind) && rule.path == rule_path) return &rule;
-    }
-    return nullptr;
-  }
-
-  Status MergeMember(Json& target, const std::string& key, const Json& value,
-                     const std::string& path) {
-    if (value.is_null()) {
+    if (DirectiveOf(value) == "delete") {
       target.erase(key);
       return base::OkStatus();
     }
-    const auto present = target.find(key);
-    if (value.is_object()) {
-      if (present == target.end() || !present->is_object()) {
-        if (DirectiveOf(value) == "delete") {
-          target.erase(key);
-        } else {
-          target[key] = WithoutDirectives(value);
-        }
-        return base::OkStatus();
-      }
-      if (DirectiveOf(value) == "delete") {
-        target.erase(key);
-        return base::OkStatus();
-      }
-      return MergeObject(*present, value, path);
-    }
-    const ListRule* rule = value.is_array() ? RuleOf(path) : nullptr;
-    if (rule == nullptr || present == target.end() || !present->is_array()) {
-      target[key] = WithoutDirectives(value);
-      return base::OkStatus();
-    }
-    if (rule->key.empty()) {
-      for (const Json& item : value) {
-        if (!Contains(*present, item)) present->push_back(item);
-      }
-      return base::OkStatus();
-    }
-    return MergeList(*present, value, rule->key, path);
+    return MergeObject(*present, value, type);
   }
-
-  // Items with the same key merge, new ones go to the end, "$patch: delete" items remove.
-  Status MergeList(Json& target, const Json& patch, std::string_view key, const std::string& path) {
-    for (const Json& item : patch) {
-      if (!item.is_object()) return Bad(fmt::format("an item of {} is no object", path));
-      if (DirectiveOf(item) == "replace" && item.size() == 1) {
-        target = WithoutDirectives(patch);
-        return base::OkStatus();
-      }
-    }
-    std::map<Json, size_t> places;
-    for (size_t i = 0; i < target.size(); ++i) {
-      if (const Json* id = base::json::Find(target[i], {key}); id != nullptr)
-        places.emplace(*id, i);
-    }
-    std::set<size_t> deleted;
-    for (const Json& item : patch) {
-      const std::string directive = DirectiveOf(item);
-      if (directive == "merge" && item.size() == 1) continue;
-      const Json* id = base::json::Find(item, {key});
-      if (id == nullptr) {
-        return Bad(fmt::format("an item of {} does not contain the merge key \"{}\"", path, key));
-      }
-      const auto same = places.find(*id);
-      if (directive == "delete") {
-        if (same != places.end()) {
-          deleted.insert(same->second);
-          places.erase(same);
-        }
-      } else if (same == places.end()) {
-        places.emplace(*id, target.size());
-        target.push_back(WithoutDirectives(item));
-      } else {
-        RETURN_IF_ERROR(MergeObject(target[same->second], item, path));
-      }
-    }
-    if (deleted.empty()) return base::OkStatus();
-    Json kept = Json::array();
-    for (size_t i = 0; i < target.size(); ++i) {
-      if (!deleted.contains(i)) kept.push_back(std::move(target[i]));
-    }
-    target = std::move(kept);
+  if (!value.is_array() || !MergesList(type) || present == target.end() || !present->is_array()) {
+    target[key] = WithoutDirectives(value);
     return base::OkStatus();
   }
-
-  static Status RetainKeys(Json& target, const Json& patch) {
-    const auto keys = patch.find(kRetainKeys);
-    if (keys == patch.end()) return base::OkStatus();
-    if (!keys->is_array()) return Bad("$retainKeys is no list");
-    for (const auto& [key, value] : patch.items()) {
-      if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
-        return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
-      }
-    }
-    for (auto it = target.begin(); it != target.end();) {
-      it = Contains(*keys, it.key()) ? std::next(it) : target.erase(it);
+  if (type->patch_merge_key.empty()) {
+    for (const Json& item : value) {
+      if (!Contains(*present, item)) present->push_back(item);
     }
     return base::OkStatus();
   }
+  return MergeList(*present, value, *type, key);
+}
 
-  static Status DeletePrimitives(Json& target, const Json& patch) {
-    for (const auto& [key, values] : patch.items()) {
-      if (!key.starts_with(kDeletePrimitives)) continue;
-      if (!values.is_array()) return Bad(fmt::format("{} is no list", key));
-      const auto list = target.find(key.substr(kDeletePrimitives.size()));
-      if (list == target.end() || !list->is_array()) continue;
-      list->erase(std::remove_if(list->begin(), list->end(),
-                                 [&](const Json& item) { return Contains(values, item); }),
-                  list->end());
+Status RetainKeys(Json& target, const Json& patch) {
+  const auto keys = patch.find(kRetainKeys);
+  if (keys == patch.end()) return base::OkStatus();
+  if (!keys->is_array()) return Bad("$retainKeys is no list");
+  for (const auto& [key, value] : patch.items()) {
+    if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
+      return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
     }
+  }
+  for (auto it = target.begin(); it != target.end();) {
+    it = Contains(*keys, it.key()) ? std::next(it) : target.erase(it);
+  }
+  return base::OkStatus();
+}
+
+Status DeletePrimitives(Json& target, const Json& patch) {
+  for (const auto& [key, values] : patch.items()) {
+    if (!key.starts_with(kDeletePrimitives)) continue;
+    if (!values.is_array()) return Bad(fmt::format("{} is no list", key));
+    const auto list = target.find(key.substr(kDeletePrimitives.size()));
+    if (list == target.end() || !list->is_array()) continue;
+    list->erase(std::remove_if(list->begin(), list->end(),
+                               [&](const Json& item) { return Contains(values, item); }),
+                list->end());
+  }
+  return base::OkStatus();
+}
+
+// Items that `order` names come in its order; the others, which the author of the patch did not
+// know, stay before the named item that they stood before.
+void Order(Json& list, const Json& order, std::string_view key) {
+  const auto id_of = [&](const Json& item) {
+    if (key.empty()) return item;
+    const Json* id = base::json::Find(item, {key});
+    return id == nullptr ? Json() : *id;
+  };
+  std::map<Json, size_t> places;
+  for (size_t i = 0; i < list.size(); ++i) places.emplace(id_of(list[i]), i);
+  std::vector<size_t> named;  // places in the present list, in the new order
+  std::vector<bool> is_named(list.size());
+  for (const Json& entry : order) {
+    const auto place = places.find(id_of(entry));
+    if (place == places.end() || is_named[place->second]) continue;
+    is_named[place->second] = true;
+    named.push_back(place->second);
+  }
+  Json out = Json::array();
+  size_t next = 0;  // of the others
+  const auto take_others_before = [&](size_t end) {
+    for (; next < end; ++next) {
+      if (!is_named[next]) out.push_back(list[next]);
+    }
+  };
+  for (const size_t place : named) {
+    take_others_before(place);
+    out.push_back(list[place]);
+  }
+  take_others_before(list.size());
+  list = std::move(out);
+}
+
+Status SetOrders(Json& target, const Json& patch, const Schema* schema) {
+  for (const auto& [key, order] : patch.items()) {
+    if (!key.starts_with(kSetOrder)) continue;
+    if (!order.is_array()) return Bad(fmt::format("{} is no list", key));
+    const std::string field = key.substr(kSetOrder.size());
+    const auto list = target.find(field);
+    if (list == target.end() || !list->is_array()) continue;
+    const Schema* type = MemberOf(schema, field);
+    if (!MergesList(type)) continue;  // replaced whole: it has the patch's order already
+    Order(*list, order, type->patch_merge_key);
+  }
+  return base::OkStatus();
+}
+
+Status MergeObject(Json& target, const Json& patch, const Schema* schema) {
+  const std::string directive = DirectiveOf(patch);
+  if (directive == "replace") {
+    target = WithoutDirectives(patch);
     return base::OkStatus();
   }
-
-  Status SetOrders(Json& target, const Json& patch, const std::string& path) {
-    for (const auto& [key, order] : patch.items()) {
-      if (!key.starts_with(kSetOrder)) continue;
-      if (!order.is_array()) return Bad(fmt::format("{} is no list", key));
-      const std::string field = key.substr(kSetOrder.size());
-      const auto list = target.find(field);
-      if (list == target.end() || !list->is_array()) continue;
-      const ListRule* rule = RuleOf(path.empty() ? field : path + "." + field);
-      if (rule == nullptr) continue;  // replaced whole: it has the patch's order already
-      Order(*list, order, rule->key);
-    }
+  if (directive == "delete") {
+    target = Json::object();
     return base::OkStatus();
   }
-
-  // Items that `order` names come in its order; the others, which the author of the patch did not
-  // know, stay before the named item that they stood before.
-  static void Order(Json& list, const Json& order, std::string_view key) {
-    const auto id_of = [&](const Json& item) {
-      if (key.empty()) return item;
-      const Json* id = base::json::Find(item, {key});
-      return id == nullptr ? Json() : *id;
-    };
-    std::map<Json, size_t> places;
-    for (size_t i = 0; i < list.size(); ++i) places.emplace(id_of(list[i]), i);
-    std::vector<size_t> named;  // places in the present list, in the new order
-    std::vector<bool> is_named(list.size());
-    for (const Json& entry : order) {
-      const auto place = places.find(id_of(entry));
-      if (place == places.end() || is_named[place->second]) continue;
-      is_named[place->second] = true;
-      named.push_back(place->second);
-    }
-    Json out = Json::array();
-    size_t next = 0;  // of the others
-    const auto take_others_before = [&](size_t end) {
-      for (; next < end; ++next) {
-        if (!is_named[next]) out.push_back(list[next]);
-      }
-    };
-    for (const size_t place : named) {
-      take_others_before(place);
-      out.push_back(list[place]);
-    }
-    take_others_before(list.size());
-    list = std::move(out);
+  if (!directive.empty() && directive != "merge") {
+    return Bad(fmt::format("unknown $patch directive {}", base::Quote(directive)));
   }
-
-  const KindInfo& kind_;
-};
+  RETURN_IF_ERROR(RetainKeys(target, patch));
+  RETURN_IF_ERROR(DeletePrimitives(target, patch));
+  for (const auto& [key, value] : patch.items()) {
+    if (key.starts_with('$')) continue;
+    RETURN_IF_ERROR(MergeMember(target, key, value, MemberOf(schema, key)));
+  }
+  return SetOrders(target, patch, schema);
+}
 
 }  // namespace
 
-bool SupportsStrategicMerge(const KindInfo& kind) {
-  return std::find(kBuiltinGroups.begin(), kBuiltinGroups.end(), kind.group) !=
-         kBuiltinGroups.end();
-}
+bool SupportsStrategicMerge(const KindInfo& kind) { return HasProtobuf(SchemaOf(kind)); }
 
 StatusOr<Json> ApplyStrategicMergePatch(const KindInfo& kind, Json document, const Json& patch) {
   if (!patch.is_object()) return Bad("a patch is an object");
@@ -331,8 +266,7 @@ StatusOr<Json> ApplyStrategicMergePatch(const KindInfo& kind, Json document, con
     return Error(StatusCode::kInvalidArgument, "{} does not support strategic merge patches",
                  kind.group_resource());
   }
-  Merger merger(kind);
-  RETURN_IF_ERROR(merger.MergeObject(document, patch, ""));
+  RETURN_IF_ERROR(MergeObject(document, patch, SchemaOf(kind)));
   return document;
 }
 
