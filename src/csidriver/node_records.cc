@@ -89,7 +89,8 @@ base::Status NodeRecords::Load() {
       RETURN_IF_ERROR(platform::RemoveDurably(path));
       continue;
     }
-    records_[record->volume_id] = *std::move(record);
+    const std::string volume_id = record->volume_id;
+    records_[volume_id] = *std::move(record);
   }
   return base::OkStatus();
 }

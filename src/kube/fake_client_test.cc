@@ -13,7 +13,6 @@ namespace {
 using api::kinds::kEvent;
 using api::kinds::kHostMount;
 using api::kinds::kPersistentVolume;
-using api::kinds::kPersistentVolumeClaim;
 using api::kinds::kPod;
 using base::StatusCode;
 using nlohmann::literals::operator""_json;

@@ -16,7 +16,6 @@ namespace {
 using base::Json;
 using base::StatusCode;
 using std::chrono::milliseconds;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

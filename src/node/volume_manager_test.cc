@@ -8,13 +8,10 @@
 namespace berth::node {
 namespace {
 
-using base::Error;
 using base::Json;
 using base::StatusCode;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 using World = FakeVolumeWorld;
 
 const base::Status kUnknown = base::Error(StatusCode::kUnavailable, "the driver went away");

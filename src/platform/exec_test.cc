@@ -15,7 +15,6 @@ namespace {
 using base::StatusCode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
 
 class ExecTest : public testing::Test {
  protected:

@@ -101,7 +101,7 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
 
 #define ASSERT_OK(expr)                                       \
   do {                                                        \
-    const base::Status ok_status = (expr);                    \
+    const base::Status& ok_status = (expr);                   \
     ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
   } while (false)
 

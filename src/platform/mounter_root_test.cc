@@ -25,7 +25,6 @@ namespace {
 
 using base::StatusCode;
 using testing::Contains;
-using testing::Not;
 
 class MounterTest : public testing::Test {
  protected:

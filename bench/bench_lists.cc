@@ -1,0 +1,108 @@
+// What a server takes while clients read very many objects: creates them, or reads them all as
+// informers do. bench/run looks at the server's memory meanwhile.
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+
+#include "api/kind_info.h"
+#include "bench/measure.h"
+#include "bench/unix_http.h"
+#include "kube/config.h"
+#include "kube/http_client.h"
+
+namespace berth::bench {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+struct Options {
+  std::string socket;
+  int create = 0;   // objects to make
+  int readers = 1;  // informers at once
+  int page = 500;   // objects in a page, as client-go's reflector asks; 0: the whole list at once
+};
+
+constexpr int kWriters = 64;
+
+Status Create(const Options& options) {
+  kube::Config config;
+  config.socket = options.socket;
+  std::atomic<int> next{0}, failed{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kWriters; ++i) {
+    threads.emplace_back([&] {
+      auto client = kube::NewHttpClient(config);
+      for (int n; client.ok() && (n = next++) < options.create;) {
+        const Json object = {{"apiVersion", "v1"},
+                             {"kind", "ConfigMap"},
+                             {"metadata", {{"name", fmt::format("many-{}", n)}}},
+                             {"data", {{"key", std::string(300, 'v')}}}};
+        if (!(*client)->Create(api::kinds::kConfigMap, "default", object).ok()) ++failed;
+      }
+    });
+  }
+  threads.clear();
+  if (failed == 0) return base::OkStatus();
+  return base::Error(StatusCode::kInternal, "{} creates failed", failed.load());
+}
+
+// The text behind `"name":"` in the list's metadata, which stands before or behind the items.
+std::string ContinueToken(std::string_view body) {
+  constexpr std::string_view kKey = "\"continue\":\"";
+  const size_t at = body.rfind(kKey);
+  if (at == std::string_view::npos) return "";
+  const size_t from = at + kKey.size();
+  return std::string(body.substr(from, body.find('"', from) - from));
+}
+
+// One reflector's list: all pages. How many bytes they had.
+StatusOr<size_t> ReadAll(const Options& options) {
+  ASSIGN_OR_RETURN(UnixHttp http, UnixHttp::Connect(options.socket));
+  size_t bytes = 0;
+  std::string token;
+  do {
+    ASSIGN_OR_RETURN(const std::string_view body,
+                     http.Get(fmt::format("/api/v1/configmaps?limit={}{}{}", options.page,
+                                          token.empty() ? "" : "&continue=", token)));
+    bytes += body.size();
+    token = ContinueToken(body);
+  } while (!token.empty());
+  return bytes;
+}
+
+StatusOr<Json> Run(const Options& options) {
+  if (options.create > 0) {
+    RETURN_IF_ERROR(Create(options));
+    return Json{{"created", options.create}};
+  }
+  std::vector<StatusOr<size_t>> results(static_cast<size_t>(options.readers), size_t{0});
+  const auto start = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (auto& result : results) {
+      threads.emplace_back([&result, &options] { result = ReadAll(options); });
+    }
+  }
+  for (const auto& result : results) RETURN_IF_ERROR(result);
+  return Json{{"bytes", *results.front()},
+              {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}};
+}
+
+}  // namespace
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  berth::bench::Options options;
+  CLI::App app("Reading very many objects");
+  app.add_option("--socket", options.socket)->required();
+  app.add_option("--create", options.create);
+  app.add_option("--readers", options.readers);
+  app.add_option("--page", options.page);
+  CLI11_PARSE(app, argc, argv);
+  return berth::bench::Finish(berth::bench::Run(options));
+}
