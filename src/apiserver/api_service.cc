@@ -178,6 +178,12 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
     const bool fits = verb == "get" || (sub == "exec" && verb == "create");
     return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
   }
+  if (info == &api::kinds::kPod &&
+      (sub == "attach" || sub == "portforward" || sub == "proxy")) {
+    return ReplyError(*request.exchange,
+                      KubeError(Reason::kMethodNotAllowed,
+                                fmt::format("pods/{} is not served here; use exec or logs", sub)));
+  }
   if (info == &api::kinds::kServiceAccount && sub == "token") {
     return verb == "create" ? tokens_.Issue(context_, request)
                             : ReplyError(*request.exchange, WrongMethod());

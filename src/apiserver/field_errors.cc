@@ -29,7 +29,12 @@ void FieldErrors::Required(std::string_view field, std::string_view detail) {
 }
 
 void FieldErrors::Invalid(std::string_view field, const Json& value, std::string_view detail) {
-  Add("FieldValueInvalid", field, fmt::format("Invalid value: {}: {}", Shown(value), detail));
+  InvalidText(field, Shown(value), detail);
+}
+
+void FieldErrors::InvalidText(std::string_view field, std::string_view shown,
+                              std::string_view detail) {
+  Add("FieldValueInvalid", field, fmt::format("Invalid value: {}: {}", shown, detail));
 }
 
 void FieldErrors::NotSupported(std::string_view field, const Json& value,

@@ -16,6 +16,8 @@ class FieldErrors {
  public:
   void Required(std::string_view field, std::string_view detail = "");
   void Invalid(std::string_view field, const base::Json& value, std::string_view detail);
+  // With the value as Kubernetes shows it where that is not its JSON.
+  void InvalidText(std::string_view field, std::string_view shown, std::string_view detail);
   void NotSupported(std::string_view field, const base::Json& value,
                     std::initializer_list<std::string_view> supported);
   void Forbidden(std::string_view field, std::string_view detail);

@@ -72,7 +72,7 @@ TEST_F(ApiTest, PutWithoutRevisionIsUnconditionalForCoreKindsOnly) {
   const auto put = Put(At(kAttachments, "a"), Attachment("a"));
   EXPECT_EQ(put.code, 422);
   EXPECT_THAT(put.message(),
-              HasSubstr("metadata.resourceVersion: Invalid value: 0: must be specified "
+              HasSubstr("metadata.resourceVersion: Invalid value: 0x0: must be specified "
                         "for an update"));
 }
 
@@ -334,7 +334,7 @@ TEST_F(ApiTest, RefusesBadMetadataAndSaysWhy) {
        "metadata.annotations: Too long: may not be more than 262144 bytes"},
       {{{"name", "a"}, {"finalizers", {"bad finalizer"}}}, "metadata.finalizers: Invalid value"},
       {{{"name", "a"}, {"ownerReferences", {{{"kind", "Pod"}}}}},
-       "metadata.ownerReferences[0].apiVersion: Invalid value: \"\": must not be empty"},
+       "metadata.ownerReferences[0].apiVersion: Invalid value: \"\": version must not be empty"},
   };
   for (const BadMetadata& bad : cases) {
     const auto refused = Post(kConfigMaps, {{"metadata", bad.metadata}});

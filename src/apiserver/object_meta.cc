@@ -2,6 +2,7 @@
 
 #include "api/names.h"
 #include "api/time.h"
+#include "apiserver/spec_checks.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {
@@ -17,6 +18,48 @@ namespace {
 constexpr size_t kMaxAnnotations = 256 * 1024;
 constexpr size_t kGeneratedPrefix = 58;
 constexpr size_t kGeneratedSuffix = 5;
+
+using NameCheck = std::function<Status(std::string_view)>;
+
+void CheckFinalizers(const KindRules& rules, const Checked& finalizers) {
+  const auto kinds = api::AllKinds();
+  const bool built_in = std::find(kinds.begin(), kinds.end(), rules.info) != kinds.end();
+  bool orphan = false;
+  bool foreground = false;
+  for (const Checked& finalizer : finalizers.Items()) {
+    finalizer.Named(finalizers.field()).Is(api::CheckQualifiedName);
+    if (built_in) finalizer.Is(CheckFinalizerName);
+    orphan |= finalizer.text() == "orphan";
+    foreground |= finalizer.text() == "foregroundDeletion";
+  }
+  if (orphan && foreground) {
+    finalizers.Invalid("finalizer orphan and foregroundDeletion cannot be both set");
+  }
+}
+
+void CheckOwners(const Checked& owners) {
+  std::string controller;
+  for (const Checked& owner : owners.Items()) {
+    const std::string version = owner["apiVersion"].text();
+    if (version.empty()) owner["apiVersion"].Invalid("", "version must not be empty");
+    for (const std::string_view part : {"kind", "name", "uid"}) {
+      if (!owner[part].given()) owner[part].Invalid("", "must not be empty");
+    }
+    if (owner["kind"].text() == "Event" && (version == "v1" || version == "events.k8s.io/v1")) {
+      owner.Named(owners.field())
+          .Invalid(fmt::format("{}, Kind=Event is disallowed from being an owner",
+                               version == "v1" ? "/v1" : version));
+    }
+    if (!owner["controller"].flag()) continue;
+    if (!controller.empty()) {
+      owners.Invalid(
+          fmt::format("Only one reference can have Controller set to true. Found "
+                      "\"true\" in references for {} and {}",
+                      controller, owner["name"].text()));
+    }
+    controller = owner["name"].text();
+  }
+}
 
 }  // namespace
 
@@ -100,49 +143,28 @@ void KeepSystemFields(Json& object, const Json& old) {
 }
 
 void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& errors) {
-  const Json& metadata = Map(object, {"metadata"});
-  const std::string name = String(metadata, {"name"});
-  if (name.empty()) {
-    errors.Required("metadata.name", "name or generateName is required");
-  } else {
-    errors.Check(
-        "metadata.name", name,
-        rules.check_name != nullptr ? rules.check_name(name) : api::CheckDns1123Subdomain(name));
+  const Checked metadata = Checked(object, errors)["metadata"];
+  const auto check_name =
+      rules.check_name != nullptr ? rules.check_name : NameCheck(api::CheckDns1123Subdomain);
+  const Checked prefix = metadata["generateName"];
+  if (prefix.given()) {
+    std::string start = prefix.text();
+    if (start.size() > 1 && start.back() == '-') start.back() = 'a';
+    errors.Check(prefix.field(), prefix.json(), check_name(start));
   }
-  for (const auto& [key, value] : Map(metadata, {"labels"}).items()) {
-    errors.Check("metadata.labels", key, api::CheckQualifiedName(key));
-    errors.Check("metadata.labels", value,
-                 api::CheckLabelValue(value.get_ref<const std::string&>()));
+  const Checked name = metadata["name"];
+  if (name.Needed("name or generateName is required")) {
+    errors.Check(name.field(), name.json(), check_name(name.text()));
   }
+  CheckLabels(metadata["labels"]);
+  CheckAnnotations(metadata["annotations"]);
   size_t total = 0;
-  for (const auto& [key, value] : Map(metadata, {"annotations"}).items()) {
-    // Upper case is allowed in the prefix of an annotation's key.
-    std::string lower = key;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    errors.Check("metadata.annotations", key, api::CheckQualifiedName(lower));
-    total += key.size() + value.get_ref<const std::string&>().size();
+  for (const auto& [key, value] : metadata["annotations"].Entries()) {
+    total += key.size() + value.text().size();
   }
-  if (total > kMaxAnnotations) errors.TooLong("metadata.annotations", kMaxAnnotations);
-  for (const Json& finalizer : Array(metadata, {"finalizers"})) {
-    errors.Check("metadata.finalizers", finalizer,
-                 api::CheckQualifiedName(finalizer.get_ref<const std::string&>()));
-  }
-  size_t i = 0;
-  size_t controllers = 0;
-  for (const Json& owner : Array(metadata, {"ownerReferences"})) {
-    const std::string field = fmt::format("metadata.ownerReferences[{}]", i++);
-    for (const char* part : {"apiVersion", "kind", "name", "uid"}) {
-      if (String(owner, {part}).empty()) {
-        errors.Invalid(fmt::format("{}.{}", field, part), String(owner, {part}),
-                       "must not be empty");
-      }
-    }
-    if (base::json::Bool(owner, {"controller"})) ++controllers;
-  }
-  if (controllers > 1) {
-    errors.Invalid("metadata.ownerReferences", Array(metadata, {"ownerReferences"}),
-                   "Only one reference can have Controller set to true");
-  }
+  if (total > kMaxAnnotations) metadata["annotations"].TooLong(kMaxAnnotations);
+  CheckFinalizers(rules, metadata["finalizers"]);
+  CheckOwners(metadata["ownerReferences"]);
 }
 
 void ValidateMetadataUpdate(const Json& object, const Json& old, FieldErrors& errors) {
@@ -159,6 +181,22 @@ void ValidateMetadataUpdate(const Json& object, const Json& old, FieldErrors& er
       fmt::format("no new finalizers can be added if the object is being deleted, found "
                   "new finalizers []string{{{}}}",
                   added));
+}
+
+void ValidateKeptMetadata(const Json& object, const Json& old, FieldErrors& errors) {
+  const Checked metadata = Checked(object, old, errors)["metadata"];
+  for (const std::string_view time : {"creationTimestamp", "deletionTimestamp"}) {
+    const Checked value = metadata[time];
+    if (!value.present()) continue;
+    const auto now = api::ParseTime(value.text());
+    const auto before =
+        api::ParseTime(value.old().is_string() ? value.old().get<std::string>() : "");
+    const bool same = now.ok() == before.ok() && (!now.ok() || *now == *before);
+    if (!same) value.Immutable();
+  }
+  if (metadata["deletionGracePeriodSeconds"].present()) {
+    metadata["deletionGracePeriodSeconds"].Immutable();
+  }
 }
 
 void KeepAllButStatus(const KindRules& rules, Json& object, const Json& old) {

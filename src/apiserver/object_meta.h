@@ -28,6 +28,8 @@ std::string GenerateName(std::string_view prefix);
 void KeepSystemFields(Json& object, const Json& old);
 
 void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& errors);
+// What the server set, if the client repeats it, it repeats unchanged.
+void ValidateKeptMetadata(const Json& object, const Json& old, FieldErrors& errors);
 // No new finalizer on an object that is being deleted.
 void ValidateMetadataUpdate(const Json& object, const Json& old, FieldErrors& errors);
 

@@ -193,7 +193,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& re
   }
   if (!conditional && rules.update_needs_version) {
     FieldErrors errors;
-    errors.Invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    errors.InvalidText("metadata.resourceVersion", "0x0", "must be specified for an update");
     return errors.ToStatus(*rules.info, request.name);
   }
   ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(*rules.info, *current->value));

@@ -175,6 +175,9 @@ Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& trac
 Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                      std::string_view subresource, const FieldTracker& tracker, Lookup& lookup,
                      base::WallTime now) {
+  FieldErrors kept;
+  ValidateKeptMetadata(object, old, kept);
+  RETURN_IF_ERROR(kept.ToStatus(*rules.info, String(old, {"metadata", "name"})));
   KeepSystemFields(object, old);
   if (subresource == "finalize") {
     const Json finalizers = Array(object, {"spec", "finalizers"});
