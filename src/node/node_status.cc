@@ -40,6 +40,21 @@ NodeStatus::NodeStatus(NodeStatusOptions options, kube::Client& client, kube::In
            .retry_start = std::chrono::milliseconds(200),
            .retry_max = std::chrono::milliseconds(10'000)},
           [this](const std::string& key) { return key == kLease ? RenewLease() : WriteStatus(); }) {
+  nodes_.AddHandler([this](const auto& change) {
+    if (change.key == options_.node_name && Contradicts(change.after.get())) {
+      workers_.AddNow(std::string(kStatus));
+    }
+  });
+}
+
+bool NodeStatus::Contradicts(const api::Node* node) {
+  {
+    MutexLock lock(mutex_);
+    if (!registered_) return false;  // nothing has been said yet
+  }
+  if (node == nullptr) return true;
+  const Json* ready = node->condition("Ready");
+  return ready == nullptr || base::json::String(*ready, {"status"}) == "Unknown";
 }
 
 void NodeStatus::Start() {

@@ -5,6 +5,8 @@
 // controller; status.conditions[Ready], capacity, allocatable, addresses, nodeInfo,
 // daemonEndpoints. All others are left alone (DESIGN rule 1): volumesInUse is volume_in_use.h's,
 // the drivers' entries are csi_node.h's. An absent API delays, and never fails, anything here.
+// Where others say that this node is gone or silent (controllers/nodelifecycle), it says otherwise
+// at once.
 // Thread-safe.
 #pragma once
 
@@ -56,6 +58,8 @@ class NodeStatus {
     bool operator==(const Runtime&) const = default;
   };
 
+  // The object (nullptr: gone) says what only a dead node's would.
+  bool Contradicts(const api::Node* node);
   base::KeyedWorkers::Outcome WriteStatus();
   base::KeyedWorkers::Outcome RenewLease();
   base::StatusOr<api::Node> EnsureNode();

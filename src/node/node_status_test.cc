@@ -139,5 +139,30 @@ TEST_F(NodeStatusTest, ALeaseThatSomebodyChangedIsReadAgain) {
   }));
 }
 
+TEST_F(NodeStatusTest, SaysThatItLivesWhenOthersSayItDoesNot) {
+  Start();
+  informers_.Start();
+  status_->SetRuntime(true, "", "containerd://1.6.20");
+  ASSERT_TRUE(WaitReady("True"));
+  ASSERT_TRUE(
+      client_
+          .Patch(api::kinds::kNode, "", "node-a", kube::PatchType::kStrategicMerge,
+                 {{"status", {{"conditions", {{{"type", "Ready"}, {"status", "Unknown"}}}}}}},
+                 "status")
+          .ok());
+  EXPECT_TRUE(WaitReady("True"));
+}
+
+TEST_F(NodeStatusTest, RegistersAnewWhenItsNodeIsDeleted) {
+  Start();
+  informers_.Start();
+  status_->SetRuntime(true, "", "containerd://1.6.20");
+  ASSERT_TRUE(WaitReady("True"));
+  const std::string uid = Node()->uid();
+  ASSERT_TRUE(client_.Delete(api::kinds::kNode, "", "node-a", {}).ok());
+  EXPECT_TRUE(client_.WaitUntil([&] { return Node().has_value() && Node()->uid() != uid; }));
+  EXPECT_TRUE(WaitReady("True"));
+}
+
 }  // namespace
 }  // namespace berth::node

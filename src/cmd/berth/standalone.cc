@@ -10,7 +10,12 @@
 #include "controllers/attacher/attacher.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
+#include "controllers/daemonset/daemon_sets.h"
 #include "controllers/driver_connection.h"
+#include "controllers/namespace/namespaces.h"
+#include "controllers/nodelifecycle/node_lifecycle.h"
+#include "controllers/ownergc/owner_gc.h"
+#include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/resizer/resizer.h"
@@ -155,6 +160,13 @@ class StandaloneImpl : public Standalone {
     controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
     controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
     controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));
+    controllers_.push_back(std::make_unique<controllers::daemonset::DaemonSets>(context));
+    ASSIGN_OR_RETURN(std::string root_ca, platform::ReadFile(Below("api/pki/ca.crt")));
+    controllers_.push_back(std::make_unique<controllers::namespaces::Namespaces>(
+        context, controllers::namespaces::Options{.root_ca = std::move(root_ca)}));
+    controllers_.push_back(std::make_unique<controllers::nodelifecycle::NodeLifecycle>(context));
+    controllers_.push_back(std::make_unique<controllers::podgc::PodGc>(context));
+    controllers_.push_back(std::make_unique<controllers::ownergc::OwnerGc>(context));
     std::vector<std::string> sockets = {driver_.endpoint};
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {

@@ -1,0 +1,34 @@
+// Which nodes a DaemonSet's pods belong on, and what such a pod is. Pure.
+#pragma once
+
+#include <string>
+
+#include "api/kinds.h"
+
+namespace berth::controllers::daemonset {
+
+inline constexpr char kRevisionHash[] = "controller-revision-hash";
+inline constexpr char kTemplateGeneration[] = "pod-template-generation";
+
+struct Fit {
+  bool run = false;   // a pod belongs there
+  bool stay = false;  // one that is there may stay
+};
+
+// By the template's node name, node selector, required node affinity, and tolerations with those
+// that every daemon pod has. Taints that it does not tolerate keep a new pod away, and a running
+// one only with the effect NoExecute.
+Fit FitOf(const api::DaemonSet& set, const api::Node& node);
+
+// The pod for a node: the template, pinned by node affinity on metadata.name, with the automatic
+// tolerations, the labels of its revision, and the set as its controller.
+base::Json MakeDaemonPod(const api::DaemonSet& set, const std::string& node,
+                         const std::string& hash);
+
+// The node that a pod is on, or is pinned to; "" if neither.
+std::string TargetNode(const api::Pod& pod);
+
+// The owner reference of what the set controls.
+base::Json ControllerReference(const api::DaemonSet& set);
+
+}  // namespace berth::controllers::daemonset
