@@ -22,6 +22,8 @@ using Outcome = base::KeyedWorkers::Outcome;
 constexpr std::string_view kStatus = "status";
 constexpr std::string_view kLease = "lease";
 constexpr std::string_view kLeaseNamespace = "kube-node-lease";
+constexpr std::chrono::milliseconds kRuntimeWait{1000};
+constexpr std::chrono::milliseconds kConflictPause{10};
 constexpr std::string_view kAttachAnnotation =
     "volumes.kubernetes.io/controller-managed-attach-detach";
 
@@ -188,7 +190,14 @@ Outcome NodeStatus::WriteStatus() {
     changed_.NotifyAll();
   }
   workers_.Add(std::string(kLease));
+  // After a restart of the agent the node is what it was, until the runtime has been asked: others
+  // would act on a state that lasts for moments.
+  if (!runtime.known && node->condition("Ready") != nullptr && !std::exchange(waited_, true)) {
+    return Outcome::After(kRuntimeWait);
+  }
   const auto written = kube::MergePatch(client_, *node, StatusPatch(*node, runtime), "status");
+  // Others write to the object too: taints, volumesAttached.
+  if (written.status().code() == StatusCode::kAborted) return Outcome::After(kConflictPause);
   if (!written.ok()) {
     return Outcome::Retry(base::Annotate(
         written.status(), fmt::format("write the status of node '{}'", options_.node_name)));

@@ -78,7 +78,8 @@ class NodeStatus {
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::string node_uid_ ABSL_GUARDED_BY(mutex_);
   Runtime runtime_ ABSL_GUARDED_BY(mutex_);
-  base::Json lease_;  // as last written; of the lease's worker only
+  base::Json lease_;     // as last written; of the lease's worker only
+  bool waited_ = false;  // for the runtime's first answer; of the status' worker only
   base::KeyedWorkers workers_;
 };
 

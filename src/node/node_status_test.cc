@@ -164,5 +164,18 @@ TEST_F(NodeStatusTest, RegistersAnewWhenItsNodeIsDeleted) {
   EXPECT_TRUE(WaitReady("True"));
 }
 
+TEST_F(NodeStatusTest, ARestartDoesNotSayNotReadyBeforeTheRuntimeWasAsked) {
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "Node"},
+               {"metadata", {{"name", "node-a"}}},
+               {"status", {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  Start();
+  ASSERT_TRUE(status_->WaitRegistered(std::chrono::seconds(10)));
+  EXPECT_FALSE(client_.WaitUntil([&] { return Ready()["status"] != "True"; },
+                                 std::chrono::milliseconds(200)));
+  // A runtime that gives no answer is told of in the end.
+  EXPECT_TRUE(WaitReady("False"));
+}
+
 }  // namespace
 }  // namespace berth::node
