@@ -5,33 +5,10 @@
 #include "apiserver/discovery.h"
 #include "apiserver/health.h"
 #include "apiserver/kube_status.h"
+#include "apiserver/server_version.h"
 
 namespace berth::apiserver {
 namespace {
-
-// The release of Kubernetes whose API the kinds follow; clients read features from it.
-constexpr std::string_view kMajor = "1";
-constexpr std::string_view kMinor = "32";
-
-#if defined(__x86_64__)
-constexpr std::string_view kPlatform = "linux/amd64";
-#elif defined(__aarch64__)
-constexpr std::string_view kPlatform = "linux/arm64";
-#else
-constexpr std::string_view kPlatform = "linux";
-#endif
-
-Response Version() {
-  return {.body = base::json::Dump({{"major", std::string(kMajor)},
-                                    {"minor", std::string(kMinor)},
-                                    {"gitVersion", fmt::format("v{}.{}.0+berth", kMajor, kMinor)},
-                                    {"gitCommit", ""},
-                                    {"gitTreeState", "clean"},
-                                    {"buildDate", "1970-01-01T00:00:00Z"},
-                                    {"goVersion", ""},
-                                    {"compiler", "clang"},
-                                    {"platform", std::string(kPlatform)}})};
-}
 
 std::vector<HealthCheck> ChecksOf(store::Store& store) {
   return {{"ping", [] { return base::OkStatus(); }},
@@ -67,24 +44,24 @@ bool Documents::MayServe(std::string_view path) {
 
 std::optional<Response> Documents::Find(std::string_view path, const Request& request) {
   if (path == "/") return Index();
-  if (path == "/version") return Version();
+  if (path == "/version") return Response{.body = base::json::Dump(VersionDocument())};
   const auto query = Query::Parse(request.raw_query());
   if (!query.ok()) {
     return ToResponse(KubeError(Reason::kBadRequest, base::Message(query.status())));
   }
   if (auto health = HealthDocument(ChecksOf(context_.store), path, *query)) return health;
-  // An empty document in protobuf: kubectl then knows of no schema and leaves validation to the
-  // server.
-  if (path == "/openapi/v2") {
-    return Response{.content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"};
-  }
-  return DiscoveryDocument(context_.kinds.Current()->infos(), path, request, address());
+  const auto kinds = context_.kinds.Current();
+  if (auto document = open_api_.Find(*kinds, path, request)) return document;
+  return DiscoveryDocument(kinds->infos(), path, request, address());
 }
 
 Response Documents::Index() {
-  std::vector<std::string> paths = DiscoveryPaths(context_.kinds.Current()->infos());
-  for (std::string& path : HealthPaths(ChecksOf(context_.store))) paths.push_back(std::move(path));
-  paths.insert(paths.end(), {"/version"});
+  const auto kinds = context_.kinds.Current();
+  std::vector<std::string> paths = {"/version"};
+  for (auto&& more : {DiscoveryPaths(kinds->infos()), HealthPaths(ChecksOf(context_.store)),
+                      OpenApiDocuments::Paths(*kinds)}) {
+    paths.insert(paths.end(), more.begin(), more.end());
+  }
   std::sort(paths.begin(), paths.end());
   return {.body = base::json::Dump({{"paths", paths}})};
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "apiserver/api_context.h"
+#include "apiserver/openapi.h"
 #include "base/mutex.h"
 
 namespace berth::apiserver {
@@ -29,6 +30,7 @@ class Documents {
   std::string address();
 
   ApiContext& context_;
+  OpenApiDocuments open_api_;
   base::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
 };

@@ -51,4 +51,24 @@ std::string Gzip(std::string_view text) {
   return out;
 }
 
+std::optional<std::string> Gunzip(std::string_view bytes) {
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) throw std::bad_alloc();
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::string out;
+  int state = Z_OK;
+  while (state == Z_OK) {
+    const size_t before = out.size();
+    out.resize(before + kStep);
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+    stream.avail_out = static_cast<uInt>(kStep);
+    state = inflate(&stream, Z_NO_FLUSH);
+    out.resize(out.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (state != Z_STREAM_END) return std::nullopt;
+  return out;
+}
+
 }  // namespace berth::apiserver

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,5 +32,7 @@ class GzipWriter {
 };
 
 std::string Gzip(std::string_view text);
+// The text again; nullopt for what is not a whole gzip text.
+std::optional<std::string> Gunzip(std::string_view bytes);
 
 }  // namespace berth::apiserver

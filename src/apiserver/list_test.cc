@@ -1,5 +1,6 @@
 // Lists: pages, snapshots, revisions and selectors, over HTTP.
 
+#include "apiserver/gzip.h"
 #include "apiserver/test_client.h"
 
 namespace berth::apiserver {

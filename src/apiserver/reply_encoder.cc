@@ -63,6 +63,9 @@ std::string ReplyEncoder::Finish() {
 }
 
 void EncodeFor(const Request& request, Response& response) {
+  for (const auto& [name, value] : response.headers) {
+    if (name == "Content-Encoding") return;  // it is final as it is
+  }
   const bool pretty = IsJson(response.content_type) && WantsPretty(request);
   const bool gzip = response.body.size() > kGzipFrom && AcceptsGzip(request);
   if (!pretty && !gzip) return;

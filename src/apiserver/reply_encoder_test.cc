@@ -70,7 +70,7 @@ TEST(ReplyEncoderTest, PiecesMakeOneCompressedText) {
   }
   sent += encoder.Next("0]");
   sent += encoder.Finish();
-  const std::string text = Gunzip(sent);
+  const std::string text = Gunzip(sent).value();
   EXPECT_TRUE(text.starts_with("[\n  0,\n  7919,\n"));
   EXPECT_TRUE(text.ends_with("\n  0\n]\n"));
 }

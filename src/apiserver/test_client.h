@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <zlib.h>
 
 #include <chrono>
 #include <deque>
@@ -207,21 +206,6 @@ inline std::vector<std::string> Names(const Json& list) {
   std::vector<std::string> names;
   for (const Json& item : list["items"]) names.push_back(item["metadata"]["name"]);
   return names;
-}
-
-// The text behind gzip-compressed bytes; what is no whole gzip text fails the test.
-inline std::string Gunzip(std::string_view text) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  std::string out(64 << 20, '\0');
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  inflateEnd(&stream);
-  return out;
 }
 
 class ApiTest : public testing::Test {
