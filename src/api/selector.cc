@@ -215,7 +215,7 @@ constexpr std::array<std::string_view, 11> kEventFields = {"involvedObject.kind"
                                                            "type"};
 
 // What the fields of a kind that is stored as another are called there: here, and there.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kEventsEventFields = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kEventsEventFields = {{
     {"regarding.kind", "involvedObject.kind"},
     {"regarding.namespace", "involvedObject.namespace"},
     {"regarding.name", "involvedObject.name"},
@@ -225,7 +225,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kEventsE
     {"regarding.fieldPath", "involvedObject.fieldPath"},
     {"reason", "reason"},
     {"reportingController", "reportingComponent"},
-    {"source", "source"},
     {"type", "type"},
 }};
 

@@ -16,6 +16,10 @@ constexpr std::string_view kCapacities =
     "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities";
 constexpr std::string_view kVolumes = "/api/v1/persistentvolumes";
 constexpr std::string_view kSecrets = "/api/v1/namespaces/default/secrets";
+constexpr std::string_view kAttributes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+constexpr std::string_view kRuntimes = "/apis/node.k8s.io/v1/runtimeclasses";
+constexpr std::string_view kNodes = "/api/v1/nodes";
+constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 constexpr std::string_view kEvents = "/api/v1/namespaces/default/events";
 constexpr std::string_view kHostMounts =
     "/apis/storage.berth.dev/v1alpha1/namespaces/default/hostmounts";
@@ -222,7 +226,74 @@ TEST_F(ApiTest, RefusesInvalidObjectsAndSaysWhy) {
        422, "spec.drivers[1].name: Duplicate value: \"d\""},
       {kDrivers, R"({"spec":{"fsGroupPolicy":"Maybe"}})", 422,
        "spec.fsGroupPolicy: Unsupported value"},
-      {kCapacities, R"({})", 422, "storageClassName: Invalid value: \"\": a lowercase RFC 1123 subdomain"},
+      {kCapacities, R"({})", 422,
+       "storageClassName: Invalid value: \"\": a lowercase RFC 1123 subdomain"},
+      {kClasses, R"({"provisioner":"a b"})", 422, "provisioner: Invalid value: \"a b\""},
+      {kClasses, R"({"provisioner":"d","parameters":{"":"x"}})", 422,
+       "parameters: Invalid value: \"\": field can not be empty."},
+      {kClasses,
+       R"({"provisioner":"d","allowedTopologies":[{"matchLabelExpressions":[{"key":"z","values":["a","a"]}]}]})",
+       422, "allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: \"a\""},
+      {kAttributes, R"({"driverName":"d"})", 422,
+       "parameters: Required value: must contain at least one key/value pair"},
+      {kAttributes, R"({"parameters":{"a":"b"}})", 422, "driverName: Required value"},
+      {kAttachments, R"({"spec":{"attacher":"d","source":{"persistentVolumeName":"v"}}})", 422,
+       "spec.nodeName: Invalid value: \"\": a lowercase RFC 1123 subdomain"},
+      {kAttachments,
+       R"({"spec":{"attacher":"d","nodeName":"n","source":{"inlineVolumeSpec":{
+            "accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"}}}}})",
+       422,
+       "spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of "
+       "inline volumes"},
+      {kCsiNodes, R"({"spec":{"drivers":[{"name":"d","nodeID":"n","topologyKeys":["k","k"]}]}})",
+       422, "spec.drivers[0]: Duplicate value: \"k\""},
+      {kDrivers, R"({"spec":{"tokenRequests":[{"audience":"a"},{"audience":"a"}]}})", 422,
+       "spec.tokenRequests[1].audience: Duplicate value: \"a\""},
+      {kDrivers, R"({"spec":{"tokenRequests":[{"audience":"a","expirationSeconds":5}]}})", 422,
+       "may not specify a duration less than 10 minutes"},
+      {kVolumes,
+       R"({"spec":{"capacity":{"storage":"1Gi","other":"1"},"accessModes":["ReadWriteOnce"],
+                     "csi":{"driver":"d","volumeHandle":"v"}}})",
+       422, "spec.capacity: Unsupported value"},
+      {kVolumes,
+       R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+                     "csi":{"driver":"d","volumeHandle":"v","nodeStageSecretRef":{"name":"s"},
+                            "nodePublishSecretRef":{"name":"s"}}}})",
+       422, "spec.csi.nodePublishSecretRef.namespace: Required value"},
+      {kVolumes,
+       R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+                     "volumeAttributesClassName":"a","hostPath":{"path":"/x"}}})",
+       422, "spec.csi: Required value: has to be specified when using volumeAttributesClassName"},
+      {kClaims,
+       R"({"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},
+                    "dataSource":{"kind":"Odd","name":"x"}}})",
+       422, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"},
+      {kClaims,
+       R"({"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},
+                    "dataSource":{"kind":"PersistentVolumeClaim","name":"x"},
+                    "dataSourceRef":{"kind":"PersistentVolumeClaim","name":"y"}}})",
+       422, "spec: Invalid value: \"dataSource\": must match dataSourceRef"},
+      {kRuntimes, R"({})", 422, "handler: Invalid value: \"\": a lowercase RFC 1123 label"},
+      {kRuntimes, R"({"handler":"h","fsMgmtSocket":"run/x.sock"})", 422,
+       "fsMgmtSocket: Invalid value: \"run/x.sock\": must be an absolute path"},
+      {kRuntimes, R"({"handler":"h","scheduling":{"tolerations":[{"operator":"Odd","key":"a"}]}})",
+       422, "scheduling.tolerations[0].operator: Unsupported value: \"Odd\""},
+      {kNodes,
+       R"({"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule","value":"b"}]}})",
+       422, "spec.taints[1]: Duplicate value"},
+      {kNodes, R"({"spec":{"taints":[{"key":"a"}]}})", 422,
+       "spec.taints[0].effect: Required value"},
+      {kLeases, R"({"spec":{"leaseDurationSeconds":0}})", 422,
+       "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"},
+      {kLeases, R"({"spec":{"preferredHolder":"x"}})", 422,
+       "may only be specified if `strategy` is defined"},
+      {kSecrets, R"({"type":"kubernetes.io/tls","data":{"tls.crt":"YQ=="}})", 422,
+       "data[tls.key]: Required value"},
+      {kSecrets, R"({"type":"kubernetes.io/dockerconfigjson","data":{".dockerconfigjson":"YQ=="}})",
+       422, "data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": invalid JSON"},
+      {kSecrets, R"({"type":"kubernetes.io/basic-auth"})", 422, "data[username]: Required value"},
+      {kSecrets, R"({"type":"kubernetes.io/service-account-token"})", 422,
+       "metadata.annotations[kubernetes.io/service-account.name]: Required value"},
       {kSecrets, R"({"data":{"bad key":"YQ=="}})", 422, "data[bad key]: Invalid value"},
       {kConfigMaps, R"({"data":{"a":"1"},"binaryData":{"a":"YQ=="}})", 422,
        "data[a]: Invalid value: \"a\": duplicate of key present in binaryData"},
@@ -300,6 +371,18 @@ TEST_F(ApiTest, KeepsWhatIsImmutable) {
        "data: Forbidden: field is immutable when `immutable` is set"},
       {kSecrets, R"({})", R"({"type":"other"})",
        "type: Invalid value: \"other\": field is immutable"},
+      {kConfigMaps, R"({"immutable":true,"data":{"a":"1"}})", R"({"immutable":false})",
+       "immutable: Forbidden: field is immutable when `immutable` is set"},
+      {kConfigMaps, R"({"immutable":true})", R"({"metadata":{"labels":{"a":"b"}}})", ""},
+      {kAttributes, R"({"driverName":"d","parameters":{"a":"b"}})", R"({"parameters":{"a":"c"}})",
+       "parameters: Forbidden: updates to parameters are forbidden."},
+      {kRuntimes, R"({"handler":"h"})", R"({"handler":"i"})",
+       "handler: Invalid value: \"i\": field is immutable"},
+      {kNodes, R"({"spec":{"providerID":"a"}})", R"({"spec":{"providerID":"b"}})",
+       "node updates may not change providerID except from \"\" to valid"},
+      {kNodes, R"({"spec":{}})",
+       R"({"spec":{"providerID":"b","unschedulable":true,"taints":[{"key":"a","effect":"NoExecute"}]}})",
+       ""},
       {kHostMounts, R"({"spec":{"nodeName":"n","claimName":"c","path":"/a"}})",
        R"({"spec":{"path":"/b"}})", "field is immutable"},
   };
@@ -319,6 +402,55 @@ TEST_F(ApiTest, KeepsWhatIsImmutable) {
       EXPECT_EQ(Get(At(one.collection, name)).json, created.json);
     }
   }
+}
+
+TEST_F(ApiTest, ANodeRegistersWithItsStatus) {
+  const auto created =
+      Post(kNodes, Parse(R"({"metadata":{"name":"n"},"status":{"capacity":{"cpu":"2"}}})"));
+  ASSERT_EQ(created.code, 201) << created.body;
+  EXPECT_EQ(created.json["status"]["capacity"]["cpu"], "2");
+  EXPECT_EQ(Patch(At(kNodes, "n"), Parse(R"({"status":{"capacity":{"cpu":"3"}}})"))
+                .json["status"]["capacity"]["cpu"],
+            "2");
+  EXPECT_EQ(Patch(At(kNodes, "n") + "/status", Parse(R"({"status":{"capacity":{"cpu":"3"}}})"))
+                .json["status"]["capacity"]["cpu"],
+            "3");
+}
+
+TEST_F(ApiTest, ADriversGenerationCountsWhatItsNodesActOn) {
+  ASSERT_EQ(Post(kDrivers, Parse(R"({"metadata":{"name":"d"},"spec":{}})")).code, 201);
+  EXPECT_FALSE(Patch(At(kDrivers, "d"), Parse(R"({"spec":{"podInfoOnMount":true}})"))
+                   .json["metadata"]
+                   .contains("generation"));
+  EXPECT_EQ(Patch(At(kDrivers, "d"), Parse(R"({"spec":{"requiresRepublish":true}})"))
+                .json["metadata"]["generation"],
+            1);
+}
+
+TEST_F(ApiTest, AClaimsStatusIsChecked) {
+  ASSERT_EQ(Post(kClaims, ClaimNamed("c")).code, 201);
+  const auto refused =
+      Patch(At(kClaims, "c") + "/status",
+            Parse(R"({"status":{"allocatedResourceStatuses":{"storage":"Later"}}})"));
+  EXPECT_EQ(refused.code, 422);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("status.allocatedResourceStatuses: Unsupported value: \"Later\""));
+  EXPECT_EQ(
+      Patch(At(kClaims, "c") + "/status",
+            Parse(R"({"status":{"allocatedResourceStatuses":{"storage":"NodeResizePending"}}})"))
+          .code,
+      200);
+}
+
+TEST_F(ApiTest, ServedGroupsAreListedAsApiServicesAndStayAsTheyAre) {
+  constexpr std::string_view kServices = "/apis/apiregistration.k8s.io/v1/apiservices";
+  const auto apps = Get(At(kServices, "v1.apps"));
+  ASSERT_EQ(apps.code, 200) << apps.body;
+  EXPECT_EQ(apps.json["spec"]["group"], "apps");
+  EXPECT_EQ(apps.json["status"]["conditions"][0]["reason"], "Local");
+  EXPECT_EQ(Get(At(kServices, "v1.")).json["spec"]["version"], "v1");
+  EXPECT_EQ(Delete(At(kServices, "v1.apps")).code, 405);
+  EXPECT_EQ(Post(kServices, apps.json).code, 405);
 }
 
 TEST_F(ApiTest, PodImageMayChange) {
