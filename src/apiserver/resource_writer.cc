@@ -3,6 +3,7 @@
 #include "api/patch.h"
 #include "apiserver/body_decoder.h"
 #include "apiserver/object_meta.h"
+#include "apiserver/reply_format.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/write_rules.h"
 
@@ -105,6 +106,10 @@ void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner plan
 
 void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
                          Planner planner, Render render) {
+  // Nothing is written that could not be answered for.
+  if (!FormatFor(request.exchange->request(), request.rules->schema)) {
+    return ReplyError(*request.exchange, NotAcceptableError(request.rules->schema));
+  }
   Start(dry_run, std::move(options), std::move(planner),
         [exchange = request.exchange, rules = request.rules, name = request.name,
          render = std::move(render)](base::StatusOr<Mutation::Result> result) {
