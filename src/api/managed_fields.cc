@@ -87,8 +87,8 @@ void DropEmpty(ManagedFields& managed) {
   std::erase_if(managed, [](const ManagedEntry& entry) { return entry.fields.empty(); });
 }
 
-// An object is not nothing before it is written: it has its metadata, spec and status, and the lists
-// that must be there. `after` shows which of them matter.
+// An object is not nothing before it is written: it has its metadata, spec and status, and the
+// lists that must be there. `after` shows which of them matter.
 Json BlankOf(const Schema* schema, const Json& after, bool root) {
   Json out = after.is_array() ? Json::array() : Json::object();
   if (schema == nullptr || !after.is_object()) return out;
@@ -298,8 +298,9 @@ ManagedFields TrackWrite(const Schema* schema, const Json& before, const Json& a
                          ManagedFields managed, const FieldWriter& writer) {
   if (!before.is_null() && managed.empty()) return managed;
   if (!before.is_null()) FollowSchemaAll(schema, before, writer, managed);
-  const Comparison changes = CompareFields(
-      schema, before.is_null() ? BlankOf(schema, after, true) : before, after, SystemFields());
+  const Json blank = before.is_null() ? BlankOf(schema, after, true) : Json();
+  const Comparison changes =
+      CompareFields(schema, before.is_null() ? blank : before, after, SystemFields());
   if (changes.same()) return managed;
   FieldSet taken = changes.modified.Union(changes.added);
   const FieldSet lost = taken.Union(changes.removed);
@@ -323,7 +324,8 @@ StatusOr<ApplyResult> ApplyConfiguration(const Schema* schema, const Json& live,
                                          ManagedFields managed, const FieldWriter& writer,
                                          bool force) {
   RETURN_IF_ERROR(CheckApplied(schema, config));
-  const Json before = live.is_null() ? Json::object() : live;
+  static const Json nothing = Json::object();
+  const Json& before = live.is_null() ? nothing : live;
   FollowSchemaAll(schema, before, writer, managed);
   if (managed.empty() && !live.is_null()) {
     FieldWriter past = writer;

@@ -102,6 +102,7 @@ api::ManagedFields ManagersBefore(const Json& object, const Json* old, bool clie
 }  // namespace
 
 void FieldTracker::Track(const KindRules& rules, Json& object, const Json* old) const {
+  static const Json nothing;
   Json& metadata = object["metadata"];
   Json list = managed_;
   if (!applied_) {
@@ -114,7 +115,7 @@ void FieldTracker::Track(const KindRules& rules, Json& object, const Json* old) 
       object.erase("status");
     }
     list = api::ManagedFieldsJson(
-        api::TrackWrite(rules.schema, old == nullptr ? Json() : *old, object,
+        api::TrackWrite(rules.schema, old == nullptr ? nothing : *old, object,
                         ManagersBefore(object, old, writer.subresource.empty()), writer));
     if (!status.is_null()) object["status"] = std::move(status);
   }
