@@ -78,9 +78,11 @@ ManagedEntry NewEntry(const FieldWriter& writer, bool applied, FieldSet fields) 
 
 void FollowSchemaAll(const Schema* schema, const Json& object, const FieldWriter& writer,
                      ManagedFields& managed) {
+  std::vector<FieldSet*> sets;
   for (ManagedEntry& entry : managed) {
-    if (SameFields(entry, writer)) entry.fields = FollowSchema(schema, entry.fields, object);
+    if (SameFields(entry, writer)) sets.push_back(&entry.fields);
   }
+  FollowSchema(schema, object, sets);
 }
 
 void DropEmpty(ManagedFields& managed) {

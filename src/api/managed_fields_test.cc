@@ -445,16 +445,32 @@ TEST(ApplyTest, WithoutSchemaTakesTheTypeThatItSees) {
               ElementsAre(R"("other" using v1: .spec.list)"));
 }
 
+// What `sets` become by the schema of Things.
+std::vector<Json> Follow(std::vector<Json> sets, const Json& object) {
+  std::vector<FieldSet> parsed;
+  for (const Json& set : sets) parsed.push_back(FieldSet::FromJson(set).value());
+  std::vector<FieldSet*> pointers;
+  for (FieldSet& set : parsed) pointers.push_back(&set);
+  FollowSchema(Things(), object, pointers);
+  for (size_t i = 0; i < sets.size(); ++i) sets[i] = parsed[i].ToJson();
+  return sets;
+}
+
 TEST(FollowSchemaTest, ManagersFollowAListThatBecomesGranularOrAtomic) {
-  const FieldSet atomic =
-      FieldSet::FromJson(R"({"f:spec": {"f:set": {}, "f:nested": {"f:a": {}}}})"_json).value();
-  EXPECT_EQ(FollowSchema(Things(), atomic, R"({"spec": {"set": ["p"]}})"_json).ToJson(),
-            R"({"f:spec": {"f:set": {".": {}, "v:\"p\"": {}}, "f:nested": {"f:a": {}}}})"_json);
-  const FieldSet granular =
-      FieldSet::FromJson(R"({"f:spec": {"f:words": {"v:\"a\"": {}}, "f:whole": {"f:a": {}}}})"_json)
-          .value();
-  EXPECT_EQ(FollowSchema(Things(), granular, R"({})"_json).ToJson(),
-            R"({"f:spec": {"f:words": {}, "f:whole": {}}})"_json);
+  EXPECT_THAT(Follow({R"({"f:spec": {"f:set": {}, "f:nested": {"f:a": {}}}})"_json},
+                     R"({"spec": {"set": ["p"]}})"_json),
+              ElementsAre(R"({"f:spec": {"f:set": {".": {}, "v:\"p\"": {}},
+                              "f:nested": {"f:a": {}}}})"_json));
+  EXPECT_THAT(Follow({R"({"f:spec": {"f:words": {"v:\"a\"": {}}, "f:whole": {"f:a": {}}}})"_json},
+                     Json::object()),
+              ElementsAre(R"({"f:spec": {"f:words": {}, "f:whole": {}}})"_json));
+}
+
+TEST(FollowSchemaTest, WhoManagesAnEmptyMapGetsNothingOfWhatOthersPutThere) {
+  const Json empty = R"({"f:metadata": {"f:labels": {}}})"_json;
+  const Json other = R"({"f:metadata": {"f:labels": {"f:a": {}}}})"_json;
+  EXPECT_THAT(Follow({empty, other}, R"({"metadata": {"labels": {"a": "1"}}})"_json),
+              ElementsAre(empty, other));
 }
 
 TEST(ManagedFieldsTest, RoundTripsInOrder) {

@@ -1,8 +1,11 @@
 #include "api/typed_fields.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/typed_value.h"
 
@@ -221,41 +224,68 @@ bool IsAtomic(const Schema& schema) {
   return schema.type == FieldType::kList ? schema.list_type == ListType::kAtomic : schema.atomic;
 }
 
-// The value that `element` names within `value`, or nullptr.
-const Json* ValueAt(const Schema* schema, const Json* value, const std::string& element) {
-  if (value == nullptr) return nullptr;
-  if (value->is_object()) {
-    const auto it = value->find(element.substr(2));
-    return it == value->end() ? nullptr : &*it;
+using FieldPath = std::vector<std::string>;
+
+// What `set` has below `path`, or nullptr.
+const FieldSet* BelowPath(const FieldSet& set, const FieldPath& path) {
+  const FieldSet* at = &set;
+  for (const std::string& element : path) {
+    const FieldSet::Node* node = at->Find(element);
+    if (node == nullptr) return nullptr;
+    at = &node->children;
   }
-  if (!value->is_array() || schema == nullptr) return nullptr;
-  for (const Json& item : *value) {
-    if (ItemElement(*schema, item) == element) return &item;
-  }
-  return nullptr;
+  return at;
 }
 
-FieldSet Follow(const Schema* schema, const FieldSet& set, const Json* value) {
-  FieldSet out;
-  for (const FieldSet::Node& node : set.nodes()) {
-    bool named = false;
-    const Schema* type = TypeBelow(schema, node.element, &named);
-    if (!HasParts(type)) {
-      out.Add(node.element, node.member, node.children);
-    } else if (IsAtomic(*type)) {
-      out.Add(node.element);
-    } else {
-      const Json* below = ValueAt(schema, value, node.element);
-      FieldSet children = Follow(type, node.children, below);
-      // It was managed as one value: now its parts are.
-      if (node.member && node.children.empty() && below != nullptr) {
-        children = Collect(type, *below, nullptr);
-      }
-      out.Add(node.element, node.member, std::move(children));
-    }
+class SchemaFollower {
+ public:
+  SchemaFollower(const Schema* schema, const Json& object, std::span<FieldSet* const> sets)
+      : schema_(schema), object_(object), sets_(sets) {}
+
+  void Run() {
+    std::vector<FieldSet> followed;
+    for (const FieldSet* set : sets_) followed.push_back(Follow(schema_, *set));
+    for (size_t i = 0; i < sets_.size(); ++i) *sets_[i] = std::move(followed[i]);
   }
-  return out;
-}
+
+ private:
+  FieldSet Follow(const Schema* schema, const FieldSet& set) {
+    FieldSet out;
+    for (const FieldSet::Node& node : set.nodes()) {
+      bool named = false;
+      const Schema* type = TypeBelow(schema, node.element, &named);
+      if (!HasParts(type)) {
+        out.Add(node.element, node.member, node.children);
+      } else if (IsAtomic(*type)) {
+        out.Add(node.element);
+      } else {
+        path_.push_back(node.element);
+        const bool whole = node.member && node.children.empty();
+        out.Add(node.element, node.member, whole ? PartsOfWhole() : Follow(type, node.children));
+        path_.pop_back();
+      }
+    }
+    return out;
+  }
+
+  // The parts of what a manager has as one value. If another has parts of it already, it was
+  // granular all the time, and what the manager has was empty.
+  FieldSet PartsOfWhole() {
+    for (const FieldSet* set : sets_) {
+      const FieldSet* below = BelowPath(*set, path_);
+      if (below != nullptr && !below->empty()) return {};
+    }
+    if (!live_) live_ = Collect(schema_, object_, nullptr);
+    const FieldSet* below = BelowPath(*live_, path_);
+    return below == nullptr ? FieldSet() : *below;
+  }
+
+  const Schema* schema_;
+  const Json& object_;
+  const std::span<FieldSet* const> sets_;
+  FieldPath path_;
+  std::optional<FieldSet> live_;  // worked out when first asked, which is seldom
+};
 
 }  // namespace
 
@@ -279,8 +309,8 @@ FieldSet WithNamedParents(const Schema* schema, const FieldSet& set) {
   return out;
 }
 
-FieldSet FollowSchema(const Schema* schema, const FieldSet& set, const Json& object) {
-  return schema == nullptr ? set : Follow(schema, set, &object);
+void FollowSchema(const Schema* schema, const Json& object, std::span<FieldSet* const> sets) {
+  if (schema != nullptr) SchemaFollower(schema, object, sets).Run();
 }
 
 }  // namespace berth::api

@@ -3,6 +3,8 @@
 // of maps, and what is empty. Pure.
 #pragma once
 
+#include <span>
+
 #include "api/field_set.h"
 #include "api/schema.h"
 #include "base/json.h"
@@ -30,8 +32,8 @@ Comparison CompareFields(const Schema* schema, const base::Json& before, const b
 // key of a map around a field of its value.
 FieldSet WithNamedParents(const Schema* schema, const FieldSet& set);
 
-// `set` as it reads by the present schema, when the one by which it was written had other lists or
-// maps atomic. `object` is the live object.
-FieldSet FollowSchema(const Schema* schema, const FieldSet& set, const base::Json& object);
+// Makes `sets`, the managers' of `object`, what they are by the present schema, when the one by
+// which they were written had other lists, maps or objects atomic.
+void FollowSchema(const Schema* schema, const base::Json& object, std::span<FieldSet* const> sets);
 
 }  // namespace berth::api

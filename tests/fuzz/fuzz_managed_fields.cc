@@ -1,5 +1,6 @@
-// Random sets of fields, and random objects and configurations applied to them. The input is four
-// lines: a FieldsV1, an object, its successor, a configuration.
+// Random sets of fields, and random objects and configurations applied to them: an input is a
+// FieldsV1 as text, or the choices by which objects of a schema are made.
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -12,21 +13,75 @@ namespace {
 using namespace berth;
 using base::Json;
 
-void Check(bool holds) {
-  if (!holds) std::abort();
-}
+// What is tried, for the report of a failure.
+Json trying;
 
-std::string_view TakeLine(std::string_view& text) {
-  const size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  return line;
-}
+#define CHECK_THAT(holds)                                                              \
+  if (!(holds)) {                                                                      \
+    std::fprintf(stderr, "does not hold: %s\nof %s\n", #holds, trying.dump().c_str()); \
+    std::abort();                                                                      \
+  }
 
-Json ObjectOf(std::string_view text) {
-  Json object = base::json::Parse(text).value_or(Json::object());
-  return object.is_object() ? object : Json::object();
-}
+// Makes values of a schema; the input decides.
+class Maker {
+ public:
+  explicit Maker(std::string_view choices) : choices_(choices) {}
+
+  Json Make(const api::Schema* schema, int depth = 0) {
+    if (depth > 5) return "deep";
+    const uint8_t oddity = Choose(16);
+    if (oddity == 0) return nullptr;
+    if (oddity == 1) schema = nullptr;  // a value of another type
+    if (schema == nullptr || schema->type == api::FieldType::kAny) return MakeAny(depth);
+    switch (schema->type) {
+      case api::FieldType::kObject: {
+        Json out = Json::object();
+        for (const api::Field& field : schema->fields) {
+          if (Choose(3) == 0) out[field.name] = Make(field.type, depth + 1);
+        }
+        return out;
+      }
+      case api::FieldType::kMap: {
+        Json out = Json::object();
+        for (uint8_t left = Choose(3); left > 0; --left)
+          out[Word()] = Make(schema->element, depth + 1);
+        return out;
+      }
+      case api::FieldType::kList: {
+        Json out = Json::array();
+        for (uint8_t left = Choose(4); left > 0; --left) {
+          out.push_back(Make(schema->element, depth + 1));
+        }
+        return out;
+      }
+      case api::FieldType::kInteger:
+        return Choose(4);
+      default:
+        return Word();
+    }
+  }
+
+ private:
+  uint8_t Choose(uint8_t below) {
+    if (choices_.empty()) return 0;
+    const auto byte = static_cast<uint8_t>(choices_.front());
+    choices_.remove_prefix(1);
+    return byte % below;
+  }
+  std::string Word() { return std::string(1, static_cast<char>('a' + Choose(3))); }
+  Json MakeAny(int depth) {
+    static const api::Schema word{.type = api::FieldType::kString};
+    static const api::Schema any;
+    static const api::Schema map{.type = api::FieldType::kMap, .element = &any};
+    static const api::Schema list{.type = api::FieldType::kList, .element = &any};
+    const api::Schema* const kinds[] = {&word, &map, &list};
+    return Make(kinds[Choose(3)], depth + 1);
+  }
+
+  std::string_view choices_;
+};
+
+Json Object(const Json& value) { return value.is_object() ? value : Json::object(); }
 
 // Short names, so that random text finds them.
 const api::Schema* SomeSchema() {
@@ -42,44 +97,52 @@ const api::Schema* SomeSchema() {
 void TryFields(std::string_view text) {
   const auto json = base::json::Parse(text);
   if (!json.ok()) return;
+  trying = *json;
   const auto set = api::FieldSet::FromJson(*json);
   if (!set.ok()) return;
-  Check(api::FieldSet::FromJson(set->ToJson()).value() == *set);
-  Check(set->Union(*set) == *set && set->Intersection(*set) == *set);
-  Check(set->Difference(*set).empty() && set->RecursiveDifference(*set).empty());
+  CHECK_THAT(api::FieldSet::FromJson(set->ToJson()).value() == *set);
+  CHECK_THAT(set->Union(*set) == *set && set->Intersection(*set) == *set);
+  CHECK_THAT(set->Difference(*set).empty() && set->RecursiveDifference(*set).empty());
   (void)set->Paths();
   (void)api::WithNamedParents(SomeSchema(), *set);
-  (void)api::FollowSchema(SomeSchema(), *set, *json);
+  api::FieldSet followed = *set;
+  api::FieldSet* const sets[] = {&followed};
+  api::FollowSchema(SomeSchema(), *json, sets);
 }
 
 void TryWrites(const api::Schema* schema, const Json& before, const Json& after,
                const Json& config) {
+  trying = {{"typed", schema != nullptr}, {"before", before}, {"after", after}, {"config", config}};
   api::FieldWriter writer{.manager = "one", .api_version = "v1", .time = "2026-01-01T00:00:00Z"};
-  Check(api::CompareFields(schema, before, before).same());
+  CHECK_THAT(api::CompareFields(schema, before, before).same());
   auto managed = api::TrackWrite(schema, nullptr, before, {}, writer);
   writer.manager = "two";
   managed = api::TrackWrite(schema, before, after, managed, writer);
   const Json list = api::ManagedFieldsJson(managed);
-  Check(api::ManagedFieldsJson(api::ParseManagedFields(list).value()) == list);
+  CHECK_THAT(api::ManagedFieldsJson(api::ParseManagedFields(list).value()) == list);
   writer.manager = "kubectl";
   const auto applied = api::ApplyConfiguration(schema, after, config, managed, writer, true);
-  if (!applied.ok()) return;
+  // (Without managers an apply begins by finding one for all that is there.)
+  if (!applied.ok() || applied->managed.empty()) return;
   // The same again changes nothing.
   const auto again =
       api::ApplyConfiguration(schema, applied->object, config, applied->managed, writer, false);
-  Check(again.ok() && again->conflicts.empty() && again->object == applied->object);
-  Check(api::ManagedFieldsJson(again->managed) == api::ManagedFieldsJson(applied->managed));
+  CHECK_THAT(again.ok() && again->conflicts.empty() && again->object == applied->object);
+  CHECK_THAT(api::ManagedFieldsJson(again->managed) == api::ManagedFieldsJson(applied->managed));
   // What it no longer states goes, as far as it is its own.
-  Check(api::ApplyConfiguration(schema, applied->object, after, applied->managed, writer, true)
-            .status()
-            .code() != base::StatusCode::kInternal);
+  CHECK_THAT(api::ApplyConfiguration(schema, applied->object, after, applied->managed, writer, true)
+                 .status()
+                 .code() != base::StatusCode::kInternal);
 }
 
-void Try(std::string_view text) {
-  TryFields(TakeLine(text));
-  const Json before = ObjectOf(TakeLine(text));
-  const Json after = ObjectOf(TakeLine(text));
-  const Json config = ObjectOf(TakeLine(text));
+void Try(std::string_view input) {
+  if (input.empty()) return;
+  const bool text = input.front() == '{';
+  if (text) return TryFields(input);
+  Maker maker(input);
+  const Json before = Object(maker.Make(SomeSchema()));
+  const Json after = Object(maker.Make(SomeSchema()));
+  const Json config = Object(maker.Make(SomeSchema()));
   TryWrites(SomeSchema(), before, after, config);
   TryWrites(nullptr, before, after, config);
 }
