@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace berth::store {
@@ -49,12 +51,21 @@ void FanOut::Leave(const std::shared_ptr<Member>& member) {
   base::MutexLock lock(mutex_);
   member->gone = true;
   std::erase(members_, member);
+  changed_.NotifyAll();
   if (std::this_thread::get_id() == thread_id_) return;  // left from within its own delivery
   while (delivering_) changed_.Wait(mutex_);
 }
 
+void FanOut::WaitUntilCaughtUp() {
+  base::MutexLock lock(mutex_);
+  const std::vector<std::shared_ptr<Member>> behind = members_;
+  const auto is_behind = [](const auto& member) { return !member->caught_up && !member->gone; };
+  while (!stopping_ && std::any_of(behind.begin(), behind.end(), is_behind)) {
+    changed_.Wait(mutex_);
+  }
+}
+
 void FanOut::CatchUp(Member& member, Revision to) {
-  member.caught_up = true;
   if (member.seen >= to) return;
   const Status read = read_changes_(member.prefix, member.seen, to, [&](const Change& change) {
     if (!member.gone) member.watcher->OnChange(change);
@@ -96,7 +107,9 @@ void FanOut::Loop() {
       delivering_ = true;
     }
     for (const auto& member : members) {
-      if (!member->caught_up) CatchUp(*member, delivered);
+      if (member->caught_up) continue;
+      CatchUp(*member, delivered);
+      member->caught_up = true;
     }
     for (const Group& group : groups) Deliver(group, members);
   }

@@ -33,12 +33,15 @@ class FanOut {
   // The watcher has seen all changes up to `from`.
   std::shared_ptr<void> Join(std::string prefix, Revision from, std::shared_ptr<Watcher> watcher);
 
+  // Returns once nobody who joined before is still to be shown anything from the table.
+  void WaitUntilCaughtUp();
+
  private:
   struct Member {
     std::string prefix;
     Revision seen;
     std::shared_ptr<Watcher> watcher;
-    bool caught_up = false;
+    std::atomic<bool> caught_up{false};
     std::atomic<bool> gone{false};
   };
   struct Group {

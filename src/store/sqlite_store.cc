@@ -146,7 +146,11 @@ class SqliteStore : public Store {
       }));
       RETURN_IF_ERROR(CheckNotCompacted(from));
     }
-    return fan_out_.Join(std::move(prefix), now, std::move(watcher));
+    std::shared_ptr<void> joined = fan_out_.Join(std::move(prefix), now, std::move(watcher));
+    // A compaction that began before may take what is still to be read; one that begins later
+    // waits.
+    RETURN_IF_ERROR(CheckNotCompacted(now));
+    return joined;
   }
 
   Status Compact(Revision revision) override {
@@ -297,6 +301,7 @@ class SqliteStore : public Store {
     to = std::min(to, from + kCompactionStep);
     // Readers must see the bound before rows go.
     compacted_ = to;
+    fan_out_.WaitUntilCaughtUp();
     Status done = writer_->Begin();
     if (done.ok()) done = writer_->Compact(from, to);
     if (done.ok()) done = writer_->Commit();

@@ -203,6 +203,32 @@ TEST_F(StoreTest, CompactionKeepsThePresentAndRefusesThePast) {
   EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM revisions"), 2);
 }
 
+// Compaction drops the marks of deletions: whoever is about to be shown one must not be passed
+// over.
+TEST_F(StoreTest, WatchersThatJoinDuringCompactionsMissNothing) {
+  std::atomic<bool> stop = false;
+  std::jthread writer([&] {
+    for (int i = 0; !stop; ++i) Remove("/pods/a/x", Put("/pods/a/x", 0, std::to_string(i)));
+  });
+  std::jthread compactor([&] {
+    while (!stop) EXPECT_TRUE(store_->Compact(store_->current()).ok());
+  });
+  for (int i = 0; i < 100; ++i) {
+    auto recorder = std::make_shared<Recorder>();
+    const Revision from = store_->current();
+    const auto watch = store_->Watch("/pods/", from, recorder);
+    if (!watch.ok()) {
+      EXPECT_EQ(watch.status().code(), StatusCode::kOutOfRange) << watch.status();
+      continue;
+    }
+    Revision expected = from;
+    for (const Change& change : recorder->WaitFor(4)) {
+      EXPECT_EQ(change.record.revision, ++expected);
+    }
+  }
+  stop = true;
+}
+
 TEST_F(StoreTest, ManyThreadsShareTransactions) {
   std::vector<std::jthread> threads;
   std::atomic<int> failed{0};
