@@ -1,0 +1,364 @@
+// Informers against a server that restarts, compacts its history and loses its connections, a
+// thousand times, while others write: afterwards each copy is what a list shows, no change was told
+// out of order, and no change was passed over between two lists.
+//
+//   informer_chaos [--seed N] [--restarts N]
+//
+// The server is the real one on a store on disk, in this process; clients come through a proxy that
+// cuts their connections. Prints the seed and what happened; exits with 1 if a promise was broken.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+
+#include "api/kinds.h"
+#include "apiserver/server.h"
+#include "base/log.h"
+#include "cutting_proxy.h"
+#include "kube/http_client.h"
+#include "kube/informer.h"
+#include "recording_client.h"
+#include "store/store.h"
+#include "writer.h"
+
+namespace berth::chaos {
+namespace {
+
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusOr;
+using std::chrono::steady_clock;
+
+// The API with its store, which can be stopped and started.
+class Api {
+ public:
+  explicit Api(std::string folder) : folder_(std::move(folder)) {}
+
+  Status Start() {
+    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = folder_ + "/store.db"}));
+    ASSIGN_OR_RETURN(server_, apiserver::Server::Start(*store_, clock_,
+                                                       {.unix_socket = socket(),
+                                                        .port = 0,
+                                                        .certificate_folder = folder_ + "/pki",
+                                                        .kubeconfig = folder_ + "/kubeconfig",
+                                                        .node_sockets = folder_}));
+    return base::OkStatus();
+  }
+  void Stop() {
+    server_.reset();
+    store_.reset();
+  }
+  // Forgets the history but for the last `keep` changes.
+  Status Compact(int64_t keep) {
+    return store_->Compact(std::max<int64_t>(store_->current() - keep, 0));
+  }
+  std::string socket() const { return folder_ + "/api.sock"; }
+
+ private:
+  const std::string folder_;
+  base::SystemClock clock_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<apiserver::Server> server_;
+};
+
+// An informer with all that is needed to judge it.
+class Witness {
+ public:
+  Witness(kube::Client& client, const api::KindInfo& kind, kube::InformerOptions options)
+      : options_(options),
+        recorder_(client),
+        informer_(recorder_, kind, options, [](Json json) -> kube::InformerBase::ObjectPtr {
+          return std::make_shared<const api::Object>(std::move(json));
+        }) {
+    informer_.AddHandler([this](const kube::InformerBase::Change& change) { See(change); });
+    informer_.Start();
+  }
+  void Stop() { informer_.Stop(); }
+
+  std::string name() const {
+    return fmt::format("{} {} {} {}", informer_.kind().plural, options_.ns, options_.label_selector,
+                       options_.field_selector);
+  }
+  const kube::InformerOptions& options() const { return options_; }
+  const api::KindInfo& kind() const { return informer_.kind(); }
+  RecordingClient::Tape tape() const { return recorder_.tape(); }
+  size_t changes() const {
+    MutexLock lock(mutex_);
+    return changes_;
+  }
+
+  std::map<std::string, int64_t> Copy() const {
+    std::map<std::string, int64_t> copy;
+    for (const auto& object : informer_.All()) copy[object->key()] = VersionOf(object->json());
+    return copy;
+  }
+  // What the handlers were told, taken together.
+  std::map<std::string, int64_t> Told() const {
+    MutexLock lock(mutex_);
+    return present_;
+  }
+  std::vector<std::string> breaches() const {
+    std::vector<std::string> all = tape().breaches;
+    MutexLock lock(mutex_);
+    all.insert(all.end(), breaches_.begin(), breaches_.end());
+    return all;
+  }
+
+ private:
+  // Each change begins where the one before ended, and versions only grow, over deletions as well.
+  void See(const kube::InformerBase::Change& change) {
+    const int64_t before = change.before == nullptr ? 0 : VersionOf(change.before->json());
+    const int64_t after = change.after == nullptr ? 0 : VersionOf(change.after->json());
+    MutexLock lock(mutex_);
+    ++changes_;
+    const auto known = present_.find(change.key);
+    if (before != (known == present_.end() ? 0 : known->second)) {
+      breaches_.push_back(fmt::format("{}: a change from {}, but it was at {}", change.key, before,
+                                      known == present_.end() ? 0 : known->second));
+    }
+    if (after == 0) {
+      present_.erase(change.key);
+      return;
+    }
+    if (after <= highest_[change.key]) {
+      breaches_.push_back(fmt::format("{}: {} after {}", change.key, after, highest_[change.key]));
+    }
+    highest_[change.key] = after;
+    present_[change.key] = after;
+  }
+
+  const kube::InformerOptions options_;
+  RecordingClient recorder_;
+  mutable base::Mutex mutex_;
+  size_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int64_t> present_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> highest_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> breaches_ ABSL_GUARDED_BY(mutex_);
+  kube::InformerBase informer_;  // last: it calls See
+};
+
+StatusOr<std::map<std::string, int64_t>> ListAll(kube::Client& client, const Witness& witness) {
+  std::map<std::string, int64_t> found;
+  kube::ListOptions options{.label_selector = witness.options().label_selector,
+                            .field_selector = witness.options().field_selector,
+                            .resource_version = {},
+                            .limit = 100,
+                            .continue_token = {},
+                            .timeout = {},
+                            .metadata_only = false};
+  do {
+    ASSIGN_OR_RETURN(kube::ListResult page,
+                     client.List(witness.kind(), witness.options().ns, options));
+    for (Json& item : page.items) {
+      const api::Object object(std::move(item));
+      found[object.key()] = VersionOf(object.json());
+    }
+    options.continue_token = page.continue_token;
+  } while (!options.continue_token.empty());
+  return found;
+}
+
+class Chaos {
+ public:
+  Chaos(std::string folder, uint64_t seed) : api_(std::move(folder)), random_(seed) {}
+
+  Status Begin(const std::string& folder) {
+    RETURN_IF_ERROR(api_.Start());
+    ASSIGN_OR_RETURN(proxy_, CuttingProxy::Start({.listen = folder + "/proxy.sock",
+                                                  .server = api_.socket(),
+                                                  .seed = random_()}));
+    ASSIGN_OR_RETURN(direct_, NewClient(api_.socket()));
+    ASSIGN_OR_RETURN(shaky_, NewClient(folder + "/proxy.sock"));
+    const std::vector<std::string> namespaces = {"left", "right"};
+    for (const std::string& ns : namespaces) {
+      RETURN_IF_ERROR(base::AsStatus(
+          direct_->Create(api::kinds::kNamespace, "", {{"metadata", {{"name", ns}}}})));
+    }
+    const auto watch = [&](const api::KindInfo& kind, kube::InformerOptions options) {
+      witnesses_.push_back(std::make_unique<Witness>(*shaky_, kind, std::move(options)));
+    };
+    watch(api::kinds::kConfigMap, {});
+    watch(api::kinds::kSecret, {});
+    watch(api::kinds::kConfigMap, {.ns = "left", .label_selector = {}, .field_selector = {}});
+    watch(api::kinds::kConfigMap, {.ns = {}, .label_selector = "side=left", .field_selector = {}});
+    watch(api::kinds::kSecret,
+          {.ns = {}, .label_selector = {}, .field_selector = "metadata.namespace=right"});
+    // More objects than a page of an informer's list.
+    for (const char* name : {"one", "two", "three"}) {
+      writers_.push_back(std::make_unique<Writer>(*shaky_, name, namespaces, 500, random_()));
+    }
+    return base::OkStatus();
+  }
+
+  Status Run(int restarts) {
+    for (restarts_ = 0; restarts_ < restarts; ++restarts_) {
+      Pause(60);
+      switch (random_() % 4) {
+        case 0:
+          proxy_->Cut(1);
+          break;
+        case 1:
+          proxy_->Cut(0.5);
+          break;
+        case 2:
+          RETURN_IF_ERROR(api_.Compact(static_cast<int64_t>(random_() % 50)));
+          ++compactions_;
+          break;
+        default:
+          break;
+      }
+      Pause(60);
+      api_.Stop();
+      Pause(10);
+      RETURN_IF_ERROR(api_.Start());
+    }
+    return base::OkStatus();
+  }
+
+  // Ends the writers, waits for the copies to be what lists show, and judges.
+  Status Judge() {
+    for (const auto& writer : writers_) writer->Stop();
+    for (const auto& witness : witnesses_) {
+      ASSIGN_OR_RETURN(const auto listed, ListAll(*direct_, *witness));
+      const auto deadline = steady_clock::now() + std::chrono::seconds(60);
+      while (witness->Copy() != listed && steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      Expect(witness->Copy() == listed, witness->name() + ": its copy differs from a list");
+      witness->Stop();
+      Expect(witness->Told() == listed, witness->name() + ": what it told differs from a list");
+      Expect(!listed.empty(), witness->name() + ": nothing to see");
+      for (const std::string& breach : witness->breaches()) {
+        Expect(false, witness->name() + ": " + breach);
+      }
+    }
+    JudgeWriters();
+    JudgeTape(*witnesses_[0]);
+    JudgeTape(*witnesses_[1]);
+    return base::OkStatus();
+  }
+
+  void Report() const {
+    size_t lists = 0, watches = 0, changes = 0, expired = 0, writes = 0, unknown = 0;
+    for (const auto& witness : witnesses_) {
+      const auto tape = witness->tape();
+      lists += tape.segments.size();
+      watches += tape.watches;
+      expired += tape.expired;
+      changes += witness->changes();
+    }
+    for (const auto& writer : writers_) {
+      for (const auto& [kind, versions] : writer->acknowledged()) writes += versions.size();
+      unknown += writer->unknown();
+    }
+    fmt::print(
+        "{} restarts, {} compactions, {} cuts; {} writes acknowledged, {} of unknown outcome; "
+        "{} informers: {} lists, {} watches, {} too old, {} changes\n",
+        restarts_, compactions_, proxy_->cuts(), writes, unknown, witnesses_.size(), lists, watches,
+        expired, changes);
+    for (const std::string& failure : failures_) fmt::print("BROKEN: {}\n", failure);
+  }
+  bool failed() const { return !failures_.empty(); }
+
+ private:
+  static StatusOr<std::unique_ptr<kube::Client>> NewClient(const std::string& socket) {
+    kube::Config config;
+    config.socket = socket;
+    return kube::NewHttpClient(config, {.request_timeout = std::chrono::seconds(5)});
+  }
+  void Pause(int most_milliseconds) {
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(random_() % (static_cast<uint64_t>(most_milliseconds) * 1000)));
+  }
+  void Expect(bool holds, const std::string& promise) {
+    if (!holds && failures_.size() < 50) failures_.push_back(promise);
+  }
+
+  // What was acknowledged is there, unless a later write of unknown outcome took its place.
+  void JudgeWriters() {
+    for (const auto& writer : writers_) {
+      for (const std::string& loss : writer->losses()) Expect(false, "lost: " + loss);
+      for (const Writer::Object& object : writer->objects()) {
+        const auto found = direct_->Get(*object.kind, object.ns, object.name);
+        const int64_t version = found.ok() ? VersionOf(*found) : 0;
+        const bool right = object.unsure ? version >= object.version || object.may_be_gone
+                                         : version == object.version;
+        Expect(right, fmt::format("{} {} should be at {} and is at {}", object.kind->plural,
+                                  object.name, object.version, version));
+      }
+    }
+  }
+
+  // Every acknowledged write between a list and the last word of the watches after it was told.
+  void JudgeTape(const Witness& witness) {
+    std::set<int64_t> written;
+    for (const auto& writer : writers_) {
+      const auto it = writer->acknowledged().find(&witness.kind());
+      if (it != writer->acknowledged().end()) written.insert(it->second.begin(), it->second.end());
+    }
+    size_t told = 0;
+    for (const RecordingClient::Segment& segment : witness.tape().segments) {
+      for (auto it = written.upper_bound(segment.listed);
+           it != written.end() && *it <= segment.through; ++it) {
+        Expect(segment.events.contains(*it),
+               fmt::format("{}: version {} was passed over between {} and {}", witness.name(), *it,
+                           segment.listed, segment.through));
+        ++told;
+      }
+    }
+    Expect(told > written.size() / 20, witness.name() + ": hardly any write was seen by a watch");
+  }
+
+  Api api_;
+  std::mt19937_64 random_;
+  std::unique_ptr<CuttingProxy> proxy_;
+  std::unique_ptr<kube::Client> direct_;
+  std::unique_ptr<kube::Client> shaky_;
+  std::vector<std::unique_ptr<Witness>> witnesses_;
+  std::vector<std::unique_ptr<Writer>> writers_;
+  int restarts_ = 0;
+  size_t compactions_ = 0;
+  std::vector<std::string> failures_;
+};
+
+int Main(uint64_t seed, int restarts) {
+  char folder[] = "/tmp/berth-chaos-XXXXXX";
+  if (mkdtemp(folder) == nullptr) return 1;
+  fmt::print("seed {}\n", seed);
+  std::cout.flush();
+  int code = 1;
+  {
+    Chaos chaos(folder, seed);
+    Status status = chaos.Begin(folder);
+    if (status.ok()) status = chaos.Run(restarts);
+    if (status.ok()) status = chaos.Judge();
+    if (status.ok()) {
+      chaos.Report();
+      code = chaos.failed() ? 1 : 0;
+    } else {
+      fmt::print("BROKEN: {}\n", base::ToString(status));
+    }
+  }
+  std::filesystem::remove_all(folder);
+  return code;
+}
+
+}  // namespace
+}  // namespace berth::chaos
+
+int main(int argc, char** argv) {
+  uint64_t seed = std::random_device{}();
+  int restarts = 1000;
+  CLI::App app("Informers under restarts, compactions and cut connections");
+  app.add_option("--seed", seed, "Seed of all that is random (default: any)");
+  app.add_option("--restarts", restarts, "How often the server restarts")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  berth::base::InitLogging("informer_chaos", 0);
+  spdlog::set_level(spdlog::level::err);  // that watches break is the point
+  std::signal(SIGPIPE, SIG_IGN);
+  return berth::chaos::Main(seed, restarts);
+}
