@@ -42,9 +42,8 @@ def _detach_loops_below(folder):
             subprocess.run(["losetup", "--detach", name], check=False)
 
 
-@pytest.fixture
-def new_berth(runtime):
-    """Makes Standalones; after the test they are stopped, and what a failed test left is cleared away."""
+def _standalones(runtime):
+    """Gives a function that makes Standalones; later they are stopped, and what a failed test left is cleared away."""
     made = []
 
     def make(**arguments):
@@ -67,8 +66,22 @@ def new_berth(runtime):
 
 
 @pytest.fixture
+def new_berth(runtime):
+    """Makes Standalones for one test."""
+    yield from _standalones(runtime)
+
+
+@pytest.fixture
 def berth(new_berth):
     return new_berth().start()
+
+
+@pytest.fixture(scope="module")
+def module_berth(runtime):
+    """One Standalone for all tests of a file."""
+    standalones = _standalones(runtime)
+    yield next(standalones)().start()
+    next(standalones, None)
 
 
 @pytest.fixture

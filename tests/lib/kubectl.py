@@ -1,0 +1,88 @@
+"""kubectl as a person uses it, of whatever versions this machine has."""
+import json
+import os
+import pathlib
+import subprocess
+
+from lib.standalone import ROOT, Failure
+
+
+def version_of(binary):
+    """(1, 20, "v1.20.2") of a kubectl; None if it doesn't run."""
+    try:
+        result = subprocess.run([binary, "version", "--client", "-o", "json"], capture_output=True, text=True,
+                                timeout=20, env={"HOME": "/nonexistent", "PATH": os.environ["PATH"]})
+        client = json.loads(result.stdout)["clientVersion"]
+        return int(client["major"]), int(client["minor"].rstrip("+")), client["gitVersion"]
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
+        return None
+
+
+def installed():
+    """{binary: version} of the clients on this machine, Debian's first, each version once."""
+    debian = subprocess.run([ROOT / "tools" / "debian_kubectl"], capture_output=True, text=True).stdout.strip()
+    found = {}
+    for binary in (debian, "/usr/bin/kubectl", "/usr/local/bin/kubectl"):
+        version = version_of(binary) if binary else None
+        if version and version not in found.values():
+            found[binary] = version
+    return found
+
+
+class Kubectl:
+    """One client, on one API, in a namespace and with a home folder of its own."""
+
+    def __init__(self, binary, version, kubeconfig, ns, home):
+        self.binary = binary
+        self.minor = version[1]
+        self.kubeconfig = kubeconfig
+        self.ns = ns
+        self.home = pathlib.Path(home)
+
+    def command(self, *arguments):
+        return [self.binary, "--kubeconfig", str(self.kubeconfig), "-n", self.ns, *map(str, arguments)]
+
+    def environment(self, **more):
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **more}
+
+    def run(self, *arguments, stdin=None, check=True, timeout=60, env=None):
+        result = subprocess.run(self.command(*arguments), input=stdin, text=True, capture_output=True,
+                                timeout=timeout, env=self.environment(**(env or {})))
+        if check and result.returncode != 0:
+            raise Failure(f"kubectl {' '.join(map(str, arguments))}: exit {result.returncode}\n"
+                          f"{result.stdout}{result.stderr}")
+        return result
+
+    def __call__(self, *arguments, **options):
+        """What it prints."""
+        return self.run(*arguments, **options).stdout
+
+    def fails(self, *arguments, **options):
+        """What it complains of."""
+        result = self.run(*arguments, check=False, **options)
+        assert result.returncode != 0, f"{arguments} should fail:\n{result.stdout}"
+        return result.stderr
+
+    def apply(self, *items, flags=()):
+        text = "\n---\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
+        return self("apply", *flags, "-f", "-", stdin=text)
+
+    def json(self, *arguments):
+        return json.loads(self(*arguments, "-o", "json"))
+
+    def table(self, *arguments):
+        """The rows of a table as dictionaries, cut at the columns of its head."""
+        head, *rows = self("get", *arguments).splitlines()
+        starts, at = [], 0
+        for part in head.split("  "):
+            word = part.strip()
+            if word:
+                starts.append((word, head.index(word, at)))
+                at = starts[-1][1] + len(word)
+        ends = [start for _, start in starts[1:]] + [None]
+        return [{word: row[start:end].strip() for (word, start), end in zip(starts, ends)} for row in rows]
+
+    def start(self, *arguments, **options):
+        """A client that goes on, such as a watch; its output comes line by line."""
+        return subprocess.Popen(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=self.environment(), **options)
