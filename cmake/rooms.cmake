@@ -3,7 +3,8 @@
 #   berth_NAME_test       a program of its *_test.cc            (label unit)
 #   berth_NAME_root_test  a program of its *_root_test.cc       (label root: needs mount, loop devices, ...)
 # fake_*.cc files belong to the tests of this room and of those above: library berth_NAME_fakes.
-# '/' in a room's name is written '_' in its targets.
+# '/' in a room's name is written '_' in its targets. Folders within a room's folder that are part of it
+# are named by FOLDERS.
 
 include(GoogleTest)
 
@@ -15,15 +16,22 @@ target_link_libraries(berth_pch PRIVATE absl::status absl::statusor fmt::fmt spd
 target_compile_options(berth_pch PRIVATE -Wno-unused-macros)
 
 function(berth_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;FOLDERS" ${ARGN})
   string(REPLACE "/" "_" target ${name})
   set(target berth_${target})
-  set(folder ${CMAKE_SOURCE_DIR}/src/${name})
+  set(folders ${CMAKE_SOURCE_DIR}/src/${name})
+  foreach(inner ${ROOM_FOLDERS})
+    list(APPEND folders ${CMAKE_SOURCE_DIR}/src/${name}/${inner})
+  endforeach()
 
-  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
-  file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cc)
-  file(GLOB root_tests CONFIGURE_DEPENDS ${folder}/*_root_test.cc)
-  file(GLOB fakes CONFIGURE_DEPENDS ${folder}/fake_*.cc)
+  list(TRANSFORM folders APPEND /*.cc OUTPUT_VARIABLE patterns)
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  list(TRANSFORM folders APPEND /*_test.cc OUTPUT_VARIABLE patterns)
+  file(GLOB tests CONFIGURE_DEPENDS ${patterns})
+  list(TRANSFORM folders APPEND /*_root_test.cc OUTPUT_VARIABLE patterns)
+  file(GLOB root_tests CONFIGURE_DEPENDS ${patterns})
+  list(TRANSFORM folders APPEND /fake_*.cc OUTPUT_VARIABLE patterns)
+  file(GLOB fakes CONFIGURE_DEPENDS ${patterns})
   list(REMOVE_ITEM fakes ${tests})
   list(REMOVE_ITEM sources ${tests} ${fakes})
   if(root_tests)

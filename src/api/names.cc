@@ -79,6 +79,15 @@ Status CheckDns1123Label(std::string_view name) {
   return IsLabel(name) ? OkStatus() : Invalid(kLabelRule);
 }
 
+Status CheckDns1035Label(std::string_view name) {
+  if (name.size() > 63) return Invalid("must be no more than 63 characters");
+  if (IsLabel(name) && name.front() >= 'a') return OkStatus();
+  return Invalid(
+      "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+      "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or "
+      "'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')");
+}
+
 Status CheckDns1123Subdomain(std::string_view name) {
   if (name.size() > 253) return TooLong("", 253);
   return IsSubdomain(name) ? OkStatus() : Invalid(kSubdomainRule);

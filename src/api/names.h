@@ -16,6 +16,9 @@ base::Status CheckDns1123Label(std::string_view name);
 // At most 253; labels joined by dots: the names of most objects.
 base::Status CheckDns1123Subdomain(std::string_view name);
 
+// As a label, but beginning with a letter: versions and names of custom resources.
+base::Status CheckDns1035Label(std::string_view name);
+
 // The subdomain or label that a generateName must be the start of: a trailing '-' is allowed.
 base::Status CheckNamePrefix(std::string_view prefix);
 

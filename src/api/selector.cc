@@ -267,7 +267,8 @@ std::string FieldValue(const Json& object, std::string_view field) {
     return flag != nullptr && flag->is_boolean() && flag->get<bool>() ? "true" : "false";
   }
   const Json* value = FindField(object, field);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+  if (value == nullptr || value->is_structured() || value->is_null()) return "";
+  return value->is_string() ? value->get<std::string>() : base::json::Dump(*value);
 }
 
 }  // namespace
@@ -354,7 +355,8 @@ std::span<const std::string_view> SelectableFields(const KindInfo& kind) {
   return {};
 }
 
-StatusOr<FieldSelector> FieldSelector::Parse(const KindInfo& kind, std::string_view text) {
+StatusOr<FieldSelector> FieldSelector::Parse(const KindInfo& kind, std::string_view text,
+                                             std::span<const std::string> more) {
   if (text.size() > kMaxSelectorBytes) {
     return Error(StatusCode::kInvalidArgument, "field selector of {} bytes exceeds the limit of {}",
                  text.size(), kMaxSelectorBytes);
@@ -394,7 +396,8 @@ StatusOr<FieldSelector> FieldSelector::Parse(const KindInfo& kind, std::string_v
           base::Quote(text), base::Quote(term.field));
     }
     if (term.field != "metadata.name" && term.field != "metadata.namespace" &&
-        std::find(fields.begin(), fields.end(), term.field) == fields.end()) {
+        std::find(fields.begin(), fields.end(), term.field) == fields.end() &&
+        std::find(more.begin(), more.end(), term.field) == more.end()) {
       return Error(StatusCode::kInvalidArgument, "field label not supported: {}", term.field);
     }
     if (&kind == &kinds::kEventsEvent) term.field = StoredField(term.field);

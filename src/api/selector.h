@@ -51,8 +51,10 @@ class FieldSelector {
   FieldSelector() = default;  // matches everything
 
   // "spec.nodeName=a,status.phase!=Failed"; '\' escapes ',', '=' and itself. INVALID_ARGUMENT
-  // "field label not supported: x" for a field by which `kind` cannot be selected.
-  static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text);
+  // "field label not supported: x" for a field by which `kind` cannot be selected. `more` are paths
+  // by which it can besides SelectableFields: those of a custom resource.
+  static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text,
+                                             std::span<const std::string> more = {});
 
   // Of an object as it is stored (KindInfo::stored_as). An absent field is "", an absent boolean
   // "false".

@@ -188,6 +188,14 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
     return verb == "create" ? tokens_.Issue(context_, request)
                             : ReplyError(*request.exchange, WrongMethod());
   }
+  if (sub == "scale" && request.rules->has_scale) {
+    return ReplyError(
+        *request.exchange,
+        KubeError(Reason::kMethodNotAllowed,
+                  fmt::format("Berth does not serve the scale subresource of {}: change the "
+                              "replicas in the object itself",
+                              info->group_resource())));
+  }
   ReplyError(*request.exchange, UnknownPath());
 }
 

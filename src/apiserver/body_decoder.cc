@@ -107,8 +107,9 @@ std::string Context(const api::KindInfo& info) {
 
 Status ConformTo(const KindRules& rules, Json& object, api::StrictErrors& strict) {
   if (rules.schema == nullptr) return base::OkStatus();
-  const bool custom = rules.schema != api::SchemaOf(*rules.info);
-  return api::Conform(*rules.schema, object, {.custom = custom}, strict);
+  RETURN_IF_ERROR(api::Conform(*rules.schema, object, {.custom = rules.custom}, strict));
+  if (rules.shape != nullptr) rules.shape(object);
+  return base::OkStatus();
 }
 
 }  // namespace

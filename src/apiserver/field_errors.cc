@@ -39,6 +39,33 @@ void FieldErrors::InvalidText(std::string_view field, std::string_view shown,
 
 void FieldErrors::NotSupported(std::string_view field, const Json& value,
                                std::initializer_list<std::string_view> supported) {
+  NotSupported(field, value, std::vector<std::string>(supported.begin(), supported.end()));
+}
+
+void FieldErrors::TypeInvalid(std::string_view field, const Json& value, std::string_view detail) {
+  Add("FieldValueTypeInvalid", field, fmt::format("Invalid value: {}: {}", Shown(value), detail));
+}
+
+void FieldErrors::TooMany(std::string_view field, size_t count, size_t max) {
+  Add("FieldValueTooMany", field,
+      fmt::format("Too many: {}: must have at most {} items", count, max));
+}
+
+bool FieldErrors::blocking() const {
+  return std::any_of(causes_.begin(), causes_.end(), [](const ErrorDetails::Cause& cause) {
+    return cause.reason == "FieldValueRequired" || cause.reason == "FieldValueTypeInvalid" ||
+           cause.reason == "FieldValueTooLong" || cause.reason == "FieldValueTooMany";
+  });
+}
+
+void FieldErrors::Append(const FieldErrors& others) {
+  for (const ErrorDetails::Cause& cause : others.causes_) {
+    Add(cause.reason, cause.field, cause.message);
+  }
+}
+
+void FieldErrors::NotSupported(std::string_view field, const Json& value,
+                               const std::vector<std::string>& supported) {
   std::string list;
   for (const std::string_view one : supported) {
     list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", one);

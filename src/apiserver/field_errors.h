@@ -20,6 +20,11 @@ class FieldErrors {
   void InvalidText(std::string_view field, std::string_view shown, std::string_view detail);
   void NotSupported(std::string_view field, const base::Json& value,
                     std::initializer_list<std::string_view> supported);
+  void NotSupported(std::string_view field, const base::Json& value,
+                    const std::vector<std::string>& supported);
+  // Of another type than it should be.
+  void TypeInvalid(std::string_view field, const base::Json& value, std::string_view detail);
+  void TooMany(std::string_view field, size_t count, size_t max);
   void Forbidden(std::string_view field, std::string_view detail);
   void NotFound(std::string_view field, const base::Json& value);
   void Duplicate(std::string_view field, const base::Json& value);
@@ -31,6 +36,10 @@ class FieldErrors {
   void Immutable(std::string_view field, const base::Json* value, const base::Json* old);
 
   bool empty() const { return causes_.empty(); }
+  size_t count() const { return causes_.size(); }
+  // Whether one of them leaves an object on which further rules cannot be tried.
+  bool blocking() const;
+  void Append(const FieldErrors& others);
   // 422 Invalid with all causes; OK if there are none.
   base::Status ToStatus(const api::KindInfo& kind, std::string_view name) const;
 

@@ -13,6 +13,7 @@ const KindRules& RulesFor(const api::KindInfo& info) {
     AddNodeRules(rules);
     AddAppRules(rules);
     AddBerthRules(rules);
+    AddDefinitionRules(rules);
     for (const api::KindInfo* kind : api::AllKinds()) {
       const bool present = std::any_of(rules.begin(), rules.end(),
                                        [&](const KindRules& one) { return one.info == kind; });

@@ -34,6 +34,11 @@ class Lookup {
 struct KindRules {
   explicit KindRules(const api::KindInfo& info) : info(&info) {}
 
+  // "PodList"
+  std::string list() const {
+    return list_kind.empty() ? fmt::format("{}List", info->kind) : list_kind;
+  }
+
   const api::KindInfo* info;
   // The types of its fields; null where nothing is known of them.
   const api::Schema* schema = nullptr;
@@ -53,6 +58,26 @@ struct KindRules {
   // It ends only when spec.finalizers are empty, too; they are written by PUT of /finalize.
   bool has_spec_finalizers = false;
 
+  // Custom resources (src/apiserver/custom).
+  bool custom = false;
+  bool terminating = false;         // its definition is being deleted: no new objects
+  bool counts_all_changes = false;  // metadata.generation follows all but metadata and status
+  bool has_scale = false;           // declares /scale, which is not served
+  std::string list_kind;            // empty: the kind and "List"
+  std::string deprecation;          // a warning to whoever uses it; empty: none
+  // Paths by which objects can be selected ("spec.color"), besides those of api/selector.h.
+  std::vector<std::string> selectable_fields;
+  // What a client sends becomes what the kind knows: unknown members go.
+  std::function<void(Json& object)> shape;
+  // Between the stored form and this version's (stored_form.h).
+  std::function<void(Json& object)> from_stored;
+  std::function<void(Json& object)> to_stored;
+  // Stored objects need from_stored even where their version is this one.
+  bool reads_through_schema = false;
+  // As TableColumns and TableCells (table.h).
+  std::function<Json()> columns;
+  std::function<Json(const Json& object, base::WallTime now)> cells;
+
   // Status that a new object starts with; null if none.
   Json initial_status;
   std::function<void(Json& object)> defaults;
@@ -60,6 +85,8 @@ struct KindRules {
   std::function<base::Status(Json& object, const Json& old, Lookup& lookup)> admit_update;
   // A write of the status: `old` is the object before.
   std::function<void(Json& object, const Json& old, base::WallTime now)> admit_status;
+  // It is to end, and has not been marked yet: a finalizer may hold it.
+  std::function<void(Json& object)> before_delete;
   // The mark that it is to end has been set.
   std::function<void(Json& object)> on_delete;
   // 403 for objects that must stay.
@@ -85,6 +112,7 @@ void AddStorageRules(std::vector<KindRules>& rules);
 void AddNodeRules(std::vector<KindRules>& rules);
 void AddAppRules(std::vector<KindRules>& rules);
 void AddBerthRules(std::vector<KindRules>& rules);
+void AddDefinitionRules(std::vector<KindRules>& rules);
 
 // Helpers that the families share.
 

@@ -33,7 +33,8 @@ base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
   Selection selection;
   auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
   if (!labels.ok()) return BadRequest(base::Message(labels.status()));
-  auto fields = api::FieldSelector::Parse(request.info(), request.query.Get("fieldSelector"));
+  auto fields = api::FieldSelector::Parse(request.info(), request.query.Get("fieldSelector"),
+                                          request.rules->selectable_fields);
   if (!fields.ok()) return BadRequest(base::Message(fields.status()));
   selection.labels = *std::move(labels);
   selection.fields = *std::move(fields);

@@ -4,19 +4,27 @@ namespace berth::apiserver {
 
 using base::StatusCode;
 
-void InFlight::Enter() {
+size_t InFlight::Enter() {
   base::MutexLock lock(mutex_);
-  ++count_;
+  ++counts_[round_];
+  return round_;
 }
 
-void InFlight::Leave() {
+void InFlight::Leave(size_t round) {
   base::MutexLock lock(mutex_);
-  if (--count_ == 0) idle_.NotifyAll();
+  if (--counts_[round] == 0) idle_.NotifyAll();
 }
 
 void InFlight::Wait() {
   base::MutexLock lock(mutex_);
-  while (count_ > 0) idle_.Wait(mutex_);
+  while (counts_[0] + counts_[1] > 0) idle_.Wait(mutex_);
+}
+
+void InFlight::WaitForPresent() {
+  base::MutexLock lock(mutex_);
+  const size_t ending = round_;
+  round_ = 1 - round_;
+  while (counts_[ending] > 0) idle_.Wait(mutex_);
 }
 
 Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight,
@@ -26,11 +34,10 @@ Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_
       in_flight_(in_flight),
       options_(std::move(options)),
       planner_(std::move(planner)),
-      done_(std::move(done)) {
-  in_flight_.Enter();
-}
+      done_(std::move(done)),
+      round_(in_flight_.Enter()) {}
 
-Mutation::~Mutation() { in_flight_.Leave(); }
+Mutation::~Mutation() { in_flight_.Leave(round_); }
 
 void Mutation::Run() {
   ++attempt_;

@@ -22,14 +22,19 @@ namespace berth::apiserver {
 // Counts mutations that have not called `done`: a server's end waits for them.
 class InFlight {
  public:
-  void Enter();
-  void Leave();
+  // The number is for Leave.
+  size_t Enter();
+  void Leave(size_t round);
   void Wait();
+  // Until those that run now are done; others may begin meanwhile. For one thread at a time.
+  void WaitForPresent();
 
  private:
   base::Mutex mutex_;
   base::CondVar idle_;
-  size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Those of the present round, and of the one before, which ends.
+  size_t counts_[2] ABSL_GUARDED_BY(mutex_) = {0, 0};
+  size_t round_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class Mutation : public std::enable_shared_from_this<Mutation> {
@@ -73,6 +78,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   const Options options_;
   const Planner planner_;
   const Done done_;
+  const size_t round_;  // of in_flight_
   int attempt_ = 0;
 };
 

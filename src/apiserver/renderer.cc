@@ -50,7 +50,9 @@ std::string Renderer::watch_content_type() const {
   return format_ == Format::kJson ? content_type() : content_type() + ";stream=watch";
 }
 
-std::string Renderer::Columns() const { return base::json::Dump(TableColumns(*info_)); }
+std::string Renderer::Columns() const {
+  return base::json::Dump(kind_->columns != nullptr ? kind_->columns() : TableColumns(*info_));
+}
 
 std::string Renderer::Partial(const store::Record& record) const {
   const Json object = DecodeRecord(record).value_or(Json::object());
@@ -61,8 +63,12 @@ std::string Renderer::Partial(const store::Record& record) const {
 
 std::string Renderer::Row(const store::Record& record) const {
   Json object = DecodeRecord(record).value_or(Json::object());
-  std::string row = R"({"cells":)" + base::json::Dump(TableCells(*info_, object, clock_->Now()));
-  ConvertFromStored(*info_, object);
+  // Built-in columns read the stored form, those of custom resources their version's.
+  Json cells;
+  if (kind_->cells == nullptr) cells = TableCells(*info_, object, clock_->Now());
+  ConvertFromStored(*kind_, object);
+  if (kind_->cells != nullptr) cells = kind_->cells(object, clock_->Now());
+  std::string row = R"({"cells":)" + base::json::Dump(cells);
   switch (include_) {
     case Include::kNone:
       return row + "}";
@@ -77,7 +83,7 @@ std::string Renderer::Row(const store::Record& record) const {
 std::string Renderer::Text(const store::Record& record, bool first) const {
   switch (form_) {
     case Form::kObject:
-      return TextAs(*info_, *record.value, record.revision);
+      return TextAs(*kind_, *record.value, record.revision);
     case Form::kPartial:
       return Partial(record);
     case Form::kTable:
@@ -100,7 +106,7 @@ std::string Renderer::list_api_version() const {
 }
 
 std::string Renderer::list_kind() const {
-  return form_ == Form::kObject    ? fmt::format("{}List", info_->kind)
+  return form_ == Form::kObject    ? kind_->list()
          : form_ == Form::kPartial ? "PartialObjectMetadataList"
                                    : "Table";
 }
@@ -141,7 +147,7 @@ void Renderer::AppendItem(std::string& out, const store::Record& record, bool fi
   switch (format_) {
     case Format::kJson:
       if (!first) out += ',';
-      if (form_ == Form::kObject) return AppendAs(*info_, out, *record.value, record.revision);
+      if (form_ == Form::kObject) return AppendAs(*kind_, out, *record.value, record.revision);
       out += form_ == Form::kPartial ? Partial(record) : Row(record);
       return;
     case Format::kYaml:

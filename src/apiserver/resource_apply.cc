@@ -186,7 +186,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceReques
       PrepareNew(rules, result.object, FieldTracker::OfApply(result.managed), lookup, now));
   return Mutation::Plan{.action = Action::kCreate,
                         .key = ObjectStoreKey(*rules.info, request.ns, request.name),
-                        .text = EncodeStored(*rules.info, result.object)};
+                        .text = EncodeStored(rules, result.object)};
 }
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanApply(const ResourceRequest& request,
@@ -195,7 +195,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanApply(const ResourceRequest& 
                                                          const store::Record* current) {
   if (current == nullptr) return PlanApplyNew(request, config, manager);
   const KindRules& rules = *request.rules;
-  ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(*rules.info, *current->value));
+  ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(rules, *current->value));
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, config, old, current->revision));
   const base::WallTime now = context_.clock.Now();
   ASSIGN_OR_RETURN(api::ApplyResult result, Merge(request, old, config, manager, now));

@@ -92,16 +92,16 @@ class DeletedList {
     // After an error this has no effect: an exchange is answered once.
     ReplyObject(
         *exchange_, 200,
-        fmt::format(R"({{"kind":"{}List","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
+        fmt::format(R"({{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
                     R"("items":[{}]}})",
-                    info_.kind, info_.api_version(), revision_, items_));
+                    kind_->list(), info_.api_version(), revision_, items_));
   }
 
   void Add(const base::StatusOr<Mutation::Result>& result) {
     base::MutexLock lock(mutex_);
     if (result.ok()) {
       if (!items_.empty()) items_ += ',';
-      AppendAs(info_, items_, result->text, result->revision);
+      AppendAs(*kind_, items_, result->text, result->revision);
       revision_ = std::max(revision_, result->revision);
     } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
       failure_ = result.status();  // gone meanwhile is as good as deleted
@@ -129,7 +129,8 @@ void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
                        "the server does not allow this method on the requested resource");
     }
     auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
-    auto fields = api::FieldSelector::Parse(info, request.query.Get("fieldSelector"));
+    auto fields = api::FieldSelector::Parse(info, request.query.Get("fieldSelector"),
+                                            request.rules->selectable_fields);
     for (const Status& status : {labels.status(), fields.status()}) {
       if (!status.ok()) return KubeError(Reason::kBadRequest, base::Message(status));
     }

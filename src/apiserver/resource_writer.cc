@@ -46,12 +46,12 @@ base::StatusOr<std::string> ManagerOf(const ResourceRequest& request,
 enum PatchKind : int { kJson, kMerge, kStrategic };
 
 base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
+  const bool strategic = !request.rules->custom && api::SupportsStrategicMerge(request.info());
   std::string_view type = request.exchange->request().Header("Content-Type");
   type = type.substr(0, type.find(';'));
   if (EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
   if (EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
-  if (EqualsIgnoreCase(type, "application/strategic-merge-patch+json") &&
-      api::SupportsStrategicMerge(request.info())) {
+  if (EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
     return PatchKind::kStrategic;
   }
   return KubeError(
@@ -59,10 +59,7 @@ base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
       fmt::format("the body of the request was in an unknown format ({}) - accepted media "
                   "types include: application/json-patch+json, application/merge-patch+json, "
                   "application/apply-patch+yaml{}",
-                  type,
-                  api::SupportsStrategicMerge(request.info())
-                      ? ", application/strategic-merge-patch+json"
-                      : ""));
+                  type, strategic ? ", application/strategic-merge-patch+json" : ""));
 }
 
 base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json document,
@@ -86,7 +83,7 @@ ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
   return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
     // A dry run creates nothing, but answers as if: of what is not stored there is no revision.
     const bool created = result.action == Action::kCreate || result.revision == 0;
-    ReplyObject(exchange, created ? 201 : code, TextAs(*kind->info, result.text, result.revision));
+    ReplyObject(exchange, created ? 201 : code, TextAs(*kind, result.text, result.revision));
   };
 }
 
@@ -168,7 +165,7 @@ void ResourceWriter::Create(const ResourceRequest& request) {
           const std::string name = String(made, {"metadata", "name"});
           return Mutation::Plan{.action = Action::kCreate,
                                 .key = ObjectStoreKey(*rules->info, ns, name),
-                                .text = EncodeStored(*rules->info, made),
+                                .text = EncodeStored(*rules, made),
                                 .retry_taken_name = generated};
         },
         ObjectRenderer(request.rules, 201));
@@ -194,14 +191,14 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPut(const ResourceRequest& re
     RETURN_IF_ERROR(PrepareNew(rules, wanted, tracker, lookup, now));
     return Mutation::Plan{.action = Action::kCreate,
                           .key = ObjectStoreKey(*rules.info, request.ns, request.name),
-                          .text = EncodeStored(*rules.info, wanted)};
+                          .text = EncodeStored(rules, wanted)};
   }
   if (!conditional && rules.update_needs_version) {
     FieldErrors errors;
     errors.InvalidText("metadata.resourceVersion", "0x0", "must be specified for an update");
     return errors.ToStatus(*rules.info, request.name);
   }
-  ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(*rules.info, *current->value));
+  ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(rules, *current->value));
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
   RETURN_IF_ERROR(PrepareUpdate(rules, wanted, old, request.subresource, tracker, lookup, now));
   return PlanUpdate(rules, wanted, *current);
@@ -235,7 +232,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
                                                          const store::Record* current) {
   const KindRules& rules = *request.rules;
   if (current == nullptr) return NotFoundError(*rules.info, request.name);
-  ASSIGN_OR_RETURN(Json old, DecodeRecordAs(*rules.info, *current));
+  ASSIGN_OR_RETURN(Json old, DecodeRecordAs(rules, *current));
   ASSIGN_OR_RETURN(Json wanted,
                    ApplyPatch(static_cast<PatchKind>(kind), *rules.info, old, patch, request.name));
   RETURN_IF_ERROR(ConformPatched(request, wanted, strict));

@@ -4,6 +4,7 @@
 #include "apiserver/api_services.h"
 #include "apiserver/bootstrap.h"
 #include "apiserver/certificates.h"
+#include "apiserver/custom/definition_controller.h"
 #include "apiserver/tls.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
@@ -26,16 +27,21 @@ class ServerImpl : public Server {
         tokens_(std::move(tokens)),
         workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
-        service_(context_, tokens_) {}
+        service_(context_, tokens_),
+        definitions_(context_, [this] { service_.watches().EndUnserved(*kinds_.Current()); }) {}
 
   // Ends what runs in the order in which nothing calls what is already gone.
   ~ServerImpl() override {
+    definitions_.Stop();
     service_.watches().EndAll();
     if (http_) http_->Drain(kGrace);
     workers_.Stop();
     in_flight_.Wait();
     if (http_) http_->Stop();
   }
+
+  // Whoever is let in finds the custom resources that there are.
+  Status ServeDefinitions() { return definitions_.Start(); }
 
   Status Listen(const Certificates& certificates) {
     ASSIGN_OR_RETURN(SslContextPtr context, MakeServerContext(certificates));
@@ -101,6 +107,7 @@ class ServerImpl : public Server {
   base::WorkerPool workers_;
   ApiContext context_;
   ApiService service_;
+  DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + kCheckCertificates;  // of the event loop
   std::unique_ptr<HttpServer> http_;
@@ -117,6 +124,7 @@ base::StatusOr<std::unique_ptr<Server>> Server::Start(store::Store& store, const
   RETURN_IF_ERROR(CreateBuiltInObjects(store, clock));
   RETURN_IF_ERROR(SyncApiServices(store, clock, api::AllKinds()));
   auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(tokens));
+  RETURN_IF_ERROR(server->ServeDefinitions());
   RETURN_IF_ERROR(server->Listen(certificates));
   return server;
 }

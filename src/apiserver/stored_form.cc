@@ -26,18 +26,20 @@ void Rename(Json& object, const char* from, const char* to) {
   object.erase(from);
 }
 
-// Whether the stored `text` opens with another apiVersion than that of `info`.
-bool OtherForm(const api::KindInfo& info, std::string_view text) {
-  if (info.stored_as == nullptr) return false;
+// Whether the stored `text` has to be parsed to be shown as `kind` has it.
+bool OtherForm(const KindRules& kind, std::string_view text) {
+  if (kind.info->stored_as == nullptr) return false;
   constexpr std::string_view kOpening = R"({"apiVersion":")";
-  if (!text.starts_with(kOpening)) return false;
+  if (kind.reads_through_schema || !text.starts_with(kOpening)) return kind.reads_through_schema;
   text.remove_prefix(kOpening.size());
-  return text.substr(0, text.find('"')) != info.api_version();
+  return text.substr(0, text.find('"')) != kind.info->api_version();
 }
 
 }  // namespace
 
-void ConvertFromStored(const api::KindInfo& info, Json& object) {
+void ConvertFromStored(const KindRules& kind, Json& object) {
+  if (kind.from_stored != nullptr) return kind.from_stored(object);
+  const api::KindInfo& info = *kind.info;
   if (info.stored_as == nullptr) return;
   object["apiVersion"] = info.api_version();
   if (&info != &api::kinds::kEventsEvent) return;
@@ -51,34 +53,39 @@ void ConvertToStored(const api::KindInfo& info, Json& object) {
   for (const auto& [here, core] : kEventNames) Rename(object, here, core);
 }
 
-base::StatusOr<Json> DecodeStoredAs(const api::KindInfo& info, std::string_view text) {
+void ConvertToStored(const KindRules& kind, Json& object) {
+  if (kind.to_stored != nullptr) return kind.to_stored(object);
+  ConvertToStored(*kind.info, object);
+}
+
+base::StatusOr<Json> DecodeStoredAs(const KindRules& kind, std::string_view text) {
   ASSIGN_OR_RETURN(Json object, DecodeStored(text));
-  ConvertFromStored(info, object);
+  ConvertFromStored(kind, object);
   return object;
 }
 
-base::StatusOr<Json> DecodeRecordAs(const api::KindInfo& info, const store::Record& record) {
+base::StatusOr<Json> DecodeRecordAs(const KindRules& kind, const store::Record& record) {
   ASSIGN_OR_RETURN(Json object, DecodeRecord(record));
-  ConvertFromStored(info, object);
+  ConvertFromStored(kind, object);
   return object;
 }
 
-std::string EncodeStored(const api::KindInfo& info, Json object) {
-  ConvertToStored(info, object);
+std::string EncodeStored(const KindRules& kind, Json object) {
+  ConvertToStored(kind, object);
   return EncodeObject(object);
 }
 
-void AppendAs(const api::KindInfo& info, std::string& out, std::string_view text,
+void AppendAs(const KindRules& kind, std::string& out, std::string_view text,
               store::Revision revision) {
-  if (!OtherForm(info, text)) return AppendWithRevision(out, text, revision);
-  const auto object = DecodeStoredAs(info, text);
+  if (!OtherForm(kind, text)) return AppendWithRevision(out, text, revision);
+  const auto object = DecodeStoredAs(kind, text);
   AppendWithRevision(out, object.ok() ? EncodeObject(*object) : std::string(text), revision);
 }
 
-std::string TextAs(const api::KindInfo& info, std::string_view text, store::Revision revision) {
+std::string TextAs(const KindRules& kind, std::string_view text, store::Revision revision) {
   std::string out;
   out.reserve(text.size() + 48);
-  AppendAs(info, out, text, revision);
+  AppendAs(kind, out, text, revision);
   return out;
 }
 

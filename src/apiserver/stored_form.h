@@ -8,25 +8,27 @@
 #include <string>
 #include <string_view>
 
-#include "api/kind_info.h"
+#include "apiserver/kind_rules.h"
 #include "apiserver/object_text.h"
 #include "base/json.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
 
-// From the stored form to that of `info`, and back. Members that only one form knows stay.
-void ConvertFromStored(const api::KindInfo& info, base::Json& object);
-void ConvertToStored(const api::KindInfo& info, base::Json& object);
+// From the stored form to that of `kind`, and back. Of built-in kinds members that only one form
+// knows stay.
+void ConvertFromStored(const KindRules& kind, base::Json& object);
+void ConvertToStored(const KindRules& kind, base::Json& object);
+void ConvertToStored(const api::KindInfo& info, base::Json& object);  // of a built-in kind
 
 // DecodeStored, DecodeRecord, EncodeObject and AppendWithRevision (object_text.h) in the form of
-// `info`.
-base::StatusOr<base::Json> DecodeStoredAs(const api::KindInfo& info, std::string_view text);
-base::StatusOr<base::Json> DecodeRecordAs(const api::KindInfo& info, const store::Record& record);
-std::string EncodeStored(const api::KindInfo& info, base::Json object);
+// `kind`.
+base::StatusOr<base::Json> DecodeStoredAs(const KindRules& kind, std::string_view text);
+base::StatusOr<base::Json> DecodeRecordAs(const KindRules& kind, const store::Record& record);
+std::string EncodeStored(const KindRules& kind, base::Json object);
 // Parses only where the forms differ.
-void AppendAs(const api::KindInfo& info, std::string& out, std::string_view text,
+void AppendAs(const KindRules& kind, std::string& out, std::string_view text,
               store::Revision revision);
-std::string TextAs(const api::KindInfo& info, std::string_view text, store::Revision revision);
+std::string TextAs(const KindRules& kind, std::string_view text, store::Revision revision);
 
 }  // namespace berth::apiserver

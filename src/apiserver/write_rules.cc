@@ -39,6 +39,15 @@ void BumpGeneration(Json& object) {
   if (generation > 0) base::json::Set(object, {"metadata", "generation"}, generation + 1);
 }
 
+bool ChangesGeneration(const KindRules& rules, Json object, Json old) {
+  if (!rules.counts_all_changes) return Map(object, {"spec"}) != Map(old, {"spec"});
+  for (Json* one : {&object, &old}) {
+    one->erase("metadata");
+    if (rules.info->has_status) one->erase("status");
+  }
+  return object != old;
+}
+
 bool HasFinalizers(const Json& object) {
   return !Array(object, {"metadata", "finalizers"}).empty();
 }
@@ -203,15 +212,14 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
   if (rules.defaults != nullptr) rules.defaults(object);
   tracker.Track(rules, object, &old);
   if (rules.admit_update != nullptr) RETURN_IF_ERROR(rules.admit_update(object, old, lookup));
-  if (rules.counts_generation && Map(object, {"spec"}) != Map(old, {"spec"}))
-    BumpGeneration(object);
+  if (rules.counts_generation && ChangesGeneration(rules, object, old)) BumpGeneration(object);
   FieldTracker::KeepTimes(object, old);
   return Validate(rules, object, &old);
 }
 
 base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,
                                           const store::Record& current) {
-  Mutation::Plan plan{.text = EncodeStored(*rules.info, object)};
+  Mutation::Plan plan{.text = EncodeStored(rules, object)};
   RETURN_IF_ERROR(CheckBounds(object, plan.text.size()));
   const Json* grace = Find(object, {"metadata", "deletionGracePeriodSeconds"});
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
@@ -251,6 +259,7 @@ base::StatusOr<Mutation::Plan> PlanDelete(const KindRules& rules, const store::R
   RETURN_IF_ERROR(CheckPreconditions(rules, object, current.revision, request));
   Mutation::Plan plan{.text = *current.value};
   const bool deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (!deleting && rules.before_delete != nullptr) rules.before_delete(object);
   Json finalizers = FinalizersAfterDelete(rules, object, request.propagation);
   const bool same_finalizers = finalizers == Array(object, {"metadata", "finalizers"});
   int64_t grace = 0;

@@ -1,0 +1,31 @@
+// What the server reads and writes of a CustomResourceDefinition besides its spec: conditions, and
+// the approval that groups of Kubernetes itself need. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "apiserver/custom/object_check.h"
+#include "base/json.h"
+
+namespace berth::apiserver {
+
+inline constexpr std::string_view kCleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io";
+
+struct DefinitionCondition {
+  std::string_view type;
+  std::string_view status;  // "True", "False", "Unknown"
+  std::string_view reason;
+  std::string message;
+  std::string time;  // RFC 3339: of the transition, if this is one
+};
+
+// Sets status.conditions' entry of that type. Its transition time only moves with its status.
+void SetCondition(Json& definition, const DefinitionCondition& condition);
+bool IsConditionTrue(const Json& definition, std::string_view type);
+
+// Groups below k8s.io and kubernetes.io are for reviewed APIs.
+enum class Approval { kNotNeeded, kApproved, kBypassed, kMissing, kMalformed };
+Approval ApprovalOf(const Json& definition);
+
+}  // namespace berth::apiserver

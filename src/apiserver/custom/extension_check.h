@@ -1,0 +1,14 @@
+// The x-kubernetes- extensions of one schema, as they stand in it: list and map types, and the
+// texts of rules.
+#pragma once
+
+#include <string>
+
+#include "apiserver/field_errors.h"
+
+namespace berth::apiserver {
+
+// Of `schema` alone, not of those below it. `field` is its path in the definition.
+void CheckExtensions(const base::Json& schema, const std::string& field, FieldErrors& errors);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,217 @@
+#include "apiserver/custom/object_rules.h"
+
+#include "apiserver/custom/correlate.h"
+#include "apiserver/custom/object_check.h"
+
+namespace berth::apiserver {
+
+using api::cel::Budget;
+using api::cel::Kind;
+using api::cel::Program;
+
+namespace {
+
+// Kubernetes' bounds: what one rule and what all rules of one object may cost.
+constexpr int64_t kRuleBudget = 1'000'000;
+constexpr int64_t kObjectBudget = 10'000'000;
+constexpr size_t kMaxMessage = 5 * 1024;
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// ---- compiling
+
+class Compiler {
+ public:
+  explicit Compiler(FieldErrors& errors) : errors_(errors) {}
+
+  // `unmatched` is the place above which old and new values cannot be told to belong together;
+  // empty if they can.
+  void Compile(StructuralSchema& schema, const std::string& field, const std::string& unmatched) {
+    if (!schema.has_rules) return;
+    for (size_t i = 0; i < schema.rules.size(); ++i) {
+      CompileOne(schema, schema.rules[i], fmt::format("{}.x-kubernetes-validations[{}]", field, i),
+                 unmatched);
+    }
+    const std::string below_object = schema.atomic && unmatched.empty() ? field : unmatched;
+    for (auto& [name, property] : schema.properties) {
+      Compile(*property, fmt::format("{}.properties[{}]", field, name), below_object);
+    }
+    if (schema.additional != nullptr) {
+      Compile(*schema.additional, field + ".additionalProperties", unmatched);
+    }
+    if (schema.items != nullptr) {
+      const bool matched = schema.list_type == api::ListType::kMap;
+      Compile(*schema.items, field + ".items", !matched && unmatched.empty() ? field : unmatched);
+    }
+  }
+
+ private:
+  void CompileOne(const StructuralSchema& schema, ValidationRule& rule, const std::string& field,
+                  const std::string& unmatched) {
+    auto program = Program::Compile(rule.rule, schema.tree, Kind::kBool, rule.optional_old_self);
+    if (!program.ok()) {
+      errors_.Invalid(field + ".rule", rule.rule,
+                      fmt::format("compilation failed: {}", base::Message(program.status())));
+    } else {
+      rule.program = *std::move(program);
+      CheckOldSelf(rule, field, unmatched);
+    }
+    if (rule.message_expression.empty()) return;
+    auto message = Program::Compile(rule.message_expression, schema.tree, Kind::kString,
+                                    rule.optional_old_self);
+    if (!message.ok()) {
+      errors_.Invalid(
+          field + ".messageExpression", rule.message_expression,
+          fmt::format("messageExpression compilation failed: {}", base::Message(message.status())));
+    } else {
+      rule.message_program = *std::move(message);
+    }
+  }
+
+  void CheckOldSelf(const ValidationRule& rule, const std::string& field,
+                    const std::string& unmatched) {
+    if (rule.program->uses_old_self()) {
+      if (unmatched.empty()) return;
+      errors_.Invalid(
+          field + ".rule", rule.rule,
+          fmt::format(
+              "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
+              unmatched));
+    } else if (rule.optional_old_self) {
+      errors_.Invalid(field + ".optionalOldSelf", true,
+                      "may not be set if oldSelf is not used in rule");
+    }
+  }
+
+  FieldErrors& errors_;
+};
+
+// ---- running
+
+class Runner {
+ public:
+  explicit Runner(FieldErrors& errors) : errors_(errors) {}
+
+  void Run(const StructuralSchema& schema, const Json& value, const Json* old,
+           const std::string& field) {
+    if (!schema.has_rules || value.is_null() || over_) return;
+    // A rule that holds of the value alone is not held against one that was there already.
+    const bool unchanged = old != nullptr && *old == value;
+    for (const ValidationRule& rule : schema.rules) {
+      RunOne(schema, rule, value, old, field, unchanged);
+      if (over_) return;
+    }
+    if (value.is_object()) {
+      for (const auto& [name, member] : value.items()) {
+        const StructuralSchema* known = schema.Member(name);
+        if (known == nullptr) continue;
+        const bool property = schema.Property(name) != nullptr;
+        Run(*known, member, OldMember(schema, old, name),
+            property ? Child(field, name) : fmt::format("{}[{}]", field, name));
+      }
+    } else if (value.is_array() && schema.items != nullptr) {
+      const OldItems old_items(schema, old);
+      for (size_t i = 0; i < value.size(); ++i) {
+        Run(*schema.items, value[i], old_items.Of(value[i]), fmt::format("{}[{}]", field, i));
+      }
+    }
+  }
+
+ private:
+  void RunOne(const StructuralSchema& schema, const ValidationRule& rule, const Json& value,
+              const Json* old, const std::string& path, bool unchanged) {
+    const std::string field = path.empty() ? "<nil>" : path;
+    const std::string shown = rule.message.empty() ? std::string(Trim(rule.rule)) : rule.message;
+    // A definition that was accepted has none of these; one that got into the store by other ways
+    // must not let everything pass.
+    if (!rule.program) {
+      return errors_.Invalid(field, schema.type, fmt::format("rule compile error: {}", shown));
+    }
+    const bool about_change = rule.program->uses_old_self();
+    if (about_change && old == nullptr && !rule.optional_old_self) return;
+    if (unchanged && !about_change) return;
+    Budget budget(std::min(kRuleBudget, left_));
+    const auto result = rule.program->Run(value, old, schema.tree, budget);
+    left_ -= std::min(kRuleBudget, left_) - std::max<int64_t>(budget.left(), 0);
+    if (!result.ok()) return Fail(result.status(), schema, field, shown);
+    if (result->is(Kind::kBool) && result->bool_value()) return;
+    Report(rule, schema, path, MessageFor(rule, schema, value, old));
+  }
+
+  void Fail(const base::Status& status, const StructuralSchema& schema, const std::string& field,
+            const std::string& shown) {
+    const std::string_view why = base::Message(status);
+    if (status.code() == base::StatusCode::kResourceExhausted) {
+      over_ = true;
+      return errors_.Invalid(
+          field, schema.type,
+          left_ <= 0 ? "validation failed due to running out of cost budget, no further validation "
+                       "rules will be run"
+                     : fmt::format("'{}': no further validation rules will be run due to call cost "
+                                   "exceeds limit for rule: {}",
+                                   why, shown));
+    }
+    if (why.starts_with("no such overload")) {
+      return errors_.Invalid(field, schema.type,
+                             fmt::format("'{}': call arguments did not match a supported operator, "
+                                         "function or macro signature for rule: {}",
+                                         why, shown));
+    }
+    errors_.Invalid(field, schema.type, fmt::format("{} evaluating rule: {}", why, shown));
+  }
+
+  std::string MessageFor(const ValidationRule& rule, const StructuralSchema& schema,
+                         const Json& value, const Json* old) {
+    if (rule.message_program &&
+        (old != nullptr || !rule.message_program->uses_old_self() || rule.optional_old_self)) {
+      Budget budget(std::min(kRuleBudget, left_));
+      const auto made = rule.message_program->Run(value, old, schema.tree, budget);
+      left_ -= std::min(kRuleBudget, left_) - std::max<int64_t>(budget.left(), 0);
+      if (made.ok() && made->is(Kind::kString)) {
+        const std::string text(Trim(made->string_value()));
+        if (!text.empty() && text.size() <= kMaxMessage && text.find('\n') == std::string::npos) {
+          return text;
+        }
+      }
+    }
+    if (!rule.message.empty()) return std::string(Trim(rule.message));
+    return fmt::format("failed rule: {}", Trim(rule.rule));
+  }
+
+  void Report(const ValidationRule& rule, const StructuralSchema& schema, const std::string& field,
+              const std::string& message) {
+    std::string at = field;
+    if (!rule.field_path.empty()) {
+      const std::string_view path = rule.field_path;
+      at = field.empty() && path.starts_with('.') ? std::string(path.substr(1))
+                                                  : field + std::string(path);
+    }
+    if (at.empty()) at = "<nil>";
+    if (rule.reason == "FieldValueForbidden") return errors_.Forbidden(at, message);
+    if (rule.reason == "FieldValueRequired") return errors_.Required(at, message);
+    if (rule.reason == "FieldValueDuplicate") return errors_.Duplicate(at, schema.type);
+    errors_.Invalid(at, schema.type, message);
+  }
+
+  FieldErrors& errors_;
+  int64_t left_ = kObjectBudget;
+  bool over_ = false;
+};
+
+}  // namespace
+
+void CompileRules(StructuralSchema& schema, const std::string& field, FieldErrors& errors) {
+  Compiler(errors).Compile(schema, field, "");
+}
+
+void CheckRules(const StructuralSchema& schema, const Json& object, const Json* old,
+                FieldErrors& errors) {
+  Runner(errors).Run(schema, object, old, "");
+}
+
+}  // namespace berth::apiserver
