@@ -508,7 +508,9 @@ TEST_F(CustomTest, DeletingADefinitionDeletesItsObjectsFirst) {
 
   EXPECT_EQ(Patch(At(kWidgets, "held"), {{"metadata", {{"finalizers", nullptr}}}}).code, 200);
   WaitUntilGone(kDefinitions, "widgets.example.com");
-  EXPECT_EQ(watch.ReadToEnd().find("ERROR"), std::string::npos);
+  for (std::string chunk; !(chunk = watch.ReadChunk()).empty();) {
+    EXPECT_EQ(chunk.find("ERROR"), std::string::npos);
+  }
 
   // A definition of the same name begins with nothing.
   Define(DefinitionWith({{"type", "object"}}));
