@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cctype>
+
+#include "api/names.h"
 
 namespace berth::api {
 
@@ -218,8 +219,7 @@ std::span<const KindInfo* const> AllKinds() {
 }
 
 const KindInfo* FindKindByWord(std::string_view word) {
-  std::string lower;
-  for (const char c : word) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = LowerCase(word);
   std::string group;
   const size_t dot = lower.find('.');
   const bool with_group = dot != std::string::npos;

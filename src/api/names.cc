@@ -138,6 +138,14 @@ Status CheckConfigKey(std::string_view key) {
   return OkStatus();
 }
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 Status CheckPathSegment(std::string_view name) {
   if (name == "." || name == "..") {
     return Error(StatusCode::kInvalidArgument, "may not be '{}'", name);

@@ -4,6 +4,7 @@
 // without the field and value, which the caller knows. Pure.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -30,6 +31,9 @@ base::Status CheckLabelValue(std::string_view value);
 
 // Keys in ConfigMap.data and Secret.data: at most 253 of [-._a-zA-Z0-9], not "." or "..*".
 base::Status CheckConfigKey(std::string_view key);
+
+// In ASCII lower case.
+std::string LowerCase(std::string_view text);
 
 // What fits between two slashes of a URL: not ".", "..", and without '/' and '%'.
 base::Status CheckPathSegment(std::string_view name);

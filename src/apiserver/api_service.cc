@@ -178,8 +178,7 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
     const bool fits = verb == "get" || (sub == "exec" && verb == "create");
     return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
   }
-  if (info == &api::kinds::kPod &&
-      (sub == "attach" || sub == "portforward" || sub == "proxy")) {
+  if (info == &api::kinds::kPod && (sub == "attach" || sub == "portforward" || sub == "proxy")) {
     return ReplyError(*request.exchange,
                       KubeError(Reason::kMethodNotAllowed,
                                 fmt::format("pods/{} is not served here; use exec or logs", sub)));

@@ -9,7 +9,6 @@
 
 namespace berth::apiserver {
 
-using base::json::Find;
 using base::json::Map;
 using base::json::String;
 

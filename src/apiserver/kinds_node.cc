@@ -6,8 +6,6 @@
 
 namespace berth::apiserver {
 
-using base::json::Map;
-
 namespace {
 
 // ---- Node

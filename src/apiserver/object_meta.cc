@@ -10,7 +10,6 @@ namespace berth::apiserver {
 using base::Status;
 using base::json::Array;
 using base::json::Find;
-using base::json::Map;
 using base::json::String;
 
 namespace {

@@ -13,11 +13,6 @@ constexpr size_t kMaxDriverName = 63;
 constexpr size_t kMaxParameters = 512;
 constexpr size_t kMaxParameterBytes = 256 * 1024;
 
-std::string Lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 // The key as a label's name.
 void CheckKey(const Checked& key) { key.Is(api::CheckQualifiedName); }
 
@@ -81,7 +76,7 @@ void CheckLabels(const Checked& labels) {
 void CheckAnnotations(const Checked& annotations) {
   for (const auto& [key, annotation] : annotations.Entries()) {
     // Upper case is allowed in the prefix of an annotation's key.
-    if (const base::Status valid = api::CheckQualifiedName(Lower(key)); !valid.ok()) {
+    if (const base::Status valid = api::CheckQualifiedName(api::LowerCase(key)); !valid.ok()) {
       annotations.Invalid(key, base::Message(valid));
     }
   }
@@ -162,7 +157,8 @@ void CheckResources(const Checked& resources) {
 void CheckCsiDriverName(const Checked& name) {
   if (!name.Needed()) return;
   if (name.text().size() > kMaxDriverName) name.TooLong(kMaxDriverName);
-  if (const base::Status valid = api::CheckDns1123Subdomain(Lower(name.text())); !valid.ok()) {
+  if (const base::Status valid = api::CheckDns1123Subdomain(api::LowerCase(name.text()));
+      !valid.ok()) {
     name.Invalid(base::Message(valid));
   }
 }
@@ -174,7 +170,7 @@ void CheckSecretReference(const Checked& reference) {
 }
 
 base::Status CheckAnyCaseQualifiedName(std::string_view name) {
-  return api::CheckQualifiedName(Lower(std::string(name)));
+  return api::CheckQualifiedName(api::LowerCase(name));
 }
 
 base::Status CheckFinalizerName(std::string_view name) {

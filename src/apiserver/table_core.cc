@@ -1,5 +1,6 @@
 // Columns: Node, Event, and the kinds that show little.
 
+#include "api/names.h"
 #include "api/time.h"
 #include "apiserver/table_columns.h"
 
@@ -63,8 +64,7 @@ Json LastSeenCell(const Json& event, base::WallTime now) {
 }
 
 Json EventObjectCell(const Json& event, base::WallTime) {
-  std::string kind = String(event, {"involvedObject", "kind"});
-  for (char& c : kind) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string kind = api::LowerCase(String(event, {"involvedObject", "kind"}));
   const std::string name = String(event, {"involvedObject", "name"});
   return name.empty() ? kind : fmt::format("{}/{}", kind, name);
 }

@@ -1,5 +1,6 @@
 // Columns: Pod, and what makes pods.
 
+#include "api/names.h"
 #include "api/time.h"
 #include "apiserver/table_columns.h"
 
@@ -206,8 +207,7 @@ Json ImagesCell(const Json& set, base::WallTime) { return OfContainers(set, "ima
 Json ControllerCell(const Json& revision, base::WallTime) {
   for (const Json& owner : Array(revision, {"metadata", "ownerReferences"})) {
     if (!Bool(owner, {"controller"})) continue;
-    std::string kind = String(owner, {"kind"});
-    for (char& c : kind) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string kind = api::LowerCase(String(owner, {"kind"}));
     const std::string version = String(owner, {"apiVersion"});
     const size_t slash = version.find('/');
     const std::string group = slash == std::string::npos ? "" : "." + version.substr(0, slash);

@@ -104,8 +104,7 @@ void CheckProjected(const Checked& projected, SourcePlace) {
 
 void CheckFlex(const Checked& source, SourcePlace) {
   for (const auto& [key, option] : source["options"].Entries()) {
-    std::string owner = "." + key.substr(0, key.find('/'));
-    for (char& c : owner) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string owner = "." + api::LowerCase(key.substr(0, key.find('/')));
     if (owner.ends_with(".kubernetes.io") || owner.ends_with(".k8s.io")) {
       option.Invalid(key, "kubernetes.io and k8s.io namespaces are reserved");
     }
