@@ -114,6 +114,17 @@ class NodeAgentImpl : public NodeAgent {
         PluginRegistrationOptions{.folder = host_->paths().PluginsRegistry()}, *csi_nodes_,
         host_->drivers(),
         [this](const std::string& driver) { volumes_->DriverRegistered(driver); });
+    // With its node goes what was written there of the drivers, and, as the node owns it, CSINode.
+    nodes_.AddHandler([this](const auto& change) {
+      const bool anew = change.before != nullptr && change.after != nullptr &&
+                        change.before->uid() != change.after->uid();
+      if (change.key == options_.node_name && (change.before == nullptr || anew)) {
+        registration_->WriteAgain();
+      }
+    });
+    informers_.Of<api::CsiNode>().AddHandler([this](const auto& change) {
+      if (change.key == options_.node_name && change.after == nullptr) registration_->WriteAgain();
+    });
     host_mounts_ = std::make_unique<HostMounts>(
         HostMountsOptions{
             .state_folder = Below("host-mounts"),

@@ -165,7 +165,8 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
     return Outcome::Done();
   }
   if (socket.registered.has_value() && socket.registered->identity == *socket.seen) {
-    return Outcome::Done();
+    return socket.write_again ? Outcome::From(WriteOnceMore(path, *socket.registered))
+                              : Outcome::Done();
   }
   const Status registered = Register(path, *socket.seen);
   if (registered.ok()) return Outcome::Done();
@@ -222,9 +223,9 @@ Status PluginRegistration::Register(const std::string& path, const Identity& ide
   RETURN_IF_ERROR(base::FaultPoint("node.registration.begin"));
   const StatusOr<rpc::PluginInfo> info = rpc::GetPluginInfo(path, kGetInfoTimeout);
   RETURN_IF_ERROR_WITH(info, context);
-  Registered registered{.driver = info->name, .identity = identity};
   std::string endpoint = info->endpoint.empty() ? path : info->endpoint;
   if (endpoint.starts_with("unix://")) endpoint.erase(0, 7);
+  Registered registered{.driver = info->name, .endpoint = endpoint, .identity = identity};
   const Status done = [&]() -> Status {
     RETURN_IF_ERROR(Validate(path, *info, registered.version));
     ASSIGN_OR_RETURN(const NodeDriver driver, AskDriver(info->name, endpoint));
@@ -265,6 +266,39 @@ Status PluginRegistration::Register(const std::string& path, const Identity& ide
   // It is registered all the same; if it died, its socket will tell.
   if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
   return OkStatus();
+}
+
+void PluginRegistration::WriteAgain() {
+  std::vector<std::string> paths;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [path, socket] : sockets_) {
+      if (!socket.registered.has_value()) continue;  // it will be written anyway
+      socket.write_again = true;
+      paths.push_back(path);
+    }
+  }
+  for (const std::string& path : paths) workers_.AddNow(path);
+}
+
+Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
+  const std::string context = fmt::format("write driver '{}' again", registered.driver);
+  {
+    // First, so that a loss is not missed that happens while it is written.
+    MutexLock lock(mutex_);
+    if (const auto found = sockets_.find(path); found != sockets_.end()) {
+      found->second.write_again = false;
+    }
+  }
+  const StatusOr<NodeDriver> driver = AskDriver(registered.driver, registered.endpoint);
+  const Status written = driver.ok() ? csi_nodes_.Add(*driver) : driver.status();
+  if (!written.ok()) {
+    MutexLock lock(mutex_);
+    if (const auto found = sockets_.find(path); found != sockets_.end()) {
+      found->second.write_again = true;
+    }
+  }
+  return base::Annotate(written, context);
 }
 
 Status PluginRegistration::Unregister(const std::string& path, const Registered& registered) {

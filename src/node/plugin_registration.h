@@ -6,6 +6,7 @@
 //        backoff
 //   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
 //   socket made anew at the same path ─▶ registered anew
+//   the API has lost what it was told ─▶ Node, CSINode written again
 //
 // Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
 // too. A failure of the API is no fault of the driver: it is retried without telling the driver,
@@ -58,6 +59,9 @@ class PluginRegistration {
   base::Status Start();
   void Stop();
 
+  // What the API was told of the drivers is lost: their node was deleted and is registered anew.
+  void WriteAgain();
+
  private:
   // Which socket stood at a path.
   struct Identity {
@@ -69,12 +73,14 @@ class PluginRegistration {
   };
   struct Registered {
     std::string driver;
+    std::string endpoint;
     PluginVersion version;
     Identity identity;
   };
   struct Socket {
     std::optional<Identity> seen;  // none: it is gone
     std::optional<Registered> registered;
+    bool write_again = false;
   };
 
   void Scan();
@@ -85,6 +91,7 @@ class PluginRegistration {
                         PluginVersion& version) const;
   base::StatusOr<NodeDriver> AskDriver(const std::string& name, const std::string& endpoint) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
+  base::Status WriteOnceMore(const std::string& path, const Registered& registered);
 
   const PluginRegistrationOptions options_;
   CsiNodes& csi_nodes_;

@@ -251,5 +251,18 @@ TEST_F(PluginRegistrationTest, ASocketThatNobodyServesDoesNotHoldUpOthers) {
   EXPECT_TRUE(WaitListed(true));
 }
 
+TEST_F(PluginRegistrationTest, WhatTheApiLostIsWrittenAgain) {
+  Announce();
+  Start();
+  ASSERT_TRUE(WaitListed(true));
+  client_.Remove(api::kinds::kNode, "", "node-a");
+  client_.Remove(api::kinds::kCsiNode, "", "node-a");
+  client_.Add({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "node-a"}}}});
+  client_.FailNext("get", "nodes", base::Error(StatusCode::kUnavailable, "away"));
+  registration_->WriteAgain();
+  ASSERT_TRUE(WaitListed(true));
+  EXPECT_EQ(client_.Peek<api::Node>("", "node-a")->label("example.com/zone"), "z1");
+}
+
 }  // namespace
 }  // namespace berth::node

@@ -26,7 +26,19 @@ VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std
                .workers = 1,
                .retry_start = std::chrono::milliseconds(200),
                .retry_max = std::chrono::milliseconds(10'000)},
-              [this](const std::string&) { return Report(); }) {}
+              [this](const std::string&) { return Report(); }) {
+  nodes_.AddHandler([this](const auto& change) {
+    if (change.key != node_name_ || change.after == nullptr) return;
+    if (change.before != nullptr && change.before->uid() == change.after->uid()) return;
+    // A node that is registered anew lists nothing: the fence is put up again.
+    {
+      base::MutexLock lock(mutex_);
+      reported_.reset();
+      lost_ = true;
+    }
+    worker_.AddNow(std::string(kKey));
+  });
+}
 
 void VolumesInUse::KeepDamaged(std::string digest) {
   base::MutexLock lock(mutex_);
@@ -79,7 +91,7 @@ Outcome VolumesInUse::Report() {
   const Names& names = *desired;
   {
     base::MutexLock lock(mutex_);
-    if (reported_ == names) return Outcome::Done();
+    if (!std::exchange(lost_, false) && reported_ == names) return Outcome::Done();
     // From here until the API has answered, what it lists is not known, except for what stays.
     if (reported_.has_value()) {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });

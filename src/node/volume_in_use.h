@@ -57,6 +57,7 @@ class VolumesInUse {
   const std::function<void()> on_reported_;
   mutable base::Mutex mutex_;
   std::optional<Names> reported_ ABSL_GUARDED_BY(mutex_);
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;  // with the Node object, since the last write began
   Names damaged_digests_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers worker_;
 };

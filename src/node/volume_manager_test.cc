@@ -307,6 +307,19 @@ TEST(VolumeManager, AnAttachErrorIsTold) {
   EXPECT_TRUE(world.host->fake_events().WaitFor({"FailedAttachVolume", "no such disk"}));
 }
 
+TEST(VolumeManager, ANodeThatIsRegisteredAnewListsItsVolumesAgain) {
+  World world({});
+  world.AddBoundClaim("x");
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.WaitReady("uid-web"));
+  ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
+  world.client.Remove(api::kinds::kNode, "", World::kNode);
+  world.client.Add(
+      {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", World::kNode}}}});
+  EXPECT_TRUE(world.WaitInUse({World::Device("x")}));
+}
+
 TEST(VolumeManager, TheListOfVolumesInUseIsRepeatedUntilTheApiTakesIt) {
   World world({.needs_attach = true});
   world.AddBoundClaim("x");
