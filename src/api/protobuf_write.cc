@@ -7,6 +7,7 @@
 #include "api/protobuf.h"
 #include "api/time.h"
 #include "base/base64.h"
+#include "base/json_scan.h"
 
 namespace berth::api {
 namespace {
@@ -48,17 +49,17 @@ void AppendDouble(std::string& out, int number, double value) {
   for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
 }
 
-// Turns the events of the JSON parser into fields. A message's length stands before it and is known
-// behind it: Open leaves one byte, and Close makes room for more where that is too little.
-class Writer : public nlohmann::json_sax<Json> {
+// Turns what a walk over the text meets into fields. A message's length stands before it and is
+// known behind it: Open leaves one byte, and Close makes room for more where that is too little.
+class Writer {
  public:
   Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
 
-  bool null() override {
+  bool Null() {
     if (raw_depth_ > 0) RawValue("null");
     return true;
   }
-  bool boolean(bool value) override {
+  bool Boolean(bool value) {
     if (raw_depth_ > 0) return RawValue(value ? "true" : "false");
     Begin();
     if (slot_.type == nullptr) return End();
@@ -75,13 +76,13 @@ class Writer : public nlohmann::json_sax<Json> {
     }
     return End();
   }
-  bool number_integer(number_integer_t value) override {
-    return Integer(static_cast<uint64_t>(value), [&] { return std::to_string(value); });
+  bool Integer(int64_t value) {
+    if (raw_depth_ > 0) return RawValue(std::to_string(value));
+    Begin();
+    if (slot_.type != nullptr) PutInteger(value);
+    return End();
   }
-  bool number_unsigned(number_unsigned_t value) override {
-    return Integer(value, [&] { return std::to_string(value); });
-  }
-  bool number_float(number_float_t value, const string_t& text) override {
+  bool Number(double value, std::string_view text) {
     if (raw_depth_ > 0) return RawValue(text);
     Begin();
     if (slot_.type == nullptr) return End();
@@ -90,15 +91,14 @@ class Writer : public nlohmann::json_sax<Json> {
     if (slot_.type->type == FieldType::kAny) RawScalar(text);
     return End();
   }
-  bool string(string_t& value) override {
+  bool String(std::string_view value) {
     if (raw_depth_ > 0) return RawValue(base::json::Dump(Json(value)));
     Begin();
     if (slot_.type != nullptr) Text(value);
     return End();
   }
-  bool binary(binary_t& /*value*/) override { return true; }
 
-  bool start_object(size_t /*elements*/) override {
+  bool StartObject() {
     if (raw_depth_ > 0) return RawStart('{');
     if (frames_.empty()) {
       frames_.push_back({.schema = &root_});
@@ -129,7 +129,7 @@ class Writer : public nlohmann::json_sax<Json> {
     frames_.push_back(frame);
     return true;
   }
-  bool key(string_t& name) override {
+  bool Key(std::string_view name) {
     if (raw_depth_ > 0) {
       RawSeparator();
       out_ += base::json::Dump(Json(name));
@@ -140,11 +140,11 @@ class Writer : public nlohmann::json_sax<Json> {
     key_ = name;
     return true;
   }
-  bool end_object() override {
+  bool EndObject() {
     if (raw_depth_ > 0 && !RawEnd('}')) return true;
     return EndFrame();
   }
-  bool start_array(size_t /*elements*/) override {
+  bool StartArray() {
     if (raw_depth_ > 0) return RawStart('[');
     Begin();
     Frame frame{.opened = opened_};
@@ -163,14 +163,13 @@ class Writer : public nlohmann::json_sax<Json> {
     frames_.push_back(frame);
     return true;
   }
-  bool end_array() override {
+  bool EndArray() {
     if (raw_depth_ > 0 && !RawEnd(']')) return true;
     return EndFrame();
   }
-  bool parse_error(size_t /*position*/, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
+  // The text broke off: what is open is closed as it is.
+  void Abandon() {
     while (!starts_.empty()) Close();
-    return false;
   }
 
  private:
@@ -276,35 +275,25 @@ class Writer : public nlohmann::json_sax<Json> {
     slot_ = {.type = field->type, .number = field->number};
   }
 
-  template <typename ToText>
-  bool Integer(uint64_t value, const ToText& text) {
-    if (raw_depth_ > 0) return RawValue(text());
-    Begin();
-    if (slot_.type == nullptr) return End();
+  void PutInteger(int64_t value) {
     switch (slot_.type->type) {
       case FieldType::kInteger:
-        AppendInteger(out_, slot_.number, value);
-        break;
+        return AppendInteger(out_, slot_.number, static_cast<uint64_t>(value));
       case FieldType::kNumber:
-        AppendDouble(out_, slot_.number, static_cast<double>(static_cast<int64_t>(value)));
-        break;
+        return AppendDouble(out_, slot_.number, static_cast<double>(value));
       case FieldType::kQuantity:
-        Quantity(text());
-        break;
+        return Quantity(std::to_string(value));
       case FieldType::kIntOrString:
         Open(slot_.number);
         AppendInteger(out_, 1, 0);
-        AppendInteger(out_, 2, value);
+        AppendInteger(out_, 2, static_cast<uint64_t>(value));
         AppendField(3, "", out_);
-        Close();
-        break;
+        return Close();
       case FieldType::kAny:
-        RawScalar(text());
-        break;
+        return RawScalar(std::to_string(value));
       default:
-        break;
+        return;
     }
-    return End();
   }
 
   void Quantity(std::string_view text) {
@@ -313,7 +302,7 @@ class Writer : public nlohmann::json_sax<Json> {
     Close();
   }
 
-  void Text(const std::string& value) {
+  void Text(std::string_view value) {
     switch (slot_.type->type) {
       case FieldType::kString:
       case FieldType::kDuration:
@@ -394,14 +383,13 @@ class Writer : public nlohmann::json_sax<Json> {
 }  // namespace
 
 bool HasProtobuf(const Schema* schema) {
-  return schema != nullptr &&
-         std::any_of(schema->fields.begin(), schema->fields.end(),
-                     [](const Field& field) { return field.number != 0; });
+  return schema != nullptr && std::any_of(schema->fields.begin(), schema->fields.end(),
+                                          [](const Field& field) { return field.number != 0; });
 }
 
 void AppendMessage(const Schema& schema, std::string_view json, std::string& out) {
   Writer writer(schema, out);
-  Json::sax_parse(json, &writer);
+  if (!base::json::Scan(json, writer)) writer.Abandon();
 }
 
 std::string FieldHead(int number, size_t size) {

@@ -3,6 +3,7 @@
 #include "api/protobuf.h"
 #include "api/yaml.h"
 #include "apiserver/kube_status.h"
+#include "base/json_scan.h"
 
 namespace berth::apiserver {
 namespace {
@@ -13,35 +14,29 @@ constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kYamlType = "application/yaml";
 
 // Reads apiVersion and kind of an object's text, and no further than it must.
-class TypeMetaReader : public nlohmann::json_sax<Json> {
+class TypeMetaReader {
  public:
   std::string api_version;
   std::string kind;
 
-  bool null() override { return true; }
-  bool boolean(bool /*value*/) override { return true; }
-  bool number_integer(number_integer_t /*value*/) override { return true; }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
-  bool string(string_t& value) override {
+  static bool Null() { return true; }
+  static bool Boolean(bool /*value*/) { return true; }
+  static bool Integer(int64_t /*value*/) { return true; }
+  static bool Number(double /*value*/, std::string_view /*text*/) { return true; }
+  bool String(std::string_view value) {
     if (depth_ != 1) return true;
     if (key_ == "apiVersion") api_version = value;
     if (key_ == "kind") kind = value;
     return api_version.empty() || kind.empty();
   }
-  bool binary(binary_t& /*value*/) override { return true; }
-  bool start_object(size_t /*elements*/) override { return ++depth_ > 0; }
-  bool start_array(size_t /*elements*/) override { return ++depth_ > 0; }
-  bool end_object() override { return --depth_ >= 0; }
-  bool end_array() override { return --depth_ >= 0; }
-  bool key(string_t& name) override {
+  bool Key(std::string_view name) {
     if (depth_ == 1) key_ = name;
     return true;
   }
-  bool parse_error(size_t /*position*/, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
-    return false;
-  }
+  bool StartObject() { return ++depth_ > 0; }
+  bool StartArray() { return ++depth_ > 0; }
+  bool EndObject() { return --depth_ >= 0; }
+  bool EndArray() { return --depth_ >= 0; }
 
  private:
   int depth_ = 0;
@@ -50,7 +45,7 @@ class TypeMetaReader : public nlohmann::json_sax<Json> {
 
 TypeMetaReader TypeMetaOf(std::string_view json) {
   TypeMetaReader reader;
-  Json::sax_parse(json, &reader);
+  base::json::Scan(json, reader);
   return reader;
 }
 

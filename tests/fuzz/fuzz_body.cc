@@ -1,0 +1,39 @@
+// Random JSON as the body of a write: what conforms to a kind goes through protobuf and still does;
+// as a patch it breaks nothing.
+#include <cstdlib>
+#include <string_view>
+
+#include "api/conform.h"
+#include "api/patch.h"
+#include "api/protobuf.h"
+
+namespace {
+
+using namespace berth;
+
+void Try(const api::KindInfo& kind, std::string_view text) {
+  std::string unparsed;  // the writer trusts its text to be JSON, and must live with anything
+  api::AppendMessage(*api::SchemaOf(kind), text, unparsed);
+  auto object = base::json::Parse(text);
+  if (!object.ok()) return;
+  api::StrictErrors strict;
+  api::FindDuplicates(text, *object, strict);
+  (void)api::ApplyStrategicMergePatch(kind, base::Json::object(), *object);
+  const api::Schema& schema = *api::SchemaOf(kind);
+  if (!api::Conform(schema, *object, {}, strict).ok()) return;
+  (void)api::ApplyStrategicMergePatch(kind, *object, *object);
+  std::string message;
+  api::AppendMessage(schema, base::json::Dump(*object), message);
+  auto read = api::DecodeMessage(schema, message);
+  if (!read.ok() || !api::Conform(schema, *read, {}, strict).ok()) std::abort();
+}
+
+}  // namespace
+
+// The first byte chooses the kind.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const auto kinds = api::AllKinds();
+  Try(*kinds[data[0] % kinds.size()], {reinterpret_cast<const char*>(data + 1), size - 1});
+  return 0;
+}
