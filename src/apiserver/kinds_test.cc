@@ -442,17 +442,6 @@ TEST_F(ApiTest, AClaimsStatusIsChecked) {
       200);
 }
 
-TEST_F(ApiTest, ServedGroupsAreListedAsApiServicesAndStayAsTheyAre) {
-  constexpr std::string_view kServices = "/apis/apiregistration.k8s.io/v1/apiservices";
-  const auto apps = Get(At(kServices, "v1.apps"));
-  ASSERT_EQ(apps.code, 200) << apps.body;
-  EXPECT_EQ(apps.json["spec"]["group"], "apps");
-  EXPECT_EQ(apps.json["status"]["conditions"][0]["reason"], "Local");
-  EXPECT_EQ(Get(At(kServices, "v1.")).json["spec"]["version"], "v1");
-  EXPECT_EQ(Delete(At(kServices, "v1.apps")).code, 405);
-  EXPECT_EQ(Post(kServices, apps.json).code, 405);
-}
-
 TEST_F(ApiTest, PodImageMayChange) {
   const auto created = Post(kPods, PodNamed("a"));
   Json pod = created.json;

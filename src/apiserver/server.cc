@@ -28,7 +28,7 @@ class ServerImpl : public Server {
         workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
         service_(context_, tokens_),
-        definitions_(context_, [this] { service_.watches().EndUnserved(*kinds_.Current()); }) {}
+        definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
   // Ends what runs in the order in which nothing calls what is already gone.
   ~ServerImpl() override {
@@ -41,7 +41,10 @@ class ServerImpl : public Server {
   }
 
   // Whoever is let in finds the custom resources that there are.
-  Status ServeDefinitions() { return definitions_.Start(); }
+  Status ServeDefinitions() {
+    RETURN_IF_ERROR(definitions_.Start());
+    return ListGroups();
+  }
 
   Status Listen(const Certificates& certificates) {
     ASSIGN_OR_RETURN(SslContextPtr context, MakeServerContext(certificates));
@@ -100,6 +103,19 @@ class ServerImpl : public Server {
     LOG_INFO("api: renewed the certificates in {}", base::Quote(options_.certificate_folder));
   }
 
+  void ServeChangedKinds() {
+    service_.watches().EndUnserved(*kinds_.Current());
+    if (const Status status = ListGroups(); !status.ok()) {
+      LOG_ERROR("api: the APIServices cannot be brought up to date: {}", base::ToString(status));
+    }
+  }
+
+  // The definitions' thread may be at it while the server starts.
+  Status ListGroups() ABSL_LOCKS_EXCLUDED(groups_mutex_) {
+    base::MutexLock lock(groups_mutex_);
+    return SyncApiServices(context_.store, context_.clock, kinds_.Current()->infos());
+  }
+
   const ServerOptions options_;
   const TokenIssuer tokens_;
   InFlight in_flight_;
@@ -107,6 +123,7 @@ class ServerImpl : public Server {
   base::WorkerPool workers_;
   ApiContext context_;
   ApiService service_;
+  base::Mutex groups_mutex_;
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + kCheckCertificates;  // of the event loop
@@ -122,7 +139,6 @@ base::StatusOr<std::unique_ptr<Server>> Server::Start(store::Store& store, const
       EnsureCertificates(options.certificate_folder, options.listen_address, clock.Now()));
   ASSIGN_OR_RETURN(TokenIssuer tokens, TokenIssuer::Load(certificates.token_key));
   RETURN_IF_ERROR(CreateBuiltInObjects(store, clock));
-  RETURN_IF_ERROR(SyncApiServices(store, clock, api::AllKinds()));
   auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(tokens));
   RETURN_IF_ERROR(server->ServeDefinitions());
   RETURN_IF_ERROR(server->Listen(certificates));
