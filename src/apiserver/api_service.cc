@@ -48,6 +48,18 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
   return "";
 }
 
+// Runs a handler. One that throws is at fault: its own client hears of it, the others nothing.
+void Guarded(Exchange& exchange, const std::function<void()>& handler) {
+  try {
+    handler();
+  } catch (const std::exception& error) {
+    const Request& request = exchange.request();
+    LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
+              error.what());
+    ReplyError(exchange, KubeError(Reason::kInternalError, "an error of the server's own occurred"));
+  }
+}
+
 }  // namespace
 
 base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds& kinds) {
@@ -130,14 +142,18 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
                              .ok();
   }
   routed->exchange = std::move(exchange);
-  context_.workers.Post([this, routed = *std::move(routed)] { HandleResource(routed); });
+  context_.workers.Post([this, routed = *std::move(routed)] {
+    Guarded(*routed.exchange, [&] { HandleResource(routed); });
+  });
 }
 
 void ApiService::HandleDocument(std::shared_ptr<Exchange> exchange) {
   const Request& request = exchange->request();
   const Status allowed = Authorize(*request.user, {.verb = "get", .path = request.raw_path()});
   if (!allowed.ok()) return ReplyError(*exchange, allowed);
-  context_.workers.Post([this, exchange = std::move(exchange)] { documents_.Answer(*exchange); });
+  context_.workers.Post([this, exchange = std::move(exchange)] {
+    Guarded(*exchange, [&] { documents_.Answer(*exchange); });
+  });
 }
 
 void ApiService::HandleResource(const ResourceRequest& request) {

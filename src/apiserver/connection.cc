@@ -2,10 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/buffer.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/field.hpp>
-
 #include "apiserver/http_server.h"
 #include "apiserver/kube_status.h"
 #include "apiserver/tls.h"
@@ -13,7 +9,6 @@
 #include "base/log.h"
 
 namespace berth::apiserver {
-namespace http = boost::beast::http;
 using State = IoResult::State;
 
 namespace {
@@ -25,8 +20,6 @@ constexpr size_t kMaxPipelined = 64 * 1024;
 // A refused client may still send this much before the connection is cut.
 constexpr size_t kMaxRefusedReads = 256;
 
-std::string ToStd(boost::beast::string_view s) { return {s.data(), s.size()}; }
-
 }  // namespace
 
 Connection::Connection(HttpServer& server, Socket socket, SslPtr ssl,
@@ -34,20 +27,37 @@ Connection::Connection(HttpServer& server, Socket socket, SslPtr ssl,
     : server_(server),
       socket_(std::move(socket)),
       channel_(socket_.native_handle(), std::move(ssl)),
-      user_(std::move(user)) {}
+      user_(std::move(user)),
+      reader_(server.limits().max_head, server.limits().max_body) {}
 
 Connection::~Connection() = default;
 
 void Connection::Start() {
-  const auto now = std::chrono::steady_clock::now();
   if (channel_.secure()) {
-    deadline_ = now + server_.limits().handshake;
+    deadline_ = std::chrono::steady_clock::now() + server_.limits().handshake;
     Handshake();
   } else {
-    phase_ = Phase::kReading;
-    deadline_ = now + server_.limits().idle;
+    AwaitRequest();
     WaitRead();
   }
+}
+
+void Connection::AwaitRequest() {
+  phase_ = Phase::kReading;
+  idle_since_ = std::chrono::steady_clock::now();
+  deadline_ = idle_since_ + (reader_.idle() ? server_.limits().idle : server_.limits().request);
+}
+
+std::optional<Connection::Time> Connection::idle_since() const {
+  if (phase_ != Phase::kReading || !reader_.idle()) return std::nullopt;
+  return idle_since_;
+}
+
+// Says that the present request's body takes `bytes`; false if the server has no more to give.
+bool Connection::Hold(size_t bytes) {
+  const bool granted = server_.Hold(held_, bytes);
+  if (granted) held_ = bytes;
+  return granted;
 }
 
 void Connection::Wake() { server_.WakeLater(shared_from_this()); }
@@ -58,8 +68,7 @@ void Connection::Handshake() {
     case State::kDone:
       user_ = PeerUser(channel_.ssl());
       if (!user_) return Close();
-      phase_ = Phase::kReading;
-      deadline_ = std::chrono::steady_clock::now() + server_.limits().idle;
+      AwaitRequest();
       return Read();
     case State::kWantRead:
       return WaitRead();
@@ -101,7 +110,7 @@ void Connection::Read() {
   std::string& scratch = server_.scratch();
   size_t refused_reads = 0;
   while (!closed() && !eof_) {
-    if (phase_ == Phase::kBusy && in_.size() >= kMaxPipelined) return;
+    if (phase_ == Phase::kBusy && reader_.waiting() >= kMaxPipelined) return;
     if (phase_ == Phase::kProxying && upstream_->full()) return;
     const IoResult result = channel_.Read(scratch.data(), scratch.size());
     switch (result.state) {
@@ -124,14 +133,13 @@ void Connection::Read() {
 void Connection::OnBytes(std::string_view bytes) {
   switch (phase_) {
     case Phase::kReading:
-      if (in_.empty() && !parser_) {
+      if (reader_.idle()) {
         deadline_ = std::chrono::steady_clock::now() + server_.limits().request;
       }
-      in_.append(bytes);
+      reader_.Append(bytes);
       return Parse();
     case Phase::kBusy:
-      in_.append(bytes);
-      return;
+      return reader_.Append(bytes);
     case Phase::kProxying:
       return upstream_->Send(bytes);
     default:
@@ -149,60 +157,29 @@ void Connection::OnEof() {
 }
 
 void Connection::Parse() {
-  while (phase_ == Phase::kReading && !in_.empty()) {
-    if (!parser_) {
-      parser_ = std::make_unique<Parser>();
-      parser_->header_limit(static_cast<uint32_t>(server_.limits().max_head));
-      parser_->body_limit(server_.limits().max_body);
-      parser_->eager(true);
-      checked_head_ = false;
-    }
-    boost::system::error_code error;
-    const size_t used = parser_->put(boost::asio::buffer(in_), error);
-    in_.erase(0, used);
-    if (error == http::error::body_limit) {
-      return Refuse(KubeError(Reason::kRequestEntityTooLarge,
-                              fmt::format("Request entity too large: limit is {}",
-                                          server_.limits().max_body)),
-                    413);
-    }
-    if (error == http::error::header_limit) {
-      return Refuse(KubeError(Reason::kBadRequest, "the request's head is too large"), 431);
-    }
-    if (error && error != http::error::need_more) {
-      return Refuse(KubeError(Reason::kBadRequest,
-                              fmt::format("malformed HTTP request: {}", error.message())),
-                    400);
-    }
-    if (parser_->is_done()) return Dispatch();
-    if (parser_->is_header_done() && !checked_head_) {
-      checked_head_ = true;
-      if (EqualsIgnoreCase(ToStd(parser_->get()[http::field::expect]), "100-continue")) {
-        out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
-        Flush();
-      }
-    }
-    if (used == 0) break;
+  switch (reader_.Next()) {
+    case RequestReader::Result::kRequest:
+      return Dispatch();
+    case RequestReader::Result::kRefused:
+      return Refuse(reader_.error(), reader_.error_code());
+    case RequestReader::Result::kMore:
+      break;
   }
-  if (in_.empty()) in_ = std::string();
+  if (!Hold(reader_.body_size())) {
+    return Refuse(KubeError(Reason::kTooManyRequests,
+                            "the server is busy with other large requests, please try again later"),
+                  429);
+  }
+  if (reader_.TakeExpectation()) {
+    out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
+    Flush();
+  }
 }
 
 void Connection::Dispatch() {
-  auto message = parser_->release();
-  parser_.reset();
-  if (in_.empty()) in_ = std::string();
-  Request request;
-  request.method = ToStd(message.method_string());
-  request.target = ToStd(message.target());
-  for (const auto& field : message.base()) {
-    request.headers.emplace_back(ToStd(field.name_string()), ToStd(field.value()));
-  }
-  request.body = std::move(message.body());
+  Request request = reader_.Take();
   request.user = user_;
-  request.wants_close = !message.keep_alive() || retired_;
-  if (message.version() != 11) {
-    return Refuse(KubeError(Reason::kBadRequest, "HTTP/1.1 is needed"), 505);
-  }
+  request.wants_close |= retired_;
   phase_ = Phase::kBusy;
   deadline_ = Time::max();
   exchange_ = std::make_shared<Exchange>(weak_from_this(), std::move(request));
@@ -214,8 +191,8 @@ void Connection::Refuse(const base::Status& status, int http_code) {
   Response response = ToResponse(status);
   response.code = http_code;
   out_.push_back(MakeFrame(EncodeResponse(response, true)));
-  parser_.reset();
-  in_ = std::string();
+  reader_.Clear();
+  Hold(0);
   phase_ = Phase::kBusy;
   end_after_out_ = close_after_out_ = true;
   Flush();
@@ -306,9 +283,7 @@ void Connection::Answered() {
   EndExchange();
   end_after_out_ = false;
   if (close_after_out_ || retired_ || eof_) return Linger();
-  phase_ = Phase::kReading;
-  deadline_ = std::chrono::steady_clock::now() +
-              (in_.empty() ? server_.limits().idle : server_.limits().request);
+  AwaitRequest();
   Parse();
   if (phase_ == Phase::kReading && !waiting_read_) Read();
 }
@@ -324,6 +299,7 @@ void Connection::Linger() {
 }
 
 void Connection::EndExchange() {
+  Hold(0);
   if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->Over();
 }
 
@@ -334,7 +310,7 @@ void Connection::Retire() {
 
 void Connection::CloseIfLate(Time now) {
   if (now < deadline_) return;
-  if (phase_ == Phase::kReading && parser_)
+  if (phase_ == Phase::kReading && !reader_.idle())
     LOG_DEBUG("api: dropped a client that sent half a request");
   Close();
 }
@@ -373,7 +349,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
   }
   phase_ = Phase::kProxying;
   upstream_->Send(target->head);
-  if (!in_.empty()) upstream_->Send(std::exchange(in_, std::string()));
+  if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
   upstream_->Read();
   if (phase_ == Phase::kProxying && !waiting_read_) Read();
 }

@@ -10,15 +10,15 @@
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apiserver/channel.h"
 #include "apiserver/exchange.h"
+#include "apiserver/request_reader.h"
 
 namespace berth::apiserver {
 
@@ -42,9 +42,10 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Retire();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
+  // Since when it has waited for a request without a byte of one; nullopt if it does not.
+  std::optional<Time> idle_since() const;
 
  private:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class Phase { kHandshake, kReading, kBusy, kProxying, kLingering, kClosed };
 
   void Handshake();
@@ -56,6 +57,8 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Parse();
   void Dispatch();
   void Refuse(const base::Status& status, int http_code);
+  void AwaitRequest();
+  bool Hold(size_t bytes);
   void Flush();
   bool WriteSome();
   void DropSent(size_t bytes);
@@ -77,9 +80,9 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   bool retired_ = false;
   bool eof_ = false;
 
-  std::string in_;  // bytes read and not yet parsed
-  std::unique_ptr<Parser> parser_;
-  bool checked_head_ = false;
+  RequestReader reader_;
+  Time idle_since_;
+  size_t held_ = 0;  // of the server's memory for bodies
 
   std::shared_ptr<Exchange> exchange_;
   std::vector<Frame> out_;

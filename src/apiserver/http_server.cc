@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -40,10 +41,20 @@ std::shared_ptr<const User> UnixPeer(int fd) {
   return root;
 }
 
+// Leaves a quarter of the descriptors to files, the database and the node agent.
+HttpServer::Options WithinDescriptors(HttpServer::Options options) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const size_t most = std::max<size_t>(limit.rlim_cur / 4 * 3, 16);
+    options.limits.max_connections = std::min(options.limits.max_connections, most);
+  }
+  return options;
+}
+
 }  // namespace
 
 HttpServer::HttpServer(const Options& options, Handler handler)
-    : options_(options), handler_(std::move(handler)), scratch_(kScratch, '\0') {}
+    : options_(WithinDescriptors(options)), handler_(std::move(handler)), scratch_(kScratch, '\0') {}
 
 HttpServer::~HttpServer() { Stop(); }
 
@@ -138,8 +149,8 @@ void HttpServer::Accept(Acceptor& acceptor, bool secure) {
 }
 
 void HttpServer::Admit(asio::generic::stream_protocol::socket socket, bool secure) {
-  if (connections_.size() >= options_.limits.max_connections) {
-    LOG_WARNING("api: refused a connection: {} are open", connections_.size());
+  if (connections_.size() >= options_.limits.max_connections && !MakeRoom()) {
+    ++refused_;
     return;  // the socket closes
   }
   boost::system::error_code error;
@@ -181,6 +192,38 @@ void HttpServer::Forget(const std::shared_ptr<Connection>& connection) {
   }
 }
 
+// Only when room becomes scarce: it takes a look at all connections.
+void HttpServer::FindIdlest() {
+  idlest_.clear();
+  if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
+  std::vector<std::pair<Connection::Time, std::shared_ptr<Connection>>> idle;
+  for (const auto& connection : connections_) {
+    if (const auto since = connection->idle_since()) idle.emplace_back(*since, connection);
+  }
+  std::sort(idle.begin(), idle.end(), std::greater<>());
+  for (const auto& [since, connection] : idle) idlest_.push_back(connection);
+}
+
+bool HttpServer::MakeRoom() {
+  const auto now = std::chrono::steady_clock::now();
+  while (!idlest_.empty()) {
+    const auto connection = idlest_.back().lock();
+    idlest_.pop_back();
+    if (!connection) continue;
+    const auto since = connection->idle_since();
+    if (!since || now - *since < options_.limits.spare) continue;
+    connection->Close();
+    return true;
+  }
+  return false;
+}
+
+bool HttpServer::Hold(size_t before, size_t now) {
+  if (now > before && held_ - before + now > options_.limits.max_bodies) return false;
+  held_ = held_ - before + now;
+  return true;
+}
+
 void HttpServer::Sweep() {
   sweep_timer_.expires_after(std::chrono::seconds(1));
   sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
@@ -189,6 +232,11 @@ void HttpServer::Sweep() {
     // Closing a connection takes it out of the set.
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->CloseIfLate(now);
+    FindIdlest();
+    if (refused_ > 0) {
+      LOG_WARNING("api: refused {} connections: {} are open", std::exchange(refused_, 0),
+                  connections_.size());
+    }
     if (options_.on_tick) options_.on_tick();
     Sweep();
   });

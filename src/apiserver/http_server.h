@@ -36,12 +36,15 @@ using SslContextPtr = std::unique_ptr<SSL_CTX, SslContextDeleter>;
 struct HttpLimits {
   size_t max_head = 64 * 1024;
   size_t max_body = 3 * 1024 * 1024;
-  size_t max_connections = 20'000;
+  size_t max_bodies = 64 * 1024 * 1024;  // of all requests that are being read or answered
+  size_t max_connections = 20'000;       // but never more than descriptors allow
   std::chrono::milliseconds handshake{10'000};
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
   std::chrono::milliseconds stall{30'000};    // a client that reads nothing of its answer
   std::chrono::milliseconds linger{2'000};    // for a refused client to read why
+  // When all connections are taken, one that has idled for that long makes room for a new one.
+  std::chrono::milliseconds spare{5'000};
 };
 
 class HttpServer {
@@ -82,16 +85,21 @@ class HttpServer {
   void Accept(Acceptor& acceptor, bool secure);
   void Admit(boost::asio::generic::stream_protocol::socket socket, bool secure);
   void Sweep();
+  void FindIdlest();
+  // Closes the connection that has idled for the longest; false if none has for long enough.
+  bool MakeRoom();
 
   // For connections.
   boost::asio::io_context& loop() { return loop_; }
   const HttpLimits& limits() const { return options_.limits; }
+  // Changes what one connection takes of max_bodies; false if that is not there. Less always is.
+  bool Hold(size_t before, size_t now);
   std::string& scratch() { return scratch_; }
   void Handle(std::shared_ptr<Exchange> exchange) { handler_(std::move(exchange)); }
   void WakeLater(std::shared_ptr<Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const std::shared_ptr<Connection>& connection);
 
-  const Options options_;
+  const Options options_;  // with limits that the machine can keep
   const Handler handler_;
   uint16_t port_ = 0;
   boost::asio::io_context loop_{1};
@@ -103,6 +111,9 @@ class HttpServer {
   SslContextPtr context_;
   std::string scratch_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;
+  std::vector<std::weak_ptr<Connection>> idlest_;  // the longest idle last; as of the last sweep
+  size_t held_ = 0;                                // of max_bodies
+  size_t refused_ = 0;                             // connections since the last sweep
   std::atomic<size_t> connection_count_{0};
   bool draining_ = false;
 

@@ -4,12 +4,15 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <fstream>
 
 #include "apiserver/certificates.h"
 #include "apiserver/test_client.h"
 #include "apiserver/tls.h"
+#include "platform/limits.h"
 
 namespace berth::apiserver {
 namespace {
@@ -149,6 +152,146 @@ TEST_F(HttpServerTest, RefusesASocketPathThatIsAnotherFile) {
                                          *std::move(context), Echo);
   EXPECT_EQ(server.status().code(), base::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(std::filesystem::is_regular_file(socket()));
+}
+
+// Opens `count` connections from a process of its own (this one's descriptors would not do for both
+// ends) and keeps them until it is destroyed.
+class Idlers {
+ public:
+  Idlers(const std::string& socket, size_t count) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ours_.Reset(ends[0]);
+    child_ = fork();
+    if (child_ == 0) {
+      close(ends[0]);
+      Connect(socket, count, ends[1]);
+    }
+    close(ends[1]);
+    char done = 0;
+    EXPECT_EQ(read(ours_.get(), &done, 1), 1);
+    EXPECT_EQ(done, 'y') << "the client could not connect that often";
+  }
+  ~Idlers() {
+    ours_.Reset();
+    waitpid(child_, nullptr, 0);
+  }
+
+ private:
+  [[noreturn]] static void Connect(const std::string& path, size_t count, int end) {
+    sockaddr_un address{.sun_family = AF_UNIX};
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    bool all = true;
+    for (size_t i = 0; i < count && all; ++i) {
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      all = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    }
+    char word = all ? 'y' : 'n';
+    if (write(end, &word, 1) == 1) (void)!read(end, &word, 1);  // until the other end closes
+    _exit(0);
+  }
+
+  base::UniqueFd ours_;
+  pid_t child_ = -1;
+};
+
+TEST_F(HttpServerTest, TenThousandIdleConnectionsCostLittleAndHoldUpNobody) {
+  constexpr size_t kConnections = 10'000;
+  ASSERT_TRUE(platform::RaiseDescriptorLimit().ok());
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < kConnections * 3 / 2) {
+    GTEST_SKIP() << "needs 15000 descriptors; the limit is " << limit.rlim_cur;
+  }
+  Listen({}, Echo);
+  const auto anonymous_kib = [] {
+    std::ifstream file("/proc/self/smaps_rollup");
+    for (std::string word; file >> word;) {
+      if (word == "Anonymous:") return file >> word, std::stol(word);
+    }
+    return 0L;
+  };
+  const long before = anonymous_kib();
+  const Idlers idlers(socket(), kConnections);
+  TestConnection late(socket());
+  late.Send(RequestText("GET", "/late", "", ""));
+  EXPECT_EQ(ReadResponse(late).body, "/late");
+  EXPECT_EQ(server_->connections(), kConnections + 1);
+  EXPECT_LT((anonymous_kib() - before) * 1024 / static_cast<long>(kConnections), 2048);
+}
+
+TEST_F(HttpServerTest, AnIdleConnectionMakesRoomForANewOne) {
+  Listen({.max_connections = 2, .spare = milliseconds(1)}, Echo);
+  TestConnection idler(socket());
+  TestConnection busy(socket());
+  busy.Send("GET /x HT");
+  // The server looks for idle ones each second.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::string body;
+  while (body.empty() && std::chrono::steady_clock::now() < deadline) {
+    TestConnection late(socket());
+    late.Send(RequestText("GET", "/late", "", ""));
+    body = ReadResponse(late).body;
+  }
+  EXPECT_EQ(body, "/late");
+  EXPECT_EQ(idler.ReadToEnd(), "");
+  busy.Send("TP/1.1\r\n\r\n");
+  EXPECT_EQ(ReadResponse(busy).body, "/x");
+}
+
+TEST_F(HttpServerTest, BodiesOfAllClientsTogetherAreBounded) {
+  Listen({.max_bodies = 1'000'000}, Echo);
+  const std::string head = "POST /x HTTP/1.1\r\nContent-Length: 800000\r\n\r\n";
+  TestConnection first(socket());
+  first.Send(head + "x");
+  TestConnection probe(socket());  // by its answer the first one's bytes have been read
+  probe.Send(RequestText("GET", "/p", "", ""));
+  EXPECT_EQ(ReadResponse(probe).body, "/p");
+  TestConnection second(socket());
+  second.Send(head + "x");
+  const auto refused = ReadResponse(second);
+  EXPECT_EQ(refused.code, 429);
+  EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1"));
+  first.Send(std::string(799'999, 'x'));
+  EXPECT_EQ(ReadResponse(first).body, "/x");
+  // What was taken is given back.
+  for (int i = 0; i < 5; ++i) {
+    TestConnection third(socket());
+    third.Send(head + std::string(800'000, 'x'));
+    EXPECT_EQ(ReadResponse(third).body, "/x");
+  }
+}
+
+TEST_F(HttpServerTest, AClientThatAsksAndAsksAndNeverReadsIsDropped) {
+  Listen({.stall = milliseconds(100)}, [](std::shared_ptr<Exchange> exchange) {
+    exchange->Reply({.body = std::string(100'000, 'x')});
+  });
+  TestConnection connection(socket());
+  std::string flood;
+  for (int i = 0; i < 100; ++i) flood += RequestText("GET", "/x", "", "");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (server_->connections() == 0 && std::chrono::steady_clock::now() < deadline) {
+  }
+  connection.Send(flood);
+  while (server_->connections() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(server_->connections(), 0u);
+}
+
+TEST_F(HttpServerTest, ASlowReaderOfOneAnswerDoesNotDelayOthers) {
+  Listen({}, [](std::shared_ptr<Exchange> exchange) {
+    const bool big = exchange->request().target == "/big";
+    exchange->Reply({.body = std::string(big ? 32 << 20 : 1, 'x')});
+  });
+  TestConnection slow(socket());
+  slow.Send(RequestText("GET", "/big", "", ""));
+  for (int i = 0; i < 100; ++i) {
+    TestConnection other(socket());
+    other.Send(RequestText("GET", "/small", "", ""));
+    ASSERT_EQ(ReadResponse(other).body, "x");
+  }
+  EXPECT_EQ(ReadResponse(slow).body.size(), size_t{32 << 20});
 }
 
 }  // namespace

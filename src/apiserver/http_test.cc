@@ -197,5 +197,131 @@ TEST_F(HttpTest, ClientsThatVanishInMidRequestLeaveNothingBehind) {
   EXPECT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
 }
 
+TEST_F(HttpTest, ALyingContentLengthHarmsOnlyItsClient) {
+  const std::string line = fmt::format("POST {} HTTP/1.1\r\nHost: t\r\n", kConfigMaps);
+  const auto with = [&](std::string_view headers, std::string_view body) {
+    TestConnection connection(socket());
+    connection.Send(fmt::format("{}{}\r\n\r\n{}", line, headers, body));
+    connection.ShutdownWrite();
+    return connection.ReadToEnd();
+  };
+  EXPECT_THAT(with("Content-Length: 99999999999", "{}"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(with("Content-Length: -1", "{}"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(with("Content-Length: 2\r\nContent-Length: 3", "{}x"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(with("Content-Length: 18446744073709551617", "{}"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(with("Content-Length: 2\r\nTransfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(with("Content-Length: 1000", "{}"), "");
+  // What follows a body that is longer than it said is no request.
+  TestConnection connection(socket());
+  connection.Send(line + "Content-Length: 2\r\n\r\n{}garbage\r\n\r\n");
+  EXPECT_EQ(ReadResponse(connection).code, 422);
+  EXPECT_THAT(ReadResponse(connection).message(), HasSubstr("malformed HTTP request"));
+  EXPECT_EQ(connection.ReadToEnd(), "");
+}
+
+TEST_F(HttpTest, WhatChunksSayBesidesIsBounded) {
+  const std::string head =
+      fmt::format("POST {} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n", kConfigMaps);
+  EXPECT_THAT(Raw(head + "2;" + std::string(200'000, 'x')), StartsWith("HTTP/1.1 431 "));
+  std::string trailers = head + "2\r\n{}\r\n0\r\n";
+  for (int i = 0; i < 20'000; ++i) trailers += fmt::format("X-{}: y\r\n", i);
+  EXPECT_THAT(Raw(trailers), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Raw(head + "fffffffffffffffff\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Raw(head + "zz\r\n"), StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(HttpTest, AChunkedBodyIsWhole) {
+  TestConnection connection(socket());
+  std::string bytes = fmt::format(
+      "POST {} HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n",
+      kConfigMaps);
+  for (const char c : base::json::Dump(ConfigMap("a"))) bytes += fmt::format("1;x=y\r\n{}\r\n", c);
+  connection.Send(bytes + "0\r\nTrailer: x\r\n\r\n");
+  EXPECT_EQ(ReadResponse(connection).code, 201);
+}
+
+TEST_F(HttpTest, BytesThatAreNoTextAreRefusedInText) {
+  const auto body = Call("POST", kConfigMaps, "{\"metadata\":{\"name\":\"a\xff\"}}");
+  EXPECT_EQ(body.code, 400);
+  EXPECT_FALSE(body.message().empty());
+  const auto value = Call("POST", kConfigMaps,
+                          "{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"\xc3\x28\"}}");
+  EXPECT_EQ(value.code, 400);
+  const auto yaml = Call("POST", kConfigMaps, "metadata:\n  name: \"a\xff\"\n",
+                         "Content-Type: application/yaml\r\n");
+  EXPECT_GE(yaml.code, 400);
+  EXPECT_LT(yaml.code, 500);
+  for (const char* path : {"/api/v1/namespaces/default/configmaps/%ff",
+                           "/%ff",
+                           "/api/v1/configmaps?labelSelector=%ff%3D%fe",
+                           "/api/v1/configmaps?fieldSelector=%ff", "/api/v1/pods?continue=%ff",
+                           "/api/v1/configmaps?resourceVersion=%00"}) {
+    const auto refused = Get(path);
+    EXPECT_GE(refused.code, 400) << path;
+    EXPECT_LT(refused.code, 500) << path;
+    EXPECT_EQ(refused.json["kind"], "Status") << path << refused.body;
+  }
+}
+
+TEST_F(HttpTest, DeepAndSwellingBodiesAreRefused) {
+  const std::string levels(100'000, '[');
+  EXPECT_EQ(Call("POST", kConfigMaps, levels).code, 400);
+  std::string objects;
+  for (int i = 0; i < 10'000; ++i) objects += R"({"a":)";
+  EXPECT_EQ(Call("POST", kConfigMaps, objects).code, 400);
+  constexpr std::string_view kYaml = "Content-Type: application/yaml\r\n";
+  EXPECT_EQ(Call("POST", kConfigMaps, levels, kYaml).code, 400);
+  std::string indented;
+  for (int i = 0; i < 1000; ++i) indented += std::string(static_cast<size_t>(i), ' ') + "a:\n";
+  EXPECT_EQ(Call("POST", kConfigMaps, indented, kYaml).code, 400);
+  // Nine aliases of nine aliases of nine ...
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 20; ++i) {
+    bomb += fmt::format("a{0}: &a{0} [", i);
+    for (int j = 0; j < 9; ++j) bomb += fmt::format("{}*a{}", j > 0 ? "," : "", i - 1);
+    bomb += "]\n";
+  }
+  const auto swollen = Call("POST", kConfigMaps, bomb, kYaml);
+  EXPECT_EQ(swollen.code, 400);
+  EXPECT_EQ(Call("PATCH", At(kConfigMaps, "a"), bomb,
+                 "Content-Type: application/apply-patch+yaml\r\n")
+                    .code /
+                100,
+            4);
+}
+
+TEST_F(HttpTest, SelectorsAndQueriesOfAbsurdLengthAreAnswered) {
+  ASSERT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
+  const std::string maps(kConfigMaps);
+  std::string labels;
+  for (int i = 0; i < 6000; ++i) labels += fmt::format("!a{},", i);
+  labels.pop_back();
+  EXPECT_EQ(Get(maps + "?labelSelector=" + labels).json["items"].size(), 1u);
+  std::string fields = "metadata.name%3Da";
+  for (int i = 0; i < 2000; ++i) fields += ",metadata.name!%3Db";
+  EXPECT_EQ(Get(maps + "?fieldSelector=" + fields).json["items"].size(), 1u);
+  EXPECT_EQ(Get(maps + "?labelSelector=" + std::string(60'000, '(')).code, 400);
+  EXPECT_EQ(Get(maps + "?continue=" + std::string(60'000, 'A')).code, 400);
+  EXPECT_EQ(Get(maps + "?limit=" + std::string(60'000, '9')).code, 400);
+  std::string parameters = maps + "?";
+  for (int i = 0; i < 1000; ++i) parameters += fmt::format("p{}=x&", i);
+  EXPECT_EQ(Get(parameters).code, 400);
+  EXPECT_EQ(Get(maps + "?labelSelector=" + std::string(70'000, 'a')).code, 431);
+  EXPECT_GE(Get("/api/v1/namespaces/" + std::string(60'000, 'a') + "/pods").code, 200);
+}
+
+TEST_F(HttpTest, AbsurdHeadersAreAnswered) {
+  std::string accept = "Accept: ";
+  for (int i = 0; i < 5000; ++i) accept += "a/b;q=0.1,";
+  EXPECT_EQ(Call("GET", kConfigMaps, "", accept + "*/*\r\n").code, 406);
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += fmt::format("X-{}: y\r\n", i);
+  EXPECT_EQ(Call("GET", kConfigMaps, "", many).code, 200);
+  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: \x01\xff;;;=,/\r\n").code, 400);
+  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: ;;;=,/\r\n").code, 406);
+}
+
 }  // namespace
 }  // namespace berth::apiserver

@@ -1,0 +1,54 @@
+// Random bytes as the requests of one connection: read in pieces or at once they are the same.
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "apiserver/request_reader.h"
+
+namespace {
+
+using berth::apiserver::RequestReader;
+
+constexpr size_t kMaxHead = 1024;
+constexpr size_t kMaxBody = 4096;
+
+struct Outcome {
+  std::vector<std::string> requests;
+  bool refused = false;
+};
+
+Outcome Read(std::string_view bytes, size_t step) {
+  Outcome outcome;
+  RequestReader reader(kMaxHead, kMaxBody);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
+    reader.Append(bytes.substr(0, step));
+    RequestReader::Result result;
+    while ((result = reader.Next()) == RequestReader::Result::kRequest) {
+      const auto request = reader.Take();
+      if (request.body.size() > kMaxBody || request.target.size() > kMaxHead) std::abort();
+      outcome.requests.push_back(request.method + " " + request.target + " " + request.body);
+    }
+    if (result == RequestReader::Result::kRefused) {
+      outcome.refused = true;
+      return outcome;
+    }
+    // What waits is bounded, whatever comes.
+    if (reader.waiting() > kMaxHead + step || reader.body_size() > 2 * kMaxBody) std::abort();
+  }
+  return outcome;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const Outcome whole = Read(bytes, 64 * 1024);
+  // A limit may be met earlier where more stands in the buffer; what was read before is the same.
+  const Outcome pieces = Read(bytes, 7);
+  const size_t both = std::min(whole.requests.size(), pieces.requests.size());
+  for (size_t i = 0; i < both; ++i) {
+    if (whole.requests[i] != pieces.requests[i]) std::abort();
+  }
+  return 0;
+}
