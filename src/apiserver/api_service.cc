@@ -157,6 +157,9 @@ void ApiService::HandleDocument(std::shared_ptr<Exchange> exchange) {
 }
 
 void ApiService::HandleResource(const ResourceRequest& request) {
+  if (const std::string& warning = request.rules->deprecation; !warning.empty()) {
+    request.exchange->AddWarning(warning);
+  }
   if (!request.subresource.empty()) return HandleSubresource(request);
   const std::string& verb = request.verb;
   if (verb == "get") return reader_.Get(request);

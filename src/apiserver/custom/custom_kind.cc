@@ -147,7 +147,7 @@ class Family {
     if (!found.blocking()) {
       CheckRules(schema, object, old, found);
     } else if (schema.has_rules) {
-      found.Invalid("<nil>", nullptr,
+      found.Invalid("<nil>", "null",
                     "some validation rules were not checked because the object was invalid; "
                     "correct the existing errors to complete validation");
     }

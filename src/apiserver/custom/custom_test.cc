@@ -527,6 +527,78 @@ TEST_F(CustomTest, ARestartServesWhatWasServed) {
   EXPECT_EQ(Post(kWidgets, Widget("b", {{"color", 1}})).code, 422);
 }
 
+TEST_F(CustomTest, ADeprecatedVersionWarns) {
+  Json definition = DefinitionWith({{"type", "object"}});
+  for (const char* name : {"v1beta1", "v1alpha1"}) {
+    Json version = definition["spec"]["versions"][0];
+    version["name"] = name;
+    version["storage"] = false;
+    version["deprecated"] = true;
+    definition["spec"]["versions"].push_back(std::move(version));
+  }
+  definition["spec"]["versions"][2]["deprecationWarning"] = "Use v1, \"please\"";
+  Define(definition);
+  EXPECT_THAT(Get("/apis/example.com/v1beta1/widgets").head,
+              HasSubstr("Warning: 299 - \"example.com/v1beta1 Widget is deprecated\""));
+  EXPECT_THAT(Get("/apis/example.com/v1alpha1/widgets").head,
+              HasSubstr("Warning: 299 - \"Use v1, \\\"please\\\"\""));
+  EXPECT_THAT(Get("/apis/example.com/v1/widgets").head, testing::Not(HasSubstr("Warning")));
+}
+
+TEST_F(CustomTest, OnlyJsonAndYamlAreSpoken) {
+  Define(DefinitionWith({{"type", "object"}}));
+  EXPECT_EQ(
+      Call("POST", kWidgets, "k8s", "Content-Type: application/vnd.kubernetes.protobuf\r\n").code,
+      415);
+  EXPECT_EQ(Call("GET", kWidgets, "", "Accept: application/vnd.kubernetes.protobuf\r\n").code, 406);
+  EXPECT_EQ(
+      Call("GET", kWidgets, "", "Accept: application/vnd.kubernetes.protobuf,application/json\r\n")
+          .code,
+      200);
+  EXPECT_EQ(Call("POST", kWidgets, "metadata: {name: written}\nspec: {}\n",
+                 "Content-Type: application/yaml\r\n")
+                .code,
+            201);
+}
+
+TEST_F(CustomTest, UnknownFieldsAreToldOf) {
+  Define(DefinitionWith({{"type", "object"}, {"properties", {{"color", kText}}}}));
+  const std::string body = R"({"metadata":{"name":"a"},"spec":{"color":"red","nope":1}})";
+  const TestResponse warned = Call("POST", kWidgets, body);
+  EXPECT_EQ(warned.code, 201);
+  EXPECT_THAT(warned.head, HasSubstr("unknown field"));
+  const TestResponse refused =
+      Call("POST", fmt::format("{}?fieldValidation=Strict", kWidgets), body);
+  EXPECT_EQ(refused.code, 400);
+  EXPECT_THAT(refused.message(), HasSubstr("unknown field \"spec.nope\""));
+}
+
+TEST_F(CustomTest, ConfigurationsAreAppliedByTheSchema) {
+  Define(DefinitionWith({{"type", "object"},
+                         {"properties",
+                          {{"parts",
+                            {{"type", "array"},
+                             {"x-kubernetes-list-type", "map"},
+                             {"x-kubernetes-list-map-keys", {"name"}},
+                             {"items",
+                              {{"type", "object"},
+                               {"required", {"name"}},
+                               {"properties", {{"name", kText}, {"size", kWhole}}}}}}}}}}));
+  const auto apply = [&](std::string_view manager, std::string_view name, int size) {
+    const Json config = {{"apiVersion", "example.com/v1"},
+                         {"kind", "Widget"},
+                         {"metadata", {{"name", "a"}}},
+                         {"spec", {{"parts", {{{"name", std::string(name)}, {"size", size}}}}}}};
+    return Call("PATCH", fmt::format("{}/a?fieldManager={}", kWidgets, manager),
+                base::json::Dump(config), "Content-Type: application/apply-patch+yaml\r\n");
+  };
+  EXPECT_EQ(apply("one", "p", 1).code, 201);
+  const TestResponse both = apply("two", "q", 2);
+  EXPECT_EQ(both.code, 200) << both.body;
+  EXPECT_EQ(both.json["spec"]["parts"].size(), 2);
+  EXPECT_EQ(apply("two", "p", 2).code, 409);
+}
+
 TEST_F(CustomTest, ScaleIsRefusedInSoManyWords) {
   Json definition = DefinitionWith({{"type", "object"}, {"properties", {{"replicas", kWhole}}}},
                                    {{"type", "object"}, {"properties", {{"replicas", kWhole}}}});
