@@ -111,15 +111,15 @@ Status NodeLifecycle::MarkUnknown(const std::string& name) {
     const Json* present = node.condition(type);
     if (present == nullptr && type != "Ready") continue;
     if (present != nullptr && String(*present, {"status"}) == "Unknown") continue;
-    conditions.push_back(
-        {{"type", std::string(type)},
-         {"status", "Unknown"},
-         {"reason", present == nullptr ? "NodeStatusNeverUpdated" : "NodeStatusUnknown"},
-         {"message", present == nullptr ? "Kubelet never posted node status."
-                                        : "Kubelet stopped posting node status."},
-         {"lastHeartbeatTime",
-          present == nullptr ? node.creation_timestamp() : String(*present, {"lastHeartbeatTime"})},
-         {"lastTransitionTime", now}});
+    Json condition = {
+        {"type", std::string(type)},
+        {"status", "Unknown"},
+        {"reason", present == nullptr ? "NodeStatusNeverUpdated" : "NodeStatusUnknown"},
+        {"message", present == nullptr ? "Kubelet never posted node status."
+                                       : "Kubelet stopped posting node status."},
+        {"lastTransitionTime", now}};
+    if (present == nullptr) condition["lastHeartbeatTime"] = node.creation_timestamp();
+    conditions.push_back(std::move(condition));
   }
   if (conditions.empty()) return OkStatus();
   LOG_WARNING("node {} gives no sign of life: it counts as unreachable", base::Quote(name));

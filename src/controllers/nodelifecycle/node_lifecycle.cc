@@ -26,7 +26,8 @@ KeyedWorkers::Options QueueOptions(const char* name) {
   return {.name = name,
           .workers = 1,
           .retry_start = milliseconds(500),
-          .retry_max = std::chrono::seconds(30)};
+          // Less than what would count as late.
+          .retry_max = std::chrono::seconds(5)};
 }
 
 }  // namespace

@@ -106,6 +106,9 @@ TEST_F(NodeLifecycleTest, ASilentNodeBecomesUnknownIsTaintedAndComesBack) {
   ASSERT_TRUE(WaitReady("node-b", "Unknown"));
   EXPECT_TRUE(WaitTaint("node-b", kUnreachableTaint, "NoSchedule"));
   EXPECT_TRUE(WaitTaint("node-b", kUnreachableTaint, "NoExecute"));
+  // What the node did not say is not made up: the API would refuse an empty time.
+  const api::Node silent = cluster_.Get<api::Node>("", "node-b");
+  EXPECT_FALSE(silent.condition("Ready")->contains("lastHeartbeatTime"));
   EXPECT_EQ(Ready("node-a"), "True");
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return !cluster_.Get<api::Pod>("default", "web").ready(); }));
@@ -114,6 +117,20 @@ TEST_F(NodeLifecycleTest, ASilentNodeBecomesUnknownIsTaintedAndComesBack) {
   SetReady("node-b", "True");
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return cluster_.Get<api::Node>("", "node-b").taints().empty(); }));
+}
+
+TEST_F(NodeLifecycleTest, ANodeThatNeverSpokeHasALittleMoreTime) {
+  AddNode("node-a");
+  cluster_.client.Add(MakeNode("node-b", {{"status", {{"conditions", nullptr}}}}));
+  Begin();
+  Pass(seconds(50));
+  Renew("node-a");
+  EXPECT_TRUE(Never([&] { return !Ready("node-b").empty(); }));
+  Pass(seconds(11));
+  ASSERT_TRUE(WaitReady("node-b", "Unknown"));
+  const api::Node silent = cluster_.Get<api::Node>("", "node-b");
+  EXPECT_EQ(String(*silent.condition("Ready"), {"reason"}), "NodeStatusNeverUpdated");
+  EXPECT_EQ(String(*silent.condition("Ready"), {"lastHeartbeatTime"}), silent.creation_timestamp());
 }
 
 TEST_F(NodeLifecycleTest, ARenewedLeaseKeepsANodeThatWritesNoStatus) {
