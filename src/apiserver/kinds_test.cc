@@ -6,7 +6,6 @@ namespace berth::apiserver {
 namespace {
 
 using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr std::string_view kClasses = "/apis/storage.k8s.io/v1/storageclasses";
 constexpr std::string_view kDrivers = "/apis/storage.k8s.io/v1/csidrivers";

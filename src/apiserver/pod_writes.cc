@@ -98,7 +98,8 @@ void ResourceWriter::Bind(const ResourceRequest& request) {
 void ResourceWriter::Evict(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));
-    ASSIGN_OR_RETURN(const Json eviction, DecodeBody(request, nullptr, "Eviction"));
+    ASSIGN_OR_RETURN(const Json eviction,
+                     DecodeBody(request, api::SchemaOf("policy/v1", "Eviction"), "Eviction"));
     const std::string name = String(eviction, {"metadata", "name"});
     if (!name.empty() && name != request.name) {
       return KubeError(Reason::kBadRequest, "name in URL does not match name in Eviction object");
