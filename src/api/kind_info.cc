@@ -29,6 +29,19 @@ std::string KindInfo::group_resource() const {
 namespace kinds {
 namespace {
 constexpr std::string_view kStorage = "storage.k8s.io";
+constexpr std::string_view kAuthentication = "authentication.k8s.io";
+constexpr std::string_view kAuthorization = "authorization.k8s.io";
+
+KindInfo Review(std::string_view group, std::string_view kind, std::string_view plural,
+                std::string_view singular, bool namespaced = false) {
+  return {.group = group,
+          .version = "v1",
+          .kind = kind,
+          .plural = plural,
+          .singular = singular,
+          .namespaced = namespaced,
+          .review = true};
+}
 }  // namespace
 
 const KindInfo kNamespace{.group = "",
@@ -188,11 +201,24 @@ const KindInfo kHostMount{.group = "storage.berth.dev",
                           .short_names = {"hm"},
                           .namespaced = true,
                           .has_status = true};
+const KindInfo kTokenReview = Review(kAuthentication, "TokenReview", "tokenreviews", "tokenreview");
+const KindInfo kSelfSubjectReview =
+    Review(kAuthentication, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview");
+const KindInfo kSubjectAccessReview =
+    Review(kAuthorization, "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview");
+const KindInfo kLocalSubjectAccessReview =
+    Review(kAuthorization, "LocalSubjectAccessReview", "localsubjectaccessreviews",
+           "localsubjectaccessreview", true);
+const KindInfo kSelfSubjectAccessReview =
+    Review(kAuthorization, "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+           "selfsubjectaccessreview");
+const KindInfo kSelfSubjectRulesReview = Review(
+    kAuthorization, "SelfSubjectRulesReview", "selfsubjectrulesreviews", "selfsubjectrulesreview");
 }  // namespace kinds
 
 std::span<const KindInfo* const> AllKinds() {
   using namespace kinds;
-  static constexpr std::array<const KindInfo*, 23> kAll = {&kNamespace,
+  static constexpr std::array<const KindInfo*, 29> kAll = {&kNamespace,
                                                            &kNode,
                                                            &kPod,
                                                            &kPersistentVolume,
@@ -214,7 +240,13 @@ std::span<const KindInfo* const> AllKinds() {
                                                            &kControllerRevision,
                                                            &kCustomResourceDefinition,
                                                            &kApiService,
-                                                           &kHostMount};
+                                                           &kHostMount,
+                                                           &kTokenReview,
+                                                           &kSelfSubjectReview,
+                                                           &kSubjectAccessReview,
+                                                           &kLocalSubjectAccessReview,
+                                                           &kSelfSubjectAccessReview,
+                                                           &kSelfSubjectRulesReview};
   return kAll;
 }
 

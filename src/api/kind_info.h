@@ -17,8 +17,10 @@ struct KindInfo {
   std::string_view singular;
   std::vector<std::string_view> short_names = {};
   bool namespaced = false;
-  bool has_status = false;                        // serves the /status subresource
-  bool read_only = false;                         // the server alone writes its objects
+  bool has_status = false;  // serves the /status subresource
+  bool read_only = false;   // the server alone writes its objects
+  // A question, not an object: it can only be created, is answered at once and never stored.
+  bool review = false;
   std::vector<std::string_view> categories = {};  // "all": part of `kubectl get all`
   // The kind as which its objects are stored, if that is another one: two ways to see one object.
   const KindInfo* stored_as = nullptr;
@@ -39,6 +41,9 @@ extern const KindInfo kNamespace, kNode, kPod, kPersistentVolume, kPersistentVol
     kConfigMap, kServiceAccount, kEvent, kEventsEvent, kLease, kStorageClass, kVolumeAttachment,
     kCsiNode, kCsiDriver, kCsiStorageCapacity, kVolumeAttributesClass, kRuntimeClass, kDaemonSet,
     kControllerRevision, kCustomResourceDefinition, kApiService, kHostMount;
+// Reviews.
+extern const KindInfo kTokenReview, kSelfSubjectReview, kSubjectAccessReview,
+    kLocalSubjectAccessReview, kSelfSubjectAccessReview, kSelfSubjectRulesReview;
 }  // namespace kinds
 
 std::span<const KindInfo* const> AllKinds();

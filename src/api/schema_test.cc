@@ -24,8 +24,9 @@ TEST(Schema, EveryKindHasOneWithMetadata) {
     EXPECT_NE(schema->Find("apiVersion"), nullptr) << info->kind;
     ASSERT_NE(schema->Find("metadata"), nullptr) << info->kind;
     EXPECT_EQ(schema->Find("metadata")->type, NamedSchema("ObjectMeta")) << info->kind;
-    EXPECT_NE(NamedSchema(schema->name + "List"), nullptr) << info->kind;
     EXPECT_FALSE(schema->description.empty()) << info->kind;
+    if (info->review) continue;  // is not listed, and its status is the answer
+    EXPECT_NE(NamedSchema(schema->name + "List"), nullptr) << info->kind;
     EXPECT_EQ(info->has_status, schema->Find("status") != nullptr) << info->kind;
   }
 }

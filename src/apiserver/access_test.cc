@@ -24,6 +24,10 @@ mode_t ModeOf(const std::string& path) {
   return info.st_mode & 07777;
 }
 
+CertificateOptions At127(const std::string& folder) {
+  return {.folder = folder, .listen_address = "127.0.0.1"};
+}
+
 TEST_F(ApiTest, FilesAreRootsAlone) {
   EXPECT_EQ(ModeOf(socket()), 0600u);
   EXPECT_EQ(ModeOf(folder_ + "/kubeconfig"), 0600u);
@@ -53,8 +57,7 @@ TEST_F(ApiTest, TlsWithoutOurCertificateIsRefused) {
   anonymous.client_certificate.clear();
   anonymous.client_key.clear();
   // A certificate of another authority with the right names.
-  const auto foreign =
-      EnsureCertificates(folder_ + "/other-pki", "127.0.0.1", base::SystemClock().Now());
+  const auto foreign = EnsureCertificates(At127(folder_ + "/other-pki"), base::SystemClock().Now());
   ASSERT_TRUE(foreign.ok());
   auto forged = *config;
   forged.client_certificate = foreign->admin_certificate;
@@ -62,21 +65,22 @@ TEST_F(ApiTest, TlsWithoutOurCertificateIsRefused) {
   for (const auto& bad : {anonymous, forged}) {
     auto client = kube::NewHttpClient(bad);
     ASSERT_TRUE(client.ok());
-    EXPECT_FALSE((*client)->Get(api::kinds::kNamespace, "", "default").ok());
+    EXPECT_EQ((*client)->Get(api::kinds::kNamespace, "", "default").status().code(),
+              base::StatusCode::kUnauthenticated);
   }
 }
 
 TEST_F(ApiTest, CertificatesAreKeptAndRenewedBeforeTheyEnd) {
   const std::string folder = folder_ + "/certs";
   const auto now = base::SystemClock().Now();
-  const auto first = EnsureCertificates(folder, "127.0.0.1", now);
+  const auto first = EnsureCertificates(At127(folder), now);
   ASSERT_TRUE(first.ok()) << base::ToString(first.status());
   EXPECT_TRUE(first->renewed);
-  const auto same = EnsureCertificates(folder, "127.0.0.1", now + std::chrono::hours(24 * 300));
+  const auto same = EnsureCertificates(At127(folder), now + std::chrono::hours(24 * 300));
   ASSERT_TRUE(same.ok());
   EXPECT_FALSE(same->renewed);
   EXPECT_EQ(same->server_certificate, first->server_certificate);
-  const auto later = EnsureCertificates(folder, "127.0.0.1", now + std::chrono::hours(24 * 310));
+  const auto later = EnsureCertificates(At127(folder), now + std::chrono::hours(24 * 310));
   ASSERT_TRUE(later.ok());
   EXPECT_TRUE(later->renewed);
   EXPECT_EQ(later->ca_certificate, first->ca_certificate);
@@ -84,29 +88,66 @@ TEST_F(ApiTest, CertificatesAreKeptAndRenewedBeforeTheyEnd) {
   EXPECT_NE(later->admin_certificate, first->admin_certificate);
 }
 
+TEST_F(ApiTest, CertificatesFollowTheirNames) {
+  const auto now = base::SystemClock().Now();
+  CertificateOptions options{
+      .folder = folder_ + "/certs", .listen_address = "127.0.0.1", .node_name = "n1"};
+  const auto first = EnsureCertificates(options, now);
+  ASSERT_TRUE(first.ok()) << base::ToString(first.status());
+  EXPECT_THAT(first->node_certificate, StartsWith("-----BEGIN CERTIFICATE-----"));
+  EXPECT_FALSE(EnsureCertificates(options, now)->renewed);
+  options.node_name = "n2";
+  const auto renamed = EnsureCertificates(options, now);
+  EXPECT_NE(renamed->node_certificate, first->node_certificate);
+  EXPECT_EQ(renamed->server_certificate, first->server_certificate);
+  options.listen_address = "fd00::17";
+  const auto moved = EnsureCertificates(options, now);
+  EXPECT_NE(moved->server_certificate, first->server_certificate);
+  EXPECT_EQ(moved->node_certificate, renamed->node_certificate);
+  EXPECT_FALSE(EnsureCertificates(options, now)->renewed);
+}
+
+TEST_F(ApiTest, ARunningServerRenewsItsCertificatesAndKubeconfigs) {
+  const auto read = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string folder = folder_ + "/long";
+  std::filesystem::create_directory(folder);
+  auto store = store::Store::Open({.path = folder + "/store.db"}).value();
+  const auto server = Server::Start(*store, clock_,
+                                    {.unix_socket = folder + "/api.sock",
+                                     .port = 0,
+                                     .certificate_folder = folder + "/pki",
+                                     .kubeconfig = folder + "/kubeconfig",
+                                     .node_sockets = folder,
+                                     .node_name = "n1",
+                                     .node_kubeconfig = folder + "/node.kubeconfig",
+                                     .check_certificates = std::chrono::milliseconds(1)});
+  ASSERT_TRUE(server.ok()) << base::ToString(server.status());
+  EXPECT_EQ(ModeOf(folder + "/node.kubeconfig"), 0600u);
+  const std::string admin = read(folder + "/kubeconfig");
+  const std::string node = read(folder + "/node.kubeconfig");
+  EXPECT_THAT(node, HasSubstr("system:node:n1"));
+  clock_.Advance(std::chrono::hours(24 * 310));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while ((read(folder + "/kubeconfig") == admin || read(folder + "/node.kubeconfig") == node) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_NE(read(folder + "/kubeconfig"), admin);
+  EXPECT_NE(read(folder + "/node.kubeconfig"), node);
+}
+
 TEST_F(ApiTest, ADamagedCertificateIsMadeAgain) {
   const std::string folder = folder_ + "/certs";
   const auto now = base::SystemClock().Now();
-  ASSERT_TRUE(EnsureCertificates(folder, "127.0.0.1", now).ok());
+  ASSERT_TRUE(EnsureCertificates(At127(folder), now).ok());
   std::ofstream(folder + "/server.crt") << "torn";
-  const auto again = EnsureCertificates(folder, "127.0.0.1", now);
+  const auto again = EnsureCertificates(At127(folder), now);
   ASSERT_TRUE(again.ok()) << base::ToString(again.status());
   EXPECT_TRUE(again->renewed);
   EXPECT_THAT(again->server_certificate, StartsWith("-----BEGIN CERTIFICATE-----"));
-}
-
-TEST(AuthorizationTest, OnlyAdministratorsMayDoAnything) {
-  const User admin{.name = "a", .groups = {"x", "system:masters"}};
-  const User other{.name = "berth-node", .groups = {"system:nodes"}};
-  const AccessAttributes asked{
-      .verb = "delete", .group = "storage.k8s.io", .resource = "csinodes", .name = "n"};
-  EXPECT_TRUE(Authorize(admin, asked).ok());
-  const auto refused = Authorize(other, asked);
-  EXPECT_EQ(ToResponse(refused).code, 403);
-  EXPECT_EQ(
-      base::Message(refused),
-      "csinodes.storage.k8s.io \"n\" is forbidden: User \"berth-node\" cannot delete resource "
-      "\"csinodes\" in API group \"storage.k8s.io\" at the cluster scope");
 }
 
 TEST_F(ApiTest, TokensNameTheAccountAndItsPod) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "apiserver/authorization.h"
 #include "apiserver/exchange.h"
 #include "apiserver/kind_registry.h"
 #include "apiserver/mutation.h"
@@ -32,6 +33,7 @@ struct ResourceRequest {
   std::string verb;  // as in access rules: get, list, watch, create, update, patch, delete,
                      // deletecollection
   Query query;
+  Role role;  // of the user who asks
   std::shared_ptr<Exchange> exchange;
   bool may_create = false;  // of a patch that applies: may the user create what is missing?
 

@@ -1,7 +1,7 @@
 #include "apiserver/api_service.h"
 
 #include "api/names.h"
-#include "apiserver/authorization.h"
+#include "api/selector.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -108,52 +108,133 @@ base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds&
   return out;
 }
 
-ApiService::ApiService(ApiContext& context, const TokenIssuer& tokens)
+namespace {
+
+AccessAttributes AttributesOf(const ResourceRequest& request) {
+  const api::KindInfo& info = request.info();
+  AccessAttributes asked{.verb = request.verb,
+                         .group = std::string(info.group),
+                         .resource = std::string(info.plural),
+                         .subresource = request.subresource,
+                         // A namespace is in itself.
+                         .ns = &info == &api::kinds::kNamespace ? request.name : request.ns,
+                         .name = request.name};
+  const std::string& selector = request.query.Get("fieldSelector");
+  if (selector.empty()) return asked;
+  const auto fields = api::FieldSelector::Parse(info, selector);
+  if (!fields.ok()) return asked;  // the handler says what is wrong with it
+  for (const std::string_view field : {"metadata.name", "spec.nodeName"}) {
+    if (auto value = fields->RequiredValue(field)) {
+      asked.fields.emplace_back(std::string(field), *std::move(value));
+    }
+  }
+  // A list of one name asks for that object.
+  if (asked.name.empty()) asked.name = asked.FieldValue("metadata.name");
+  return asked;
+}
+
+// The verb of a request for a path: its method.
+std::string NonResourceVerb(const Request& request) {
+  std::string verb = request.method;
+  for (char& c : verb) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return verb;
+}
+
+// What others need to verify service account tokens (OpenID Connect discovery).
+std::optional<base::StatusOr<Response>> TokenDocument(std::string_view path, std::string_view host,
+                                                      const TokenSigner& signer) {
+  if (path == "/openid/v1/jwks") {
+    auto keys = signer.PublicKeys();
+    if (!keys.ok()) return keys.status();
+    return Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
+  }
+  if (path != "/.well-known/openid-configuration") return std::nullopt;
+  return Response{
+      .body = base::json::Dump({{"issuer", std::string(kTokenIssuer)},
+                                {"jwks_uri", fmt::format("https://{}/openid/v1/jwks", host)},
+                                {"response_types_supported", {"id_token"}},
+                                {"subject_types_supported", {"public"}},
+                                {"id_token_signing_alg_values_supported", {"ES256"}}})};
+}
+
+}  // namespace
+
+ApiService::ApiService(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
+                       const TokenSigner& signer)
     : context_(context),
+      authenticator_(authenticator),
+      authorizer_(authorizer),
+      signer_(signer),
       reader_(context),
       writer_(context),
       watches_(context),
       documents_(context),
       pod_streams_(context),
-      tokens_(tokens) {}
+      tokens_(context, signer),
+      reviews_(context, authenticator, authorizer) {}
 
 void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
   const Request& request = exchange->request();
-  LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
-            base::Quote(request.user->name));
-  if (Documents::MayServe(request.raw_path())) return HandleDocument(std::move(exchange));
-  auto routed = Route(request, *context_.kinds.Current());
-  if (!routed.ok()) return ReplyError(*exchange, routed.status());
-  const api::KindInfo& info = routed->info();
-  const Status allowed = Authorize(*request.user, {.verb = routed->verb,
-                                                   .group = info.group,
-                                                   .resource = info.plural,
-                                                   .subresource = routed->subresource,
-                                                   .ns = routed->ns,
-                                                   .name = routed->name});
-  if (!allowed.ok()) return ReplyError(*exchange, allowed);
-  if (routed->verb == "patch" && IsApply(request)) {
-    routed->may_create = Authorize(*request.user, {.verb = "create",
-                                                   .group = info.group,
-                                                   .resource = info.plural,
-                                                   .subresource = routed->subresource,
-                                                   .ns = routed->ns,
-                                                   .name = routed->name})
-                             .ok();
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  // To know a token, a role or the store's health is to read the store.
+  if (reads && IsPublicPath(request.raw_path())) {
+    context_.workers.Post([this, exchange = std::move(exchange)] {
+      Guarded(*exchange, [&] { documents_.Answer(*exchange); });
+    });
+    return;
   }
-  routed->exchange = std::move(exchange);
-  context_.workers.Post([this, routed = *std::move(routed)] {
-    Guarded(*routed.exchange, [&] { HandleResource(routed); });
+  context_.workers.Post([this, exchange = std::move(exchange)] {
+    Guarded(*exchange, [&] { Serve(exchange); });
   });
 }
 
-void ApiService::HandleDocument(std::shared_ptr<Exchange> exchange) {
+// Settles who asks, as whom, and with which role.
+base::StatusOr<Role> ApiService::Identify(Exchange& exchange) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const User> user, authenticator_.Identify(exchange.request()));
+  Role role = authorizer_.RoleOf(*user);
+  ASSIGN_OR_RETURN(const auto impersonated, ImpersonatedUser(exchange.request(), *user, role));
+  if (impersonated != nullptr) {
+    LOG_DEBUG("api: {} acts as {}", base::Quote(user->name), base::Quote(impersonated->name));
+    user = impersonated;
+    role = authorizer_.RoleOf(*user);
+  }
+  exchange.SetUser(std::move(user));
+  return role;
+}
+
+void ApiService::Serve(const std::shared_ptr<Exchange>& exchange) {
+  auto role = Identify(*exchange);
+  if (!role.ok()) return ReplyError(*exchange, role.status());
   const Request& request = exchange->request();
-  const Status allowed = Authorize(*request.user, {.verb = "get", .path = request.raw_path()});
+  const User& user = *request.user;
+  LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
+            base::Quote(user.name));
+  if (Documents::MayServe(request.raw_path())) {
+    const Status allowed = authorizer_.Authorize(
+        user, *role, {.verb = NonResourceVerb(request), .path = std::string(request.raw_path())});
+    return allowed.ok() ? AnswerDocument(*exchange) : ReplyError(*exchange, allowed);
+  }
+  auto routed = Route(request, *context_.kinds.Current());
+  if (!routed.ok()) return ReplyError(*exchange, routed.status());
+  AccessAttributes asked = AttributesOf(*routed);
+  const Status allowed = authorizer_.Authorize(user, *role, asked);
   if (!allowed.ok()) return ReplyError(*exchange, allowed);
-  context_.workers.Post([this, exchange = std::move(exchange)] {
-    Guarded(*exchange, [&] { documents_.Answer(*exchange); });
-  });
+  if (routed->verb == "patch" && IsApply(request)) {
+    asked.verb = "create";
+    routed->may_create = authorizer_.Decide(user, *role, asked).allowed;
+  }
+  routed->role = *std::move(role);
+  routed->exchange = exchange;
+  HandleResource(*routed);
+}
+
+void ApiService::AnswerDocument(Exchange& exchange) {
+  const Request& request = exchange.request();
+  auto keys = request.method == "GET"
+                  ? TokenDocument(request.raw_path(), request.Header("Host"), signer_)
+                  : std::nullopt;
+  if (!keys) return documents_.Answer(exchange);
+  return keys->ok() ? exchange.Reply(**keys) : ReplyError(exchange, keys->status());
 }
 
 void ApiService::HandleResource(const ResourceRequest& request) {
@@ -162,6 +243,10 @@ void ApiService::HandleResource(const ResourceRequest& request) {
   }
   if (!request.subresource.empty()) return HandleSubresource(request);
   const std::string& verb = request.verb;
+  if (request.info().review) {
+    return verb == "create" ? reviews_.Answer(request)
+                            : ReplyError(*request.exchange, WrongMethod());
+  }
   if (verb == "get") return reader_.Get(request);
   if (verb == "list") return reader_.List(request);
   if (verb == "watch") return watches_.Start(request);
@@ -203,8 +288,7 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
                                 fmt::format("pods/{} is not served here; use exec or logs", sub)));
   }
   if (info == &api::kinds::kServiceAccount && sub == "token") {
-    return verb == "create" ? tokens_.Issue(context_, request)
-                            : ReplyError(*request.exchange, WrongMethod());
+    return verb == "create" ? tokens_.Issue(request) : ReplyError(*request.exchange, WrongMethod());
   }
   if (sub == "scale" && request.rules->has_scale) {
     return ReplyError(

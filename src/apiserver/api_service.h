@@ -1,11 +1,13 @@
 // Routes requests to what answers them, on a worker.
 //
-// The order at this edge: understand the URL, authorise, then read anything else.
+// The order at this edge: know who asks, understand the URL, authorise, then read anything else.
 #pragma once
 
 #include <memory>
 
+#include "apiserver/access_reviews.h"
 #include "apiserver/api_context.h"
+#include "apiserver/authentication.h"
 #include "apiserver/documents.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/resource_reader.h"
@@ -18,7 +20,8 @@ namespace berth::apiserver {
 class ApiService {
  public:
   // Borrowed.
-  ApiService(ApiContext& context, const TokenIssuer& tokens);
+  ApiService(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
+             const TokenSigner& signer);
 
   // On the event loop.
   void Handle(std::shared_ptr<Exchange> exchange);
@@ -26,17 +29,23 @@ class ApiService {
   Documents& documents() { return documents_; }
 
  private:
-  void HandleDocument(std::shared_ptr<Exchange> exchange);
+  void Serve(const std::shared_ptr<Exchange>& exchange);
+  base::StatusOr<Role> Identify(Exchange& exchange);
+  void AnswerDocument(Exchange& exchange);
   void HandleResource(const ResourceRequest& request);
   void HandleSubresource(const ResourceRequest& request);
 
   ApiContext& context_;
+  Authenticator& authenticator_;
+  Authorizer& authorizer_;
+  const TokenSigner& signer_;
   ResourceReader reader_;
   ResourceWriter writer_;
   WatchService watches_;
   Documents documents_;
   PodStreams pod_streams_;
-  const TokenIssuer& tokens_;
+  TokenIssuer tokens_;
+  AccessReviews reviews_;
 };
 
 // The resource among `kinds` that a path names; 404 if it names none, 405 for a method that it does

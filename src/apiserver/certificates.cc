@@ -136,33 +136,40 @@ bool EndsSoon(const Pair& pair, base::WallTime now) {
   return X509_cmp_time(X509_get0_notAfter(pair.certificate.get()), &limit) < 0;
 }
 
+// "DNS:localhost,IP Address:127.0.0.1", as OpenSSL prints them; an address has one spelling.
 std::string AlternativeNames(X509* certificate) {
-  std::string out;
-  auto* names = static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  if (names == nullptr) return out;
-  for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
-    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
-    if (name->type == GEN_DNS) {
-      const auto* text = ASN1_STRING_get0_data(name->d.dNSName);
-      out += fmt::format(
-          "DNS:{} ", std::string_view(reinterpret_cast<const char*>(text),
-                                      static_cast<size_t>(ASN1_STRING_length(name->d.dNSName))));
-    }
+  const int at = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
+  if (at < 0) return {};
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  if (X509V3_EXT_print(bio.get(), X509_get_ext(certificate, at), 0, 0) != 1) {
+    ERR_clear_error();
+    return {};
   }
-  GENERAL_NAMES_free(names);
-  return out;
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<size_t>(size)};
+}
+
+// Whether the certificate says what `identity` is to say: compared by making the extension anew.
+bool SaysSame(X509* certificate, const Identity& identity) {
+  const CertificatePtr wanted(X509_new());
+  X509_NAME* subject = X509_get_subject_name(wanted.get());
+  SetName(subject, "O", identity.organization);
+  SetName(subject, "CN", identity.common_name);
+  if (X509_NAME_cmp(subject, X509_get_subject_name(certificate)) != 0) return false;
+  if (!identity.alternative_names.empty() &&
+      !AddExtension(wanted.get(), wanted.get(), NID_subject_alt_name, identity.alternative_names)
+           .ok()) {
+    return false;
+  }
+  return AlternativeNames(wanted.get()) == AlternativeNames(certificate);
 }
 
 bool Fits(const Pair& pair, const Pair& authority, const Identity& identity, base::WallTime now) {
-  if (EndsSoon(pair, now)) return false;
-  if (X509_verify(pair.certificate.get(), authority.key.get()) != 1) {
-    ERR_clear_error();
-    return false;
-  }
-  return !identity.server ||
-         AlternativeNames(pair.certificate.get()).find("DNS:" + HostName() + " ") !=
-             std::string::npos;
+  if (EndsSoon(pair, now) || !SaysSame(pair.certificate.get(), identity)) return false;
+  if (X509_verify(pair.certificate.get(), authority.key.get()) == 1) return true;
+  ERR_clear_error();
+  return false;
 }
 
 // The key first: a certificate whose key is missing is made again, one whose key is another's too.
@@ -199,16 +206,8 @@ base::StatusOr<std::string> EnsureTokenKey(const std::string& folder) {
   return made;
 }
 
-}  // namespace
-
-base::StatusOr<Certificates> EnsureCertificates(const std::string& folder,
-                                                const std::string& listen_address,
-                                                base::WallTime now) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
-  if (chmod(folder.c_str(), 0700) != 0) {
-    return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
-                 strerror(errno));
-  }
+// The names and addresses under which the server is reached.
+std::string ServerNames(const std::string& listen_address) {
   std::string names = fmt::format(
       "DNS:localhost,DNS:{},DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
       "IP:127.0.0.1,IP:::1",
@@ -218,19 +217,41 @@ base::StatusOr<Certificates> EnsureCertificates(const std::string& folder,
   if (!not_an_address && listen_address != "127.0.0.1" && listen_address != "::1") {
     names += ",IP:" + listen_address;
   }
+  return names;
+}
+
+}  // namespace
+
+base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
+                                                base::WallTime now) {
+  const std::string& folder = options.folder;
+  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  if (chmod(folder.c_str(), 0700) != 0) {
+    return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
+                 strerror(errno));
+  }
   Certificates out;
   ASSIGN_OR_RETURN(const Pair authority,
                    EnsurePair(folder, "ca", {.common_name = "berth-ca", .authority = true}, nullptr,
                               now, out.renewed));
-  ASSIGN_OR_RETURN(
-      const Pair server,
-      EnsurePair(folder, "server",
-                 {.common_name = "berth-api", .alternative_names = names, .server = true},
-                 &authority, now, out.renewed));
+  ASSIGN_OR_RETURN(const Pair server,
+                   EnsurePair(folder, "server",
+                              {.common_name = "berth-api",
+                               .alternative_names = ServerNames(options.listen_address),
+                               .server = true},
+                              &authority, now, out.renewed));
   ASSIGN_OR_RETURN(
       const Pair admin,
       EnsurePair(folder, "admin", {.common_name = "berth-admin", .organization = "system:masters"},
                  &authority, now, out.renewed));
+  if (!options.node_name.empty()) {
+    ASSIGN_OR_RETURN(const Pair node, EnsurePair(folder, "node",
+                                                 {.common_name = "system:node:" + options.node_name,
+                                                  .organization = "system:nodes"},
+                                                 &authority, now, out.renewed));
+    out.node_certificate = node.certificate_pem;
+    out.node_key = node.key_pem;
+  }
   ASSIGN_OR_RETURN(out.token_key, EnsureTokenKey(folder));
   out.ca_certificate = authority.certificate_pem;
   out.server_certificate = server.certificate_pem;
@@ -241,7 +262,7 @@ base::StatusOr<Certificates> EnsureCertificates(const std::string& folder,
 }
 
 base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
-                             const Certificates& certificates) {
+                             const std::string& ca_certificate, const KubeconfigUser& user) {
   const std::string text = fmt::format(
       "apiVersion: v1\n"
       "kind: Config\n"
@@ -251,7 +272,7 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "    server: {}\n"
       "    certificate-authority-data: {}\n"
       "users:\n"
-      "- name: berth-admin\n"
+      "- name: \"{}\"\n"
       "  user:\n"
       "    client-certificate-data: {}\n"
       "    client-key-data: {}\n"
@@ -259,12 +280,11 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "- name: berth\n"
       "  context:\n"
       "    cluster: berth\n"
-      "    user: berth-admin\n"
+      "    user: \"{}\"\n"
       "    namespace: default\n"
       "current-context: berth\n",
-      server_url, base::EncodeBase64(certificates.ca_certificate),
-      base::EncodeBase64(certificates.admin_certificate),
-      base::EncodeBase64(certificates.admin_key));
+      server_url, base::EncodeBase64(ca_certificate), user.name,
+      base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
   return base::Annotate(platform::WriteDurably(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));
 }

@@ -3,10 +3,11 @@
 //   ca.crt, ca.key          the authority, ten years
 //   server.crt, server.key  127.0.0.1, ::1, localhost, the host's name; one year
 //   admin.crt, admin.key    CN berth-admin, O system:masters; one year
+//   node.crt, node.key      CN system:node:NAME, O system:nodes; one year
 //   sa.key                  signs service account tokens
 //
 // Each is made when missing, and the signed ones again when less than 60 days are left, when their
-// key or the authority does not fit, or when the host's name changed. Keys are EC P-256.
+// key, the authority, a name or an address does not fit any more. Keys are EC P-256.
 #pragma once
 
 #include <string>
@@ -23,17 +24,30 @@ struct Certificates {
   std::string server_key;
   std::string admin_certificate;
   std::string admin_key;
+  std::string node_certificate;  // empty without a node
+  std::string node_key;
   std::string token_key;
   bool renewed = false;  // something was made
 };
 
-// `listen_address` is among the server certificate's addresses.
-base::StatusOr<Certificates> EnsureCertificates(const std::string& folder,
-                                                const std::string& listen_address,
+struct CertificateOptions {
+  std::string folder;
+  std::string listen_address;  // among the server certificate's addresses
+  std::string node_name = {};  // whose agent gets a certificate; empty: none
+};
+
+base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now);
 
-// Writes a kubeconfig for the administrator with everything in it, durably and with mode 0600.
+// Who a kubeconfig is for.
+struct KubeconfigUser {
+  std::string name;
+  std::string certificate;  // PEM
+  std::string key;
+};
+
+// Writes a kubeconfig with everything in it, durably and with mode 0600.
 base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
-                             const Certificates& certificates);
+                             const std::string& ca_certificate, const KubeconfigUser& user);
 
 }  // namespace berth::apiserver

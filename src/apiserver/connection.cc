@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include "apiserver/authentication.h"
 #include "apiserver/http_server.h"
 #include "apiserver/kube_status.h"
 #include "apiserver/tls.h"
@@ -66,8 +67,7 @@ void Connection::Handshake() {
   const IoResult result = channel_.Handshake();
   switch (result.state) {
     case State::kDone:
-      user_ = PeerUser(channel_.ssl());
-      if (!user_) return Close();
+      user_ = PeerUser(channel_.ssl());  // null: a token may say who it is
       AwaitRequest();
       return Read();
     case State::kWantRead:
@@ -164,6 +164,11 @@ void Connection::Parse() {
       return Refuse(reader_.error(), reader_.error_code());
     case RequestReader::Result::kMore:
       break;
+  }
+  // Nobody need send a body before he is told so.
+  if (const auto head = reader_.TakeHead();
+      head && !user_ && !head->has_credentials && !IsPublicPath(head->path)) {
+    return Refuse(UnauthorizedError(), 401);
   }
   if (!Hold(reader_.body_size())) {
     return Refuse(KubeError(Reason::kTooManyRequests,

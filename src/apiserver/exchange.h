@@ -47,6 +47,7 @@ class Exchange {
   const Request& request() const { return request_; }
   // For the handler's thread alone, before it answers.
   std::string TakeBody() { return std::move(request_.body); }
+  void SetUser(std::shared_ptr<const User> user) { request_.user = std::move(user); }
   // What the client should hear of beside the answer; the same is said once.
   void AddWarning(std::string_view text) ABSL_LOCKS_EXCLUDED(mutex_);
   // The values of the answer's Warning headers (RFC 7234): 299 - "text".

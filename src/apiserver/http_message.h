@@ -8,14 +8,19 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace berth::apiserver {
 
-// Who sends a request, as the transport established it.
+// Who sends a request: what the transport or a token says.
 struct User {
   std::string name;
+  std::string uid;  // of a service account; else mostly empty
   std::vector<std::string> groups;
+  std::vector<std::pair<std::string, std::vector<std::string>>> extra;
+  // Of the certificate: a connection may outlive it.
+  base::WallTime valid_until = base::WallTime::max();
 };
 
 // Decoded query parameters, in order.
@@ -47,8 +52,8 @@ struct Request {
   std::string target;  // as sent: "/api/v1/pods?limit=5"
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::shared_ptr<const User> user;
-  bool wants_close = false;  // the client asked for the connection to end with the answer
+  std::shared_ptr<const User> user;  // null: not known yet, or nobody
+  bool wants_close = false;          // the client asked for the connection to end with the answer
 
   // The first header `name` (ignoring case); empty if there is none.
   std::string_view Header(std::string_view name) const;

@@ -1,8 +1,8 @@
 // The HTTP/1.1 transport: a UNIX socket and a TLS port, all connections on one event-loop thread.
 //
 // Who gets in: on the UNIX socket processes of root and of the server's own user; on TLS holders of
-// a certificate that the context verifies. Requests are bounded (head 64 KiB, body 3 MiB), and so
-// are idle, slow and stalled connections.
+// a certificate that the context verifies, and requests that bring a token or need none. Requests
+// are bounded (head 64 KiB, body 3 MiB), and so are idle, slow and stalled connections.
 #pragma once
 
 #include <atomic>

@@ -34,8 +34,8 @@ class HttpServerTest : public testing::Test {
   }
 
   void Listen(const HttpLimits& limits, HttpServer::Handler handler) {
-    const auto certificates =
-        EnsureCertificates(folder_ + "/pki", "127.0.0.1", base::SystemClock().Now());
+    const auto certificates = EnsureCertificates(
+        {.folder = folder_ + "/pki", .listen_address = "127.0.0.1"}, base::SystemClock().Now());
     ASSERT_TRUE(certificates.ok()) << base::ToString(certificates.status());
     auto context = MakeServerContext(*certificates);
     ASSERT_TRUE(context.ok()) << base::ToString(context.status());
@@ -147,7 +147,9 @@ TEST_F(HttpServerTest, AStreamThatIsTooSlowlyReadIsEndedAfterWhatWasQueued) {
 TEST_F(HttpServerTest, RefusesASocketPathThatIsAnotherFile) {
   std::ofstream(socket()) << "data";
   auto context = MakeServerContext(
-      EnsureCertificates(folder_ + "/pki", "127.0.0.1", base::SystemClock().Now()).value());
+      EnsureCertificates({.folder = folder_ + "/pki", .listen_address = "127.0.0.1"},
+                         base::SystemClock().Now())
+          .value());
   const auto server = HttpServer::Listen({.unix_socket = socket(), .listen_address = "127.0.0.1"},
                                          *std::move(context), Echo);
   EXPECT_EQ(server.status().code(), base::StatusCode::kFailedPrecondition);

@@ -52,10 +52,11 @@ std::string HeadFor(const Request& request, std::string_view path, size_t body_s
   std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
                                  query.empty() ? "" : "?", query);
   for (const auto& [name, value] : request.headers) {
-    const bool own = EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
-                     EqualsIgnoreCase(name, "Transfer-Encoding") ||
-                     EqualsIgnoreCase(name, "Authorization") || EqualsIgnoreCase(name, "Expect") ||
-                     (EqualsIgnoreCase(name, "Connection") && !upgrade);
+    const bool own =
+        EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
+        EqualsIgnoreCase(name, "Transfer-Encoding") || EqualsIgnoreCase(name, "Authorization") ||
+        EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") || EqualsIgnoreCase(name, "Expect") ||
+        (EqualsIgnoreCase(name, "Connection") && !upgrade);
     if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
   }

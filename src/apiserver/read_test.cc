@@ -31,6 +31,7 @@ TEST_F(ReadTest, TablesShowTheColumnsOfTheKind) {
 
 TEST_F(ReadTest, EveryKindHasATableWithOneCellPerColumn) {
   for (const api::KindInfo* info : api::AllKinds()) {
+    if (info->review) continue;  // is not read
     const auto table = Call("GET", info->url(""), "", kTable);
     ASSERT_EQ(table.code, 200) << info->plural << table.body;
     const size_t columns = table.json["columnDefinitions"].size();

@@ -51,6 +51,11 @@ RequestReader::Result RequestReader::Next() {
       if (head.version() != 11) {
         return Refuse(505, KubeError(Reason::kBadRequest, "HTTP/1.1 is needed"));
       }
+      if (!parser_->is_done()) {
+        const std::string target = ToStd(head.target());
+        head_ = {.path = target.substr(0, target.find('?')),
+                 .has_credentials = head.find(http::field::authorization) != head.end()};
+      }
       expectation_ = !parser_->is_done() &&
                      EqualsIgnoreCase(ToStd(head[http::field::expect]), "100-continue");
     }
@@ -62,6 +67,7 @@ RequestReader::Result RequestReader::Next() {
 }
 
 Request RequestReader::Take() {
+  head_.reset();
   auto message = parser_->release();
   parser_.reset();
   if (in_.empty()) in_ = std::string();
@@ -84,6 +90,7 @@ size_t RequestReader::body_size() const {
 
 void RequestReader::Clear() {
   parser_.reset();
+  head_.reset();
   in_ = std::string();
 }
 

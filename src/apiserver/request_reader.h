@@ -11,6 +11,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,12 @@ class RequestReader {
   // The request that Next has found, without its user.
   Request Take();
 
+  struct Head {
+    std::string path;
+    bool has_credentials = false;  // an Authorization header
+  };
+  // Once, when the head of a request has come and its body has not.
+  std::optional<Head> TakeHead() { return std::exchange(head_, std::nullopt); }
   // Once, when the head of a request has come whose client waits to be told to send the body.
   bool TakeExpectation();
   // Why it is kRefused, and the HTTP status that says so.
@@ -57,6 +64,7 @@ class RequestReader {
   std::unique_ptr<Parser> parser_;
   bool looked_at_head_ = false;
   bool expectation_ = false;
+  std::optional<Head> head_;
   base::Status error_;
   int error_code_ = 0;
 };

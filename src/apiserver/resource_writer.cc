@@ -2,6 +2,7 @@
 
 #include "api/patch.h"
 #include "apiserver/body_decoder.h"
+#include "apiserver/node_restriction.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/reply_format.h"
 #include "apiserver/stored_form.h"
@@ -101,13 +102,39 @@ void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner plan
       ->Run();
 }
 
+// A node agent's write is held against what it may change, whatever verb made it.
+Mutation::Planner ResourceWriter::Restricted(const ResourceRequest& request, Planner planner) {
+  if (request.role.kind != Role::Kind::kNode) return planner;
+  return [node = request.role.node, info = request.rules->info, subresource = request.subresource,
+          deletes = request.verb == "delete" || request.subresource == "eviction",
+          inner = std::move(planner)](const store::Record* current) {
+    auto planned = inner(current);
+    if (!planned.ok()) return planned;
+    NodeWrite write{.node = node, .info = *info, .subresource = subresource, .deletes = deletes};
+    Json before;
+    Json after;
+    const Status allowed = [&]() -> Status {
+      if (current != nullptr) {
+        ASSIGN_OR_RETURN(before, DecodeStored(*current->value));
+        write.before = &before;
+      }
+      if (!deletes) {
+        ASSIGN_OR_RETURN(after, DecodeStored(planned->text));
+        write.after = &after;
+      }
+      return CheckNodeWrite(write);
+    }();
+    return allowed.ok() ? std::move(planned) : base::StatusOr<Mutation::Plan>(allowed);
+  };
+}
+
 void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
                          Planner planner, Render render) {
   // Nothing is written that could not be answered for.
   if (!FormatFor(request.exchange->request(), request.rules->schema)) {
     return ReplyError(*request.exchange, NotAcceptableError(request.rules->schema));
   }
-  Start(dry_run, std::move(options), std::move(planner),
+  Start(dry_run, std::move(options), Restricted(request, std::move(planner)),
         [exchange = request.exchange, rules = request.rules, name = request.name,
          render = std::move(render)](base::StatusOr<Mutation::Result> result) {
           if (result.ok()) return render(*exchange, *result);

@@ -37,6 +37,7 @@ class ResourceWriter {
   // A write that meets changes of others is tried once and up to five times more.
   static constexpr int kConflictAttempts = 6;
 
+  static Planner Restricted(const ResourceRequest& request, Planner planner);
   // Answers with the object; 201 if it was created, else `code`.
   static Render ObjectRenderer(KindPtr kind, int code = 200);
   // Starts a mutation of the request's object; `render` answers with its result, errors are

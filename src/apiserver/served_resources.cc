@@ -7,6 +7,7 @@ std::vector<std::string_view> VerbsOf(const api::KindInfo& info) {
   if (&info == &api::kinds::kNamespace) {
     return {"create", "delete", "get", "list", "patch", "update", "watch"};
   }
+  if (info.review) return {"create"};
   return {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"};
 }
 

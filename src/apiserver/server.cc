@@ -17,17 +17,25 @@ namespace {
 
 constexpr int kWorkers = 4;
 constexpr std::chrono::milliseconds kGrace{1500};
-constexpr auto kCheckCertificates = std::chrono::hours(12);
+
+CertificateOptions CertificatesFor(const ServerOptions& options) {
+  return {.folder = options.certificate_folder,
+          .listen_address = options.listen_address,
+          .node_name = options.node_name};
+}
 
 class ServerImpl : public Server {
  public:
   ServerImpl(store::Store& store, const base::Clock& clock, const ServerOptions& options,
-             TokenIssuer tokens)
+             TokenSigner signer)
       : options_(options),
-        tokens_(std::move(tokens)),
+        signer_(std::move(signer)),
+        static_tokens_(options.token_file),
+        authenticator_(store, clock, signer_, static_tokens_),
+        authorizer_(store),
         workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
-        service_(context_, tokens_),
+        service_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
   // Ends what runs in the order in which nothing calls what is already gone.
@@ -57,15 +65,24 @@ class ServerImpl : public Server {
                                     service_.Handle(std::move(exchange));
                                   }));
     service_.documents().UseAddress(address());
-    return WriteConfig(certificates);
+    return WriteConfigs(certificates);
   }
 
   uint16_t port() const override { return http_->port(); }
 
  private:
-  Status WriteConfig(const Certificates& certificates) {
-    if (options_.kubeconfig.empty()) return base::OkStatus();
-    return WriteKubeconfig(options_.kubeconfig, fmt::format("https://{}", address()), certificates);
+  Status WriteConfigs(const Certificates& certificates) {
+    const std::string url = fmt::format("https://{}", address());
+    const auto write = [&](const std::string& path, const KubeconfigUser& user) {
+      return path.empty() ? base::OkStatus()
+                          : WriteKubeconfig(path, url, certificates.ca_certificate, user);
+    };
+    RETURN_IF_ERROR(write(options_.kubeconfig, {.name = "berth-admin",
+                                                .certificate = certificates.admin_certificate,
+                                                .key = certificates.admin_key}));
+    return write(options_.node_kubeconfig, {.name = "system:node:" + options_.node_name,
+                                            .certificate = certificates.node_certificate,
+                                            .key = certificates.node_key});
   }
 
   // "127.0.0.1:6443"
@@ -80,26 +97,27 @@ class ServerImpl : public Server {
     service_.watches().Tick();
     const auto now = std::chrono::steady_clock::now();
     if (now < next_check_) return;
-    next_check_ = now + kCheckCertificates;
+    next_check_ = now + options_.check_certificates;
     workers_.Post([this] { RenewCertificates(); });
   }
 
   // A server that runs for longer than its certificate is good for.
   void RenewCertificates() {
-    const auto certificates = EnsureCertificates(options_.certificate_folder,
-                                                 options_.listen_address, context_.clock.Now());
+    const auto certificates = EnsureCertificates(CertificatesFor(options_), context_.clock.Now());
     if (!certificates.ok()) {
       LOG_ERROR("api: certificates cannot be renewed: {}", base::ToString(certificates.status()));
       return;
     }
-    if (!certificates->renewed) return;
+    if (certificates->renewed) renewed_ = true;
+    if (!renewed_) return;
     auto context = MakeServerContext(*certificates);
-    const Status written = context.ok() ? WriteConfig(*certificates) : context.status();
+    const Status written = context.ok() ? WriteConfigs(*certificates) : context.status();
     if (!written.ok()) {
       LOG_ERROR("api: renewed certificates cannot be used: {}", base::ToString(written));
       return;
     }
     http_->UseContext(*std::move(context));
+    renewed_ = false;
     LOG_INFO("api: renewed the certificates in {}", base::Quote(options_.certificate_folder));
   }
 
@@ -117,7 +135,10 @@ class ServerImpl : public Server {
   }
 
   const ServerOptions options_;
-  const TokenIssuer tokens_;
+  const TokenSigner signer_;
+  StaticTokens static_tokens_;
+  Authenticator authenticator_;
+  Authorizer authorizer_;
   InFlight in_flight_;
   KindRegistry kinds_;
   base::WorkerPool workers_;
@@ -126,7 +147,8 @@ class ServerImpl : public Server {
   base::Mutex groups_mutex_;
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
-      std::chrono::steady_clock::now() + kCheckCertificates;  // of the event loop
+      std::chrono::steady_clock::now() + options_.check_certificates;  // of the event loop
+  std::atomic<bool> renewed_{false};                                   // and not used yet
   std::unique_ptr<HttpServer> http_;
 };
 
@@ -134,12 +156,11 @@ class ServerImpl : public Server {
 
 base::StatusOr<std::unique_ptr<Server>> Server::Start(store::Store& store, const base::Clock& clock,
                                                       const ServerOptions& options) {
-  ASSIGN_OR_RETURN(
-      const Certificates certificates,
-      EnsureCertificates(options.certificate_folder, options.listen_address, clock.Now()));
-  ASSIGN_OR_RETURN(TokenIssuer tokens, TokenIssuer::Load(certificates.token_key));
+  ASSIGN_OR_RETURN(const Certificates certificates,
+                   EnsureCertificates(CertificatesFor(options), clock.Now()));
+  ASSIGN_OR_RETURN(TokenSigner signer, TokenSigner::Load(certificates.token_key));
   RETURN_IF_ERROR(CreateBuiltInObjects(store, clock));
-  auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(tokens));
+  auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(signer));
   RETURN_IF_ERROR(server->ServeDefinitions());
   RETURN_IF_ERROR(server->Listen(certificates));
   return server;

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "api/kind_info.h"
+#include "apiserver/certificates.h"
 #include "apiserver/server.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
@@ -227,12 +228,17 @@ class ApiTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << base::ToString(store.status());
     store_ = *std::move(store);
     std::filesystem::create_directory(folder_ + "/nodes");
+    // Real clients check them by the real time.
+    ASSERT_TRUE(EnsureCertificates({.folder = folder_ + "/pki", .listen_address = "127.0.0.1"},
+                                   base::SystemClock().Now())
+                    .ok());
     auto server = Server::Start(*store_, clock_,
                                 {.unix_socket = socket(),
                                  .port = 0,
                                  .certificate_folder = folder_ + "/pki",
                                  .kubeconfig = folder_ + "/kubeconfig",
-                                 .node_sockets = folder_ + "/nodes"});
+                                 .node_sockets = folder_ + "/nodes",
+                                 .token_file = folder_ + "/tokens.json"});
     ASSERT_TRUE(server.ok()) << base::ToString(server.status());
     server_ = *std::move(server);
   }

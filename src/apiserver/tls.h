@@ -9,11 +9,11 @@
 
 namespace berth::apiserver {
 
-// TLS 1.2 or newer; a client must show a certificate that the authority signed.
+// TLS 1.2 or newer. A client may show a certificate; whether it is worth anything, PeerUser says.
 base::StatusOr<SslContextPtr> MakeServerContext(const Certificates& certificates);
 
 // The user of a finished handshake: the certificate's CN, and its O's as groups. nullptr without a
-// name.
+// certificate of the server's authority, or without a name in it.
 std::shared_ptr<const User> PeerUser(SSL* ssl);
 
 }  // namespace berth::apiserver

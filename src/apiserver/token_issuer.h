@@ -1,29 +1,28 @@
-// Service account tokens (TokenRequest): JSON Web Tokens signed with ES256.
+// TokenRequest: tokens of service accounts, bound to an object with which they end.
 #pragma once
 
-#include <string>
-
 #include "apiserver/api_context.h"
-#include "apiserver/openssl_ptr.h"
+#include "apiserver/token_signer.h"
 
 namespace berth::apiserver {
 
 class TokenIssuer {
  public:
-  // `key_pem` is an EC P-256 private key.
-  static base::StatusOr<TokenIssuer> Load(const std::string& key_pem);
+  // Borrowed.
+  TokenIssuer(ApiContext& context, const TokenSigner& signer)
+      : context_(context), signer_(signer) {}
 
   // POST serviceaccounts/NAME/token, on a worker.
-  void Issue(ApiContext& context, const ResourceRequest& request) const;
-
-  // The signed token of `claims`.
-  base::StatusOr<std::string> Sign(const Json& claims) const;
+  void Issue(const ResourceRequest& request) const;
 
  private:
-  explicit TokenIssuer(KeyPtr key);
+  base::StatusOr<Json> Answer(const ResourceRequest& request, Json body) const;
+  base::Status Bind(const ResourceRequest& request, const Json& reference, Json& claims) const;
+  base::Status BindPod(const ResourceRequest& request, const Json& reference,
+                       const base::StatusOr<Json>& pod, Json& claims) const;
 
-  KeyPtr key_;
-  std::string key_id_;
+  ApiContext& context_;
+  const TokenSigner& signer_;
 };
 
 }  // namespace berth::apiserver

@@ -56,6 +56,14 @@ StatusOr<Json> Named(const Json& config, std::string_view list, std::string_view
   return Error(StatusCode::kNotFound, "there is no {} named {}", member, Quote(name));
 }
 
+// What becomes a header's value.
+Status CheckHeader(std::string_view field, std::string_view value) {
+  const bool clean = std::none_of(value.begin(), value.end(),
+                                  [](unsigned char c) { return c < ' ' || c == 0x7f; });
+  return clean ? base::OkStatus()
+               : Error(StatusCode::kInvalidArgument, "\"{}\" has a control character", field);
+}
+
 class Loader {
  public:
   explicit Loader(const std::string& path) : folder_(fs::path(path).parent_path()) {}
@@ -102,7 +110,8 @@ class Loader {
   }
 
   Status LoadUser(const Json& user) {
-    for (const std::string_view field : {"exec", "auth-provider", "username", "password", "as"}) {
+    for (const std::string_view field :
+         {"exec", "auth-provider", "username", "password", "as-uid", "as-user-extra"}) {
       if (base::json::Find(user, {field}) != nullptr) {
         return Error(StatusCode::kUnimplemented,
                      "\"{}\" is not supported: use a client certificate, token or tokenFile",
@@ -112,6 +121,14 @@ class Loader {
     ASSIGN_OR_RETURN(config_.client_certificate, Pem(user, "client-certificate"));
     ASSIGN_OR_RETURN(config_.client_key, Pem(user, "client-key"));
     config_.token = String(user, {"token"});
+    config_.impersonate_user = String(user, {"as"});
+    for (const Json& group : base::json::Array(user, {"as-groups"})) {
+      if (group.is_string()) config_.impersonate_groups.push_back(group.get<std::string>());
+    }
+    RETURN_IF_ERROR(CheckHeader("as", config_.impersonate_user));
+    for (const std::string& group : config_.impersonate_groups) {
+      RETURN_IF_ERROR(CheckHeader("as-groups", group));
+    }
     if (const std::string file = String(user, {"tokenFile"}); !file.empty())
       config_.token_file = Path(file);
     return base::OkStatus();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -19,7 +20,10 @@ struct Config {
   std::string client_key;             // PEM; never logged
   std::string token;                  // never logged
   std::string token_file;             // read again as it is replaced; wins over `token`
-  std::string proxy_url;              // empty: from the environment
+  // Whom to act as (Impersonate-User, Impersonate-Group); empty: nobody else.
+  std::string impersonate_user;
+  std::vector<std::string> impersonate_groups;
+  std::string proxy_url;  // empty: from the environment
   bool insecure_skip_tls_verify = false;
 
   std::string ns;  // the context's namespace; "default" if it names none
@@ -28,7 +32,7 @@ struct Config {
 // Reads `path`, and the files that it names relative to its folder. `context` is empty for the
 // current one. NOT_FOUND if there is no such file or context, INVALID_ARGUMENT for a malformed one,
 // UNIMPLEMENTED for what Berth does not do: exec and auth-provider plugins, passwords,
-// impersonation.
+// impersonation by more than user and groups.
 base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view context = "");
 
 // The file that kubectl would read: `explicit_path`, $KUBECONFIG (its first entry), or

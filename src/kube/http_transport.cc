@@ -127,6 +127,10 @@ class HttpTransport::Handle {
     Header("Expect:");
     if (!request.content_type.empty()) Header("Content-Type: " + request.content_type);
     if (!token.empty()) Header("Authorization: Bearer " + token);
+    if (!config.impersonate_user.empty()) Header("Impersonate-User: " + config.impersonate_user);
+    for (const std::string& group : config.impersonate_groups) {
+      Header("Impersonate-Group: " + group);
+    }
     Set(CURLOPT_HTTPHEADER, headers_);
   }
 

@@ -66,7 +66,11 @@ void FanOut::WaitUntilCaughtUp() {
 }
 
 void FanOut::CatchUp(Member& member, Revision to) {
-  if (member.seen >= to) return;
+  if (member.seen < to) ReadMissed(member, to);
+  if (!member.gone) member.watcher->OnProgress(member.seen);
+}
+
+void FanOut::ReadMissed(Member& member, Revision to) {
   const Status read = read_changes_(member.prefix, member.seen, to, [&](const Change& change) {
     if (!member.gone) member.watcher->OnChange(change);
   });

@@ -51,6 +51,7 @@ class FanOut {
 
   void Loop();
   void CatchUp(Member& member, Revision to);
+  void ReadMissed(Member& member, Revision to);
   void Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members);
   void Leave(const std::shared_ptr<Member>& member);
 
