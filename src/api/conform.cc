@@ -181,7 +181,8 @@ class Conformer {
         }
         return base::OkStatus();
       default:
-        return typed_ ? Canonical(type, value) : base::OkStatus();
+        // Kubernetes does not say where; a person who wrote a long manifest wants to know.
+        return typed_ ? base::Annotate(Canonical(type, value), path_.text()) : base::OkStatus();
     }
   }
 
