@@ -29,6 +29,7 @@ def entry(document, manager, operation="Apply", subresource=None):
 @pytest.mark.parametrize("kind", kinds.BUILT_IN, ids=str)
 def test_apply_creates_and_then_changes_nothing(api, make, kind):
     new = make.new(kind)
+    new["metadata"]["labels"] = {"applied": "yes"}
     path = make.path(kind, new)
     make.clean_later(path)
     made = api.apply(path, new, "me")
@@ -157,7 +158,7 @@ def test_apply_to_the_status(api, make):
             "status": {"volumesInUse": ["x"]}, "spec": {"unschedulable": True}}
     reply = api.apply(path + "/status", body, "agent")
     assert reply.code == 200 and reply.json["status"]["volumesInUse"] == ["x"], reply
-    assert not reply.json["spec"].get("unschedulable")
+    assert not reply.json.get("spec", {}).get("unschedulable")
     assert entry(reply.json, "agent", "Apply", "status")["fieldsV1"]["f:status"], reply
 
 
