@@ -227,7 +227,7 @@ void Merge(Json& target, const Json& patch) {
 StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
   if (!patch.is_array()) return Error(StatusCode::kInvalidArgument, "a JSON patch is an array");
   if (patch.size() > kMaxOperations) {
-    return Error(StatusCode::kInvalidArgument,
+    return Error(StatusCode::kResourceExhausted,
                  "The allowed maximum operations in a JSON patch is {}, got {}", kMaxOperations,
                  patch.size());
   }

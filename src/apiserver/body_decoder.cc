@@ -3,6 +3,7 @@
 #include "api/protobuf.h"
 #include "api/yaml.h"
 #include "apiserver/object_meta.h"
+#include "base/log.h"
 
 namespace berth::apiserver {
 
@@ -160,6 +161,11 @@ StatusOr<Json> DecodeBody(const ResourceRequest& request, const api::Schema* sch
   Status status = object.status();
   if (status.ok() && !object->is_object()) {
     status = base::Error(base::StatusCode::kInvalidArgument, "it is no JSON object");
+  }
+  const std::string named = status.ok() ? base::json::String(*object, {"kind"}) : "";
+  if (!named.empty() && named != kind) {
+    status =
+        base::Error(base::StatusCode::kInvalidArgument, "the body is a {}", base::Quote(named));
   }
   if (status.ok() && schema != nullptr) status = api::Conform(*schema, *object, {}, ignored);
   if (!status.ok()) return BadBody(kind, "v1", status);

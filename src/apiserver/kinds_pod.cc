@@ -105,8 +105,23 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   return base::OkStatus();
 }
 
+// A pod's account is there before the pod. The one that every namespace has comes soon after the
+// namespace itself, and is not waited for.
+base::Status CheckAccount(const Json& pod, Lookup& lookup) {
+  const std::string name = String(pod, {"spec", "serviceAccountName"});
+  if (name == "default") return base::OkStatus();
+  const std::string ns = String(pod, {"metadata", "namespace"});
+  const auto found = lookup.Get(api::kinds::kServiceAccount, ns, name);
+  if (found.ok()) return base::OkStatus();
+  if (found.status().code() != base::StatusCode::kNotFound) return found.status();
+  return Refuse(
+      pod, fmt::format("error looking up service account {}/{}: serviceaccount \"{}\" not found",
+                       ns, name, name));
+}
+
 base::Status AdmitPod(Json& object, Lookup& lookup) {
   Default(object, {"spec", "serviceAccountName"}, "default");
+  RETURN_IF_ERROR(CheckAccount(object, lookup));
   Default(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
   Default(object, {"spec", "enableServiceLinks"}, true);
   RETURN_IF_ERROR(SetPriority(object));

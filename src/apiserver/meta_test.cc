@@ -346,5 +346,46 @@ TEST_F(ApiTest, RefusesBadMetadataAndSaysWhy) {
   }
 }
 
+TEST_F(ApiTest, KeepsNoEmptyMetadataAndNoOtherCreationTime) {
+  const auto created = Post(kConfigMaps, ConfigMap("a"));
+  const auto emptied = Patch(At(kConfigMaps, "a"), {{"metadata",
+                                                     {{"labels", Json::object()},
+                                                      {"annotations", Json::object()},
+                                                      {"finalizers", Json::array()},
+                                                      {"ownerReferences", Json::array()}}}});
+  EXPECT_EQ(emptied.version(), created.version()) << emptied.body;
+  Json object = created.json;
+  object["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z";
+  const auto updated = Put(At(kConfigMaps, "a"), object);
+  EXPECT_EQ(updated.code, 200) << updated.body;
+  EXPECT_EQ(updated.version(), created.version());
+}
+
+TEST_F(ApiTest, ADryRunMeetsWhatIsThere) {
+  ASSERT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
+  EXPECT_EQ(Post(std::string(kConfigMaps) + "?dryRun=All", ConfigMap("a")).code, 409);
+}
+
+TEST_F(ApiTest, RefusesOptionsOfAnotherKindAndUnknownWaysToShow) {
+  ASSERT_EQ(Post(kConfigMaps, ConfigMap("a")).code, 201);
+  EXPECT_EQ(Delete(At(kConfigMaps, "a"), {{"kind", "Pod"}, {"apiVersion", "v1"}}).code, 400);
+  EXPECT_EQ(Call("GET", std::string(kConfigMaps) + "?includeObject=Some", "",
+                 "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n")
+                .code,
+            400);
+}
+
+TEST_F(ApiTest, RefusesAPodWhoseAccountIsNotThere) {
+  Json pod = PodNamed("p");
+  pod["spec"]["serviceAccountName"] = "robot";
+  const auto refused = Post(kPods, pod);
+  EXPECT_EQ(refused.code, 403) << refused.body;
+  EXPECT_THAT(refused.message(), testing::HasSubstr("serviceaccount \"robot\" not found"));
+  ASSERT_EQ(
+      Post("/api/v1/namespaces/default/serviceaccounts", {{"metadata", {{"name", "robot"}}}}).code,
+      201);
+  EXPECT_EQ(Post(kPods, pod).code, 201);
+}
+
 }  // namespace
 }  // namespace berth::apiserver

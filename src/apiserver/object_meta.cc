@@ -108,12 +108,25 @@ Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& objec
   return base::OkStatus();
 }
 
+namespace {
+
+// Kubernetes keeps no empty maps and lists of metadata: to leave one out is to say the same.
+void DropEmpty(Json& metadata) {
+  for (const char* field : {"labels", "annotations", "finalizers", "ownerReferences"}) {
+    const auto it = metadata.find(field);
+    if (it != metadata.end() && it->empty()) metadata.erase(it);
+  }
+}
+
+}  // namespace
+
 void StampNew(const KindRules& rules, Json& object, std::string_view uid, base::WallTime now) {
   Json& metadata = object["metadata"];
   for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
                             "selfLink", "resourceVersion"}) {
     metadata.erase(field);
   }
+  DropEmpty(metadata);
   metadata["uid"] = std::string(uid);
   metadata["creationTimestamp"] = api::FormatTime(now);
   if (rules.counts_generation) metadata["generation"] = 1;
@@ -139,6 +152,7 @@ void KeepSystemFields(Json& object, const Json& old) {
   }
   metadata.erase("selfLink");
   metadata.erase("resourceVersion");
+  DropEmpty(metadata);
 }
 
 void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& errors) {
@@ -184,15 +198,9 @@ void ValidateMetadataUpdate(const Json& object, const Json& old, FieldErrors& er
 
 void ValidateKeptMetadata(const Json& object, const Json& old, FieldErrors& errors) {
   const Checked metadata = Checked(object, old, errors)["metadata"];
-  for (const std::string_view time : {"creationTimestamp", "deletionTimestamp"}) {
-    const Checked value = metadata[time];
-    if (!value.present()) continue;
-    const auto now = api::ParseTime(value.text());
-    const auto before =
-        api::ParseTime(value.old().is_string() ? value.old().get<std::string>() : "");
-    const bool same = now.ok() == before.ok() && (!now.ok() || *now == *before);
-    if (!same) value.Immutable();
-  }
+  // Another creation time, or another time of a deletion that goes on, is passed over.
+  const Checked deletion = metadata["deletionTimestamp"];
+  if (deletion.present() && !deletion.old().is_string()) deletion.Immutable();
   if (metadata["deletionGracePeriodSeconds"].present()) {
     metadata["deletionGracePeriodSeconds"].Immutable();
   }

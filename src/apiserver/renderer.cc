@@ -38,6 +38,14 @@ base::StatusOr<Renderer> Renderer::For(const ResourceRequest& request, const bas
     renderer.meta_version_ = version;
     renderer.form_ = as == "Table" ? Form::kTable : Form::kPartial;
     const std::string& include = request.query.Get("includeObject");
+    if (as == "Table" && !include.empty() && include != "Metadata" && include != "Object" &&
+        include != "None") {
+      return KubeError(
+          Reason::kBadRequest,
+          fmt::format("Unable to convert to Table as requested: includeObject: Invalid "
+                      "value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                      base::json::Dump(include)));
+    }
     renderer.include_ = include == "Object" ? Include::kObject
                         : include == "None" ? Include::kNone
                                             : Include::kMetadata;

@@ -75,7 +75,9 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
         Reason::kInvalid, base::Message(patched.status()),
         {.name = name, .group = std::string(info.group), .kind = std::string(info.kind)});
   }
-  return KubeError(Reason::kBadRequest, base::Message(patched.status()));
+  const bool too_large = patched.status().code() == StatusCode::kResourceExhausted;
+  return KubeError(too_large ? Reason::kRequestEntityTooLarge : Reason::kBadRequest,
+                   base::Message(patched.status()));
 }
 
 }  // namespace
@@ -91,9 +93,14 @@ ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
 void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
                            Mutation::Done done) {
   if (dry_run) {  // plans all, and then has nothing to write
-    planner = [inner = std::move(planner)](const store::Record* current) {
-      auto planned = inner(current);
-      if (planned.ok()) planned->action = Action::kNothing;
+    planner = [this, inner = std::move(planner)](
+                  const store::Record* current) -> base::StatusOr<Mutation::Plan> {
+      ASSIGN_OR_RETURN(Mutation::Plan planned, inner(current));
+      // What the store would say.
+      if (planned.action == Action::kCreate && context_.store.Get(planned.key).ok()) {
+        return base::Error(StatusCode::kAlreadyExists, "key '{}' exists", planned.key);
+      }
+      planned.action = Action::kNothing;
       return planned;
     };
   }
