@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 
+import yaml
 from lib.standalone import ROOT, Failure
 
 
@@ -64,8 +65,7 @@ class Kubectl:
         return result.stderr
 
     def apply(self, *items, flags=()):
-        text = "\n---\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
-        return self("apply", *flags, "-f", "-", stdin=text)
+        return self("apply", *flags, "-f", "-", stdin=yaml.safe_dump_all(items))
 
     def json(self, *arguments):
         return json.loads(self(*arguments, "-o", "json"))
