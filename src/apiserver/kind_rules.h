@@ -42,9 +42,9 @@ struct KindRules {
   const api::KindInfo* info;
   // The types of its fields; null where nothing is known of them.
   const api::Schema* schema = nullptr;
-  // For a custom resource: what its definition says of them (openAPIV3Schema), for OpenAPI. Null
-  // else.
-  std::shared_ptr<const Json> custom_schema;
+  // For a custom resource: what its definition says of them (openAPIV3Schema), as JSON text, for
+  // OpenAPI. Empty else.
+  std::string custom_schema;
 
   // How names are checked; CheckDns1123Subdomain if null.
   std::function<base::Status(std::string_view name)> check_name;

@@ -75,7 +75,7 @@ class Parts {
       IncludeCustom(kind, definitions);
     }
     AddReference(definitions.object, info, info.kind);
-    AddReference(definitions.list, info, std::string(info.kind) + "List");
+    AddReference(definitions.list, info, kind.list());
     // What subresources read and write.
     for (const Subresource& sub : SubresourcesOf(info)) {
       const std::string api_version = sub.group.empty()
@@ -92,14 +92,8 @@ class Parts {
   void IncludeCustom(const KindRules& kind, const KindDefinitions& definitions) {
     const api::KindInfo& info = *kind.info;
     custom_.emplace(definitions.object, [this, &kind] {
-      return kind.custom_schema != nullptr ? CustomDefinition(*kind.custom_schema, version_)
-             : kind.schema != nullptr      ? SchemaDefinition(*kind.schema, version_)
-                                           : CustomDefinition(Json::object(), version_);
+      return CustomDefinition(base::json::Parse(kind.custom_schema).value_or(Json()), version_);
     });
-    if (kind.custom_schema == nullptr && kind.schema != nullptr) {
-      CollectNamed(*kind.schema, named_);
-      named_.erase(kind.schema);
-    }
     custom_.emplace(definitions.list, [this, &info, object = definitions.object] {
       return ListDefinition(object, info.kind, version_);
     });

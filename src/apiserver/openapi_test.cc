@@ -290,7 +290,7 @@ TEST(OpenApiCustomTest, ACustomKindComesAndGoesAndLeavesTheOthersAlone) {
                                   .singular = "thing",
                                   .namespaced = true};
   auto rules = std::make_shared<KindRules>(info);
-  rules->custom_schema = std::make_shared<const Json>(kSchema);
+  rules->custom_schema = base::json::Dump(kSchema);
   KindRegistry registry;
   OpenApiDocuments documents;
   Request request;

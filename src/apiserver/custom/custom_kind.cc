@@ -91,6 +91,7 @@ class Family {
     made.rules = std::make_unique<KindRules>(made.info);
     made.rules->schema = MakeSchemaTree(
         *made.schema, OpenApiName(group_, made.info.version, made.info.kind), made.arena);
+    made.rules->custom_schema = base::json::Dump(Map(json, {"schema", "openAPIV3Schema"}));
     FieldErrors none;  // a rule that does not compile refuses every object (object_rules)
     CompileRules(*made.schema, "", none);
     made.rules->list_kind = String(names_, {"listKind"}, fmt::format("{}List", made.info.kind));
