@@ -14,9 +14,7 @@ namespace {
 using base::Json;
 using base::StatusCode;
 using std::chrono::milliseconds;
-using ::testing::ElementsAre;
 using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 class DaemonSetsTest : public ::testing::Test {
  protected:

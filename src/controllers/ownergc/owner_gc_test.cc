@@ -11,8 +11,6 @@ namespace {
 using base::Json;
 using base::StatusCode;
 using std::chrono::milliseconds;
-using ::testing::Contains;
-using ::testing::Not;
 
 const api::KindInfo kWidget{.group = "example.com",
                             .version = "v1",

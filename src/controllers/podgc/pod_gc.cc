@@ -12,7 +12,6 @@
 
 namespace berth::controllers::podgc {
 
-using base::KeyedWorkers;
 using base::MutexLock;
 using base::Status;
 using base::StatusCode;
