@@ -56,7 +56,8 @@ void Guarded(Exchange& exchange, const std::function<void()>& handler) {
     const Request& request = exchange.request();
     LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
               error.what());
-    ReplyError(exchange, KubeError(Reason::kInternalError, "an error of the server's own occurred"));
+    ReplyError(exchange,
+               KubeError(Reason::kInternalError, "an error of the server's own occurred"));
   }
 }
 
@@ -183,9 +184,8 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
     });
     return;
   }
-  context_.workers.Post([this, exchange = std::move(exchange)] {
-    Guarded(*exchange, [&] { Serve(exchange); });
-  });
+  context_.workers.Post(
+      [this, exchange = std::move(exchange)] { Guarded(*exchange, [&] { Serve(exchange); }); });
 }
 
 // Settles who asks, as whom, and with which role.
@@ -278,14 +278,14 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
     return verb == "update" ? writer_.Update(request)
                             : ReplyError(*request.exchange, WrongMethod());
   }
-  if (info == &api::kinds::kPod && (sub == "log" || sub == "exec")) {
-    const bool fits = verb == "get" || (sub == "exec" && verb == "create");
+  if (info == &api::kinds::kPod && PodStreams::Serves(sub)) {
+    const bool fits = verb == "get" || (sub != "log" && verb == "create");
     return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
   }
-  if (info == &api::kinds::kPod && (sub == "attach" || sub == "portforward" || sub == "proxy")) {
-    return ReplyError(*request.exchange,
-                      KubeError(Reason::kMethodNotAllowed,
-                                fmt::format("pods/{} is not served here; use exec or logs", sub)));
+  if (info == &api::kinds::kPod && sub == "proxy") {
+    return ReplyError(
+        *request.exchange,
+        KubeError(Reason::kMethodNotAllowed, "pods/proxy is not served here; use port-forward"));
   }
   if (info == &api::kinds::kServiceAccount && sub == "token") {
     return verb == "create" ? tokens_.Issue(request) : ReplyError(*request.exchange, WrongMethod());

@@ -13,8 +13,6 @@ using base::json::String;
 
 namespace {
 
-constexpr std::string_view kNodes = "system:nodes";
-constexpr std::string_view kNodePrefix = "system:node:";
 constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 constexpr std::string_view kNodeNameExtra = "authentication.kubernetes.io/node-name";
 

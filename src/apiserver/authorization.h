@@ -49,6 +49,8 @@ struct Decision {
 };
 
 inline constexpr std::string_view kAdministrators = "system:masters";
+inline constexpr std::string_view kNodes = "system:nodes";
+inline constexpr std::string_view kNodePrefix = "system:node:";  // of a node agent's user
 inline constexpr std::string_view kRoleAnnotation = "berth.dev/role";
 
 // "system:serviceaccount:NS:NAME" as namespace and name; nullopt for other users.

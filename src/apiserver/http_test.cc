@@ -246,18 +246,17 @@ TEST_F(HttpTest, BytesThatAreNoTextAreRefusedInText) {
   const auto body = Call("POST", kConfigMaps, "{\"metadata\":{\"name\":\"a\xff\"}}");
   EXPECT_EQ(body.code, 400);
   EXPECT_FALSE(body.message().empty());
-  const auto value = Call("POST", kConfigMaps,
-                          "{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"\xc3\x28\"}}");
+  const auto value =
+      Call("POST", kConfigMaps, "{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"\xc3\x28\"}}");
   EXPECT_EQ(value.code, 400);
   const auto yaml = Call("POST", kConfigMaps, "metadata:\n  name: \"a\xff\"\n",
                          "Content-Type: application/yaml\r\n");
   EXPECT_GE(yaml.code, 400);
   EXPECT_LT(yaml.code, 500);
-  for (const char* path : {"/api/v1/namespaces/default/configmaps/%ff",
-                           "/%ff",
-                           "/api/v1/configmaps?labelSelector=%ff%3D%fe",
-                           "/api/v1/configmaps?fieldSelector=%ff", "/api/v1/pods?continue=%ff",
-                           "/api/v1/configmaps?resourceVersion=%00"}) {
+  for (const char* path :
+       {"/api/v1/namespaces/default/configmaps/%ff", "/%ff",
+        "/api/v1/configmaps?labelSelector=%ff%3D%fe", "/api/v1/configmaps?fieldSelector=%ff",
+        "/api/v1/pods?continue=%ff", "/api/v1/configmaps?resourceVersion=%00"}) {
     const auto refused = Get(path);
     EXPECT_GE(refused.code, 400) << path;
     EXPECT_LT(refused.code, 500) << path;
@@ -285,11 +284,11 @@ TEST_F(HttpTest, DeepAndSwellingBodiesAreRefused) {
   }
   const auto swollen = Call("POST", kConfigMaps, bomb, kYaml);
   EXPECT_EQ(swollen.code, 400);
-  EXPECT_EQ(Call("PATCH", At(kConfigMaps, "a"), bomb,
-                 "Content-Type: application/apply-patch+yaml\r\n")
-                    .code /
-                100,
-            4);
+  EXPECT_EQ(
+      Call("PATCH", At(kConfigMaps, "a"), bomb, "Content-Type: application/apply-patch+yaml\r\n")
+              .code /
+          100,
+      4);
 }
 
 TEST_F(HttpTest, SelectorsAndQueriesOfAbsurdLengthAreAnswered) {

@@ -16,8 +16,7 @@ namespace {
 Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
 
 // The container that is meant: the one asked for, or the only one.
-base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked,
-                                        std::string_view what) {
+base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
   std::string names;
   std::string inits;
   for (const api::Container& container : pod.containers()) {
@@ -37,6 +36,17 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
   return BadRequest(
       fmt::format("a container name must be specified for pod {}, choose one of: [{}]{}",
                   pod.name(), names, also));
+}
+
+// The node agent's path for what is asked.
+base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest& request) {
+  const std::string& what = request.subresource;
+  if (what == "portforward") {
+    return fmt::format("/portForward/{}/{}/{}", pod.ns(), pod.name(), pod.uid());
+  }
+  ASSIGN_OR_RETURN(const std::string container, ContainerOf(pod, request.query.Get("container")));
+  return fmt::format("/{}/{}/{}/{}/{}", what == "log" ? "containerLogs" : what, pod.ns(),
+                     pod.name(), pod.uid(), container);
 }
 
 // Header lines are built from these: a name that holds a line break must not get in.
@@ -70,6 +80,11 @@ std::string HeadFor(const Request& request, std::string_view path, size_t body_s
 
 }  // namespace
 
+bool PodStreams::Serves(std::string_view subresource) {
+  return subresource == "log" || subresource == "exec" || subresource == "attach" ||
+         subresource == "portforward";
+}
+
 void PodStreams::Start(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
     const auto record =
@@ -81,8 +96,7 @@ void PodStreams::Start(const ResourceRequest& request) {
     }
     ASSIGN_OR_RETURN(Json object, DecodeStored(*record->value));
     const api::Pod pod(std::move(object));
-    ASSIGN_OR_RETURN(const std::string container,
-                     ContainerOf(pod, request.query.Get("container"), request.subresource));
+    ASSIGN_OR_RETURN(const std::string target, TargetOf(pod, request));
     const std::string node = pod.node_name();
     if (node.empty()) {
       return BadRequest(fmt::format("pod {} does not have a host assigned", pod.name()));
@@ -90,16 +104,14 @@ void PodStreams::Start(const ResourceRequest& request) {
     if (!api::CheckPathSegment(node).ok()) {
       return BadRequest(fmt::format("pod {} has an invalid host assigned", pod.name()));
     }
-    const std::string path =
-        fmt::format("/{}/{}/{}/{}/{}", request.subresource == "log" ? "containerLogs" : "exec",
-                    pod.ns(), pod.name(), pod.uid(), container);
     const std::string body = request.exchange->TakeBody();
     const Status failure =
         KubeError(Reason::kServiceUnavailable,
                   fmt::format("the agent of node \"{}\" cannot be reached; is it running?", node));
-    request.exchange->Proxy({.socket = fmt::format("{}/{}.sock", context_.node_sockets, node),
-                             .head = HeadFor(request.exchange->request(), path, body.size()) + body,
-                             .failure = ToResponse(failure)});
+    request.exchange->Proxy(
+        {.socket = fmt::format("{}/{}.sock", context_.node_sockets, node),
+         .head = HeadFor(request.exchange->request(), target, body.size()) + body,
+         .failure = ToResponse(failure)});
     return base::OkStatus();
   };
   if (const Status status = start(); !status.ok()) ReplyError(*request.exchange, status);

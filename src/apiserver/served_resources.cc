@@ -18,10 +18,12 @@ std::vector<Subresource> SubresourcesOf(const api::KindInfo& info) {
     if (!info.read_only) all.back().verbs = {"get", "patch", "update"};
   }
   if (&info == &api::kinds::kPod) {
+    all.push_back({"attach", "PodAttachOptions", "", "v1", {"create", "get"}});
     all.push_back({"binding", "Binding", "", "v1", {"create"}});
     all.push_back({"eviction", "Eviction", "policy", "v1", {"create"}});
     all.push_back({"exec", "PodExecOptions", "", "v1", {"create", "get"}});
     all.push_back({"log", "Pod", "", "v1", {"get"}});
+    all.push_back({"portforward", "PodPortForwardOptions", "", "v1", {"create", "get"}});
   }
   if (&info == &api::kinds::kNamespace) {
     all.push_back({"finalize", "Namespace", "", "v1", {"update"}});

@@ -55,6 +55,33 @@ StatusOr<LogOptions> ParseLogOptions(const HttpRequest& request, base::WallTime 
   return out;
 }
 
+// /VERB/NS/POD/UID/CONTAINER; a port is the whole pod's.
+bool IsStreamPath(const std::vector<std::string>& path) {
+  if (path.size() == 4) return path[0] == "portForward";
+  return path.size() == 5 &&
+         (path[0] == "containerLogs" || path[0] == "exec" || path[0] == "attach");
+}
+
+StatusOr<std::vector<int32_t>> Ports(const HttpRequest& request) {
+  std::vector<int32_t> ports;
+  const auto [first, last] = request.query.equal_range("ports");
+  for (auto it = first; it != last; ++it) {
+    // "80,443" is allowed as well.
+    std::string_view rest = it->second;
+    while (!rest.empty()) {
+      const std::string_view text = rest.substr(0, rest.find(','));
+      uint16_t port = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+      if (error != std::errc() || end != text.data() + text.size() || port == 0) {
+        return base::Error(StatusCode::kInvalidArgument, "ports: '{}' is no port", text);
+      }
+      ports.push_back(port);
+      rest.remove_prefix(std::min(rest.size(), text.size() + 1));
+    }
+  }
+  return ports;
+}
+
 // True if the peer has gone, whatever it may have sent before.
 bool HungUp(int fd) {
   pollfd item{.fd = fd, .events = 0, .revents = 0};
@@ -176,15 +203,15 @@ void StreamingServer::Serve(int fd) {
   if (request.status().code() == StatusCode::kCancelled) return;
   if (!request.ok()) {
     refused = request.status();
-  } else if (request->path.size() != 5 ||
-             (request->path[0] != "containerLogs" && request->path[0] != "exec")) {
+  } else if (!IsStreamPath(request->path)) {
     refused = base::Error(StatusCode::kNotFound, "no such path");
   } else {
-    const StreamTarget target{.ns = request->path[1],
-                              .pod = request->path[2],
-                              .uid = request->path[3],
-                              .container = request->path[4]};
-    if (request->path[0] == "exec") return ServeExec(fd, *request, target);
+    const StreamTarget target{
+        .ns = request->path[1],
+        .pod = request->path[2],
+        .uid = request->path[3],
+        .container = request->path.size() > 4 ? request->path[4] : std::string()};
+    if (request->path[0] != "containerLogs") return ServeStream(fd, *request, target);
     if (request->method == "GET") return ServeLogs(fd, *request, target);
     refused = base::Error(StatusCode::kInvalidArgument, "logs are read with GET");
   }
@@ -223,23 +250,34 @@ void StreamingServer::ServeLogs(int fd, const HttpRequest& request, const Stream
   if (done.ok() && begin()) (void)SendAll(fd, HttpChunk(""), kSendTime);
 }
 
-void StreamingServer::ServeExec(int fd, const HttpRequest& request, const StreamTarget& target) {
+StatusOr<std::string> StreamingServer::StreamFor(const HttpRequest& request,
+                                                 const StreamTarget& target) {
+  if (request.path[0] == "portForward") {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ports, Ports(request));
+    return backend_.PortForward(target, ports);
+  }
   ExecOptions options{.in = request.QueryFlag("stdin"),
                       .out = request.QueryFlag("stdout"),
                       .err = request.QueryFlag("stderr"),
                       .tty = request.QueryFlag("tty")};
   const auto [first, last] = request.query.equal_range("command");
   for (auto it = first; it != last; ++it) options.command.push_back(it->second);
+  const bool exec = request.path[0] == "exec";
+  if (exec && options.command.empty()) {
+    return base::Error(StatusCode::kInvalidArgument, "you must specify a command");
+  }
+  if (!options.in && !options.out && !options.err) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "you must specify at least one of stdin, stdout, stderr");
+  }
+  // With a terminal there is one output stream; the runtime refuses both.
+  if (options.tty) options.err = false;
+  return exec ? backend_.Exec(target, options) : backend_.Attach(target, options);
+}
+
+void StreamingServer::ServeStream(int fd, const HttpRequest& request, const StreamTarget& target) {
   const auto connect = [&]() -> StatusOr<std::pair<StreamUrl, base::UniqueFd>> {
-    if (options.command.empty())
-      return base::Error(StatusCode::kInvalidArgument, "you must specify a command");
-    if (!options.in && !options.out && !options.err) {
-      return base::Error(StatusCode::kInvalidArgument,
-                         "you must specify at least one of stdin, stdout, stderr");
-    }
-    // With a terminal there is one output stream; the runtime refuses both.
-    if (options.tty) options.err = false;
-    ASSIGN_OR_RETURN(const std::string url, backend_.Exec(target, options));
+    ASSIGN_OR_RETURN(const std::string url, StreamFor(request, target));
     ASSIGN_OR_RETURN(StreamUrl parsed, ParseStreamUrl(url));
     ASSIGN_OR_RETURN(base::UniqueFd stream, ConnectStream(parsed));
     return std::pair(std::move(parsed), std::move(stream));

@@ -1,13 +1,15 @@
-// Logs and exec of this node's containers, for the API server: HTTP/1.1 on a UNIX socket (mode
+// Logs and streams of this node's containers, for the API server: HTTP/1.1 on a UNIX socket (mode
 // 0600) that only processes of root may use.
 //
 //   GET
 //   /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps&sinceSeconds&sinceTime&limitBytes
 //   any  /exec/NS/POD/UID/CONTAINER?command=..&command=..&stdin&stdout&stderr&tty
+//   any  /attach/NS/POD/UID/CONTAINER?stdin&stdout&stderr&tty
+//   any  /portForward/NS/POD/UID?ports=..&ports=..
 //
-// exec asks the runtime for a stream (CRI Exec), sends the request's head on to it, with its
-// upgrade headers as they are (SPDY or WebSocket), and then carries bytes both ways. One thread a
-// connection, at most 64.
+// The last three ask the runtime for a stream (CRI Exec, Attach, PortForward), send the request's
+// head on to it, with its upgrade headers as they are (SPDY or WebSocket), and then carry bytes
+// both ways. One thread a connection, at most 64.
 #pragma once
 
 #include <atomic>
@@ -37,7 +39,7 @@ struct StreamTarget {
 };
 
 struct ExecOptions {
-  std::vector<std::string> command;
+  std::vector<std::string> command;  // none to attach
   bool in = false, out = false, err = false, tty = false;
 };
 
@@ -54,9 +56,14 @@ class StreamBackend {
   virtual base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) = 0;
   // False: the container writes no more.
   virtual bool Running(const StreamTarget& target, const std::string& container_id) = 0;
-  // The URL of a stream that runs the command.
+  // The URL of a stream that runs the command, is the container's own input and output, or carries
+  // connections to the pod's ports (which one of SPDY names itself: `ports` may be empty).
   virtual base::StatusOr<std::string> Exec(const StreamTarget& target,
                                            const ExecOptions& options) = 0;
+  virtual base::StatusOr<std::string> Attach(const StreamTarget& target,
+                                             const ExecOptions& options) = 0;
+  virtual base::StatusOr<std::string> PortForward(const StreamTarget& target,
+                                                  const std::vector<int32_t>& ports) = 0;
 };
 
 class StreamingServer {
@@ -74,7 +81,9 @@ class StreamingServer {
   void AcceptLoop();
   void Serve(int fd);
   void ServeLogs(int fd, const HttpRequest& request, const StreamTarget& target);
-  void ServeExec(int fd, const HttpRequest& request, const StreamTarget& target);
+  void ServeStream(int fd, const HttpRequest& request, const StreamTarget& target);
+  // The runtime's URL for what the request asks for.
+  base::StatusOr<std::string> StreamFor(const HttpRequest& request, const StreamTarget& target);
 
   const std::string socket_;
   const base::UniqueFd listener_;

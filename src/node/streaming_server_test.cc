@@ -37,9 +37,19 @@ class OneContainer : public StreamBackend {
     last = options;
     return url;
   }
+  StatusOr<std::string> Attach(const StreamTarget& target, const ExecOptions& options) override {
+    attached = options;
+    return url;
+  }
+  StatusOr<std::string> PortForward(const StreamTarget& target,
+                                    const std::vector<int32_t>& ports) override {
+    forwarded = ports;
+    return url;
+  }
   std::string log, previous_log, url;
   std::atomic<bool> running{true};
-  ExecOptions last;
+  ExecOptions last, attached;
+  std::vector<int32_t> forwarded;
 };
 
 class StreamingTest : public ::testing::Test {
@@ -208,6 +218,20 @@ TEST_F(StreamingTest, CarriesAnExecOnToTheRuntime) {
   EXPECT_EQ(ReceiveUntil(runtime.get(), "keys"), "keys");
   shutdown(runtime.get(), SHUT_WR);
   EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
+}
+
+TEST_F(StreamingTest, AttachAndPortForwardAskTheRuntimeForTheirStreams) {
+  backend_.url = "http://127.0.0.1:1/nobody-listens";
+  EXPECT_THAT(Get("/attach/default/web/uid/main?stdin=1&stdout=1&stderr=1&tty=1"),
+              StartsWith("HTTP/1.1 503 "));
+  EXPECT_TRUE(backend_.attached.in && backend_.attached.out && backend_.attached.tty);
+  EXPECT_FALSE(backend_.attached.err);
+  EXPECT_THAT(Get("/portForward/default/web/uid?ports=80&ports=443,8080"),
+              StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(backend_.forwarded, ::testing::ElementsAre(80, 443, 8080));
+  EXPECT_THAT(Get("/attach/default/web/uid/main"), HasSubstr("at least one of stdin"));
+  EXPECT_THAT(Get("/portForward/default/web/uid?ports=0"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Get("/portForward/default/web/uid/main"), StartsWith("HTTP/1.1 404 "));
 }
 
 TEST(ContainerLogLine, IsParsed) {

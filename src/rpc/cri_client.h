@@ -39,6 +39,8 @@ class CriClient {
   X(Runtime, ContainerStatus)  \
   X(Runtime, ExecSync)         \
   X(Runtime, Exec)             \
+  X(Runtime, Attach)           \
+  X(Runtime, PortForward)      \
   X(Image, ImageStatus)        \
   X(Image, PullImage)          \
   X(Image, ListImages)         \

@@ -433,6 +433,20 @@ Status FakeCriState::Handle(const cri::ExecRequest& request, cri::ExecResponse& 
   return OkStatus();
 }
 
+Status FakeCriState::Handle(const cri::AttachRequest& request, cri::AttachResponse& response) {
+  base::MutexLock lock(mutex_);
+  RETURN_IF_ERROR(FindById(request.container_id()));
+  response.set_url(stream_url_);
+  return OkStatus();
+}
+
+Status FakeCriState::Handle(const cri::PortForwardRequest& request,
+                            cri::PortForwardResponse& response) {
+  base::MutexLock lock(mutex_);
+  response.set_url(stream_url_);
+  return OkStatus();
+}
+
 // --- Images
 
 Status FakeCriState::Handle(const cri::ImageStatusRequest& request,

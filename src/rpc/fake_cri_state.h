@@ -47,7 +47,7 @@ class FakeCriState {
   void SetReady(bool runtime, bool network);
   // What ExecSync answers; without one, empty output and exit code 0.
   void SetExecSync(std::function<cri::ExecSyncResponse(const cri::ExecSyncRequest&)> exec);
-  // What Exec answers.
+  // What Exec, Attach and PortForward answer.
   void SetStreamUrl(const std::string& url);
 
   // --- For the double

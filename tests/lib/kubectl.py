@@ -4,7 +4,6 @@ import os
 import pathlib
 import subprocess
 
-import yaml
 from lib.standalone import ROOT, Failure
 
 
@@ -21,7 +20,8 @@ def version_of(binary):
 
 def installed():
     """{binary: version} of the clients on this machine, Debian's first, each version once."""
-    debian = subprocess.run([ROOT / "tools" / "debian_kubectl"], capture_output=True, text=True).stdout.strip()
+    debian = subprocess.run([ROOT / "tools" / "debian_package", "kubernetes-client", "usr/bin/kubectl"],
+                            capture_output=True, text=True).stdout.strip()
     found = {}
     for binary in (debian, "/usr/bin/kubectl", "/usr/local/bin/kubectl"):
         version = version_of(binary) if binary else None
@@ -65,7 +65,9 @@ class Kubectl:
         return result.stderr
 
     def apply(self, *items, flags=()):
-        return self("apply", *flags, "-f", "-", stdin=yaml.safe_dump_all(items))
+        # JSON: what PyYAML writes bare, such as the key y, another reader may take for a boolean.
+        documents = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+        return self("apply", *flags, "-f", "-", stdin=json.dumps(documents))
 
     def json(self, *arguments):
         return json.loads(self(*arguments, "-o", "json"))

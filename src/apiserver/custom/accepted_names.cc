@@ -6,7 +6,6 @@
 namespace berth::apiserver {
 
 using base::json::Array;
-using base::json::Find;
 using base::json::Map;
 using base::json::String;
 

@@ -5,9 +5,6 @@
 namespace berth::apiserver {
 namespace {
 
-using base::json::Array;
-using base::json::Find;
-using base::json::Int;
 using base::json::String;
 using testing::HasSubstr;
 

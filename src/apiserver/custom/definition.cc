@@ -3,7 +3,6 @@
 namespace berth::apiserver {
 
 using base::json::Array;
-using base::json::Find;
 using base::json::String;
 
 void SetCondition(Json& definition, const DefinitionCondition& condition) {

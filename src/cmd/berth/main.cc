@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddCsiDriverCommand(app, exit_code);
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);
+  berth::cmd::AddTokenCommands(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

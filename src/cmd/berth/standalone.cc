@@ -121,16 +121,23 @@ class StandaloneImpl : public Standalone {
                                                .port = options_.port,
                                                .certificate_folder = Below("api/pki"),
                                                .kubeconfig = Below("kubeconfig"),
-                                               .node_sockets = Below("run/nodes")}));
+                                               .node_sockets = Below("run/nodes"),
+                                               .node_name = node_name_,
+                                               .node_kubeconfig = Below("node.kubeconfig"),
+                                               .token_file = TokenPath(options_.data_folder)}));
     kube::Config config;
     config.socket = cli::ApiSocket(options_.data_folder);
     ASSIGN_OR_RETURN(client_, kube::NewHttpClient(config));
+    // The node agent has no more rights than its node: it may do what one on another machine could.
+    config.impersonate_user = "system:node:" + node_name_;
+    config.impersonate_groups = {"system:nodes"};
+    ASSIGN_OR_RETURN(node_client_, kube::NewHttpClient(config));
     RETURN_IF_ERROR(controllers::bootstrap::CreateStandaloneObjects(*client_, driver_.name));
     informers_ = std::make_unique<kube::Informers>(*client_);
     controller_events_ =
         std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-controllers", node_name_);
     node_events_ =
-        std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-node", node_name_);
+        std::make_unique<kube::EventRecorder>(*node_client_, clock_, "berth-node", node_name_);
     return base::OkStatus();
   }
 
@@ -197,8 +204,8 @@ class StandaloneImpl : public Standalone {
       plugins.push_back(volume::NewCsiPlugin(host));
       return plugins;
     };
-    ASSIGN_OR_RETURN(node_, node::NodeAgent::Start(options, *client_, *informers_, *node_events_,
-                                                   clock_, make_plugins));
+    ASSIGN_OR_RETURN(node_, node::NodeAgent::Start(options, *node_client_, *informers_,
+                                                   *node_events_, clock_, make_plugins));
     return base::OkStatus();
   }
 
@@ -212,7 +219,7 @@ class StandaloneImpl : public Standalone {
   base::UniqueFd folder_lock_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Server> server_;
-  std::unique_ptr<kube::Client> client_;
+  std::unique_ptr<kube::Client> client_, node_client_;
   std::unique_ptr<kube::EventRecorder> controller_events_, node_events_;
   std::unique_ptr<kube::Informers> informers_;
   std::optional<platform::SupervisedProcess> driver_process_;
@@ -224,6 +231,8 @@ class StandaloneImpl : public Standalone {
 }  // namespace
 
 std::string DatabasePath(const std::string& data_folder) { return data_folder + "/api/objects.db"; }
+
+std::string TokenPath(const std::string& data_folder) { return data_folder + "/api/tokens.json"; }
 
 StatusOr<std::unique_ptr<Standalone>> Standalone::Start(const UpOptions& options) {
   auto standalone = std::make_unique<StandaloneImpl>(options);

@@ -3,8 +3,9 @@
 //
 //   <data>/                  mode 0700
 //     berth.lock             held while `berth up` runs
-//     api.sock  kubeconfig   how to reach the API
+//     api.sock  kubeconfig   how to reach the API; node.kubeconfig: as the node agent
 //     api/objects.db         the store        api/pki/  certificates
+//     api/tokens.json        people's tokens, hashed
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
@@ -31,6 +32,8 @@ struct UpOptions {
 
 // <data>/api/objects.db
 std::string DatabasePath(const std::string& data_folder);
+// <data>/api/tokens.json
+std::string TokenPath(const std::string& data_folder);
 
 class Standalone {
  public:

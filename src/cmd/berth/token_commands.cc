@@ -1,0 +1,129 @@
+// `berth token create|list|delete`: the tokens by which people and tools without a client
+// certificate reach a standalone Berth (apiserver/static_tokens.h). They change the file; a running
+// server takes it up at once.
+
+#include <filesystem>
+#include <memory>
+
+#include "api/time.h"
+#include "apiserver/authorization.h"
+#include "apiserver/static_tokens.h"
+#include "base/clock.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/standalone.h"
+#include "platform/durable_file.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Status;
+
+constexpr int64_t kDay = 86400;
+
+struct Arguments {
+  std::string data_folder = UpOptions().data_folder;
+  std::string name;  // of the user, or the token's id
+  std::string role;
+  std::vector<std::string> groups;
+  int64_t seconds = 30 * kDay;
+
+  std::string file() const { return TokenPath(data_folder); }
+};
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ",") + word;
+  return out;
+}
+
+Status Create(const Arguments& arguments) {
+  const bool clean = std::none_of(arguments.name.begin(), arguments.name.end(),
+                                  [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+  if (arguments.name.empty() || !clean) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "a user's name has no spaces or control characters, and is not empty");
+  }
+  const base::WallTime now = base::SystemClock().Now();
+  apiserver::StaticToken token{.user = arguments.name, .groups = arguments.groups, .created = now};
+  if (arguments.role == "administrator") {
+    token.groups.emplace_back(apiserver::kAdministrators);
+  } else if (arguments.role == "node") {
+    token.user = fmt::format("{}{}", apiserver::kNodePrefix, arguments.name);
+    token.groups.emplace_back(apiserver::kNodes);
+  }
+  if (arguments.seconds > 0) token.expires = now + std::chrono::seconds(arguments.seconds);
+  RETURN_IF_ERROR(
+      platform::MakeFolders(std::filesystem::path(arguments.file()).parent_path().string(), 0755));
+  ASSIGN_OR_RETURN(const std::string text,
+                   apiserver::AddStaticToken(arguments.file(), std::move(token)));
+  cli::Print(text + "\n");
+  return base::OkStatus();
+}
+
+Status List(const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const auto tokens, apiserver::ReadStaticTokens(arguments.file()));
+  base::Json table = {{"columnDefinitions", base::Json::array()}, {"rows", base::Json::array()}};
+  for (const char* column : {"ID", "User", "Groups", "Created", "Expires"}) {
+    table["columnDefinitions"].push_back({{"name", column}, {"priority", 0}});
+  }
+  const base::WallTime now = base::SystemClock().Now();
+  for (const apiserver::StaticToken& token : tokens) {
+    const std::string expires = !token.expires          ? "never"
+                                : *token.expires <= now ? "expired"
+                                                        : api::FormatTime(*token.expires);
+    table["rows"].push_back(
+        {{"cells",
+          {token.id, token.user, token.groups.empty() ? "<none>" : Joined(token.groups),
+           api::FormatTime(token.created), expires}}});
+  }
+  cli::Print(cli::TablePrinter(false, false, "").Render(table));
+  return base::OkStatus();
+}
+
+Status Delete(const Arguments& arguments) {
+  return apiserver::RemoveStaticToken(arguments.file(), arguments.name);
+}
+
+CLI::App* Add(CLI::App& group, int& exit_code, const std::shared_ptr<Arguments>& arguments,
+              const char* name, const char* help, Status (*run)(const Arguments&)) {
+  CLI::App* command = group.add_subcommand(name, help);
+  command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
+      ->capture_default_str();
+  command->callback([arguments, run, &exit_code] {
+    const Status status = run(*arguments);
+    if (status.ok()) return;
+    cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
+    exit_code = 1;
+  });
+  return command;
+}
+
+}  // namespace
+
+void AddTokenCommands(CLI::App& app, int& exit_code) {
+  CLI::App* group =
+      app.add_subcommand("token", "Tokens for people and tools that have no client certificate");
+  group->require_subcommand(1);
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* create =
+      Add(*group, exit_code, arguments, "create", "Make a token and print it, this once", Create);
+  create->add_option("user", arguments->name, "Name of the user; with --role node, of the node")
+      ->required();
+  create->add_option("--role", arguments->role, "administrator or node; without it: no rights")
+      ->check(CLI::IsMember({"administrator", "node"}));
+  create->add_option("--group", arguments->groups, "A group of the user");
+  create
+      ->add_option("--expires-in", arguments->seconds,
+                   "How long it is good for: 90s, 12h, 30d (the default); 0: for ever")
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", kDay}}));
+  Add(*group, exit_code, arguments, "list", "List tokens: whose they are, never what they are",
+      List);
+  Add(*group, exit_code, arguments, "delete", "Make a token worthless at once", Delete)
+      ->add_option("id", arguments->name, "Its id, as 'list' shows it")
+      ->required();
+}
+
+}  // namespace berth::cmd
