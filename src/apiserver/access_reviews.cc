@@ -150,7 +150,12 @@ base::StatusOr<Json> AccessReviews::StatusOf(const ResourceRequest& request, con
     }
     return Token(spec);
   }
-  if (info == &kinds::kSelfSubjectRulesReview) return authorizer_.RulesOf(request.role);
+  if (info == &kinds::kSelfSubjectRulesReview) {
+    if (String(spec, {"namespace"}).empty()) {
+      return KubeError(Reason::kBadRequest, "no namespace on request");
+    }
+    return authorizer_.RulesOf(request.role);
+  }
   if (info == &kinds::kLocalSubjectAccessReview) return Access(request, spec, request.ns, false);
   return Access(request, spec, "", info == &kinds::kSelfSubjectAccessReview);
 }

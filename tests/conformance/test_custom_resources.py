@@ -298,7 +298,7 @@ INVALID = {
     "int-or-string": ({"share": True}, "spec.share", "FieldValueTypeInvalid", "integer,string"),
     "additional": ({"labels": {"a": 1}}, "spec.labels.a", "FieldValueTypeInvalid", "must be of type string"),
     "multiple": ({"ratio": 0.7}, "spec.ratio", "FieldValueInvalid", "multiple of 0.5"),
-    "format": ({"when": "soon"}, "spec.when", "FieldValueInvalid", "date-time"),
+    "format": ({"when": "soon"}, "spec.when", "FieldValueTypeInvalid", "date-time"),
 }
 
 

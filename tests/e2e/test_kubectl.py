@@ -431,7 +431,7 @@ def test_a_rollout_and_its_undoing(kubectl):
 # -- logs and exec
 
 def test_logs(kubectl):
-    finished(kubectl, "talker", "for i in 1 2 3; do echo line $i; done; echo oops >&2")
+    finished(kubectl, "talker", "for i in 1 2 3; do echo line $i; done; sleep 1; echo oops >&2")
     assert kubectl("logs", "talker") == "line 1\nline 2\nline 3\noops\n"
     assert kubectl("logs", "pod/talker", "-c", "main", "--tail=1") == "oops\n"
     assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z line 1\n", kubectl("logs", "talker", "--timestamps"))
@@ -502,7 +502,6 @@ def test_api_resources(kubectl):
     assert "pods" in kubectl("api-resources", "--namespaced=true", "-o", "name").split()
     assert {"v1", "apps/v1", "storage.k8s.io/v1", "coordination.k8s.io/v1"} <= set(kubectl("api-versions").split())
     assert kubectl.json("version")["serverVersion"]["major"] == "1"
-    assert "is running at" in kubectl("cluster-info")
     assert kubectl("get", "--raw", "/healthz") == "ok"
 
 
