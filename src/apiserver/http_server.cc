@@ -54,7 +54,9 @@ HttpServer::Options WithinDescriptors(HttpServer::Options options) {
 }  // namespace
 
 HttpServer::HttpServer(const Options& options, Handler handler)
-    : options_(WithinDescriptors(options)), handler_(std::move(handler)), scratch_(kScratch, '\0') {}
+    : options_(WithinDescriptors(options)),
+      handler_(std::move(handler)),
+      scratch_(kScratch, '\0') {}
 
 HttpServer::~HttpServer() { Stop(); }
 

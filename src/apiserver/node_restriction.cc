@@ -111,9 +111,9 @@ class Check {
     const bool own = String(before_, {"spec", "nodeName"}) == write_.node;
     if (write_.deletes && write_.subresource == "eviction") {
       return own ? base::OkStatus()
-                 : Refuse(fmt::format(
-                       "node {} can only evict pods with spec.nodeName set to itself",
-                       write_.node));
+                 : Refuse(
+                       fmt::format("node {} can only evict pods with spec.nodeName set to itself",
+                                   write_.node));
     }
     if (write_.deletes) {
       return own ? base::OkStatus()

@@ -33,11 +33,12 @@ RequestReader::Result RequestReader::Next() {
     const size_t used = parser_->put(boost::asio::buffer(in_), error);
     in_.erase(0, used);
     if (error == http::error::body_limit) {
-      return Refuse(413, KubeError(Reason::kRequestEntityTooLarge,
-                                   fmt::format("Request entity too large: limit is {}", max_body_)));
+      return Refuse(413,
+                    KubeError(Reason::kRequestEntityTooLarge,
+                              fmt::format("Request entity too large: limit is {}", max_body_)));
     }
-    // The parser bounds the head; what it waits for to become whole within the body, the description
-    // of a chunk or the trailers, is bounded here.
+    // The parser bounds the head; what it waits for to become whole within the body, the
+    // description of a chunk or the trailers, is bounded here.
     if (error == http::error::header_limit || (used == 0 && in_.size() > max_head_)) {
       return Refuse(431, KubeError(Reason::kBadRequest, "the request's head is too large"));
     }
@@ -56,8 +57,8 @@ RequestReader::Result RequestReader::Next() {
         head_ = {.path = target.substr(0, target.find('?')),
                  .has_credentials = head.find(http::field::authorization) != head.end()};
       }
-      expectation_ = !parser_->is_done() &&
-                     EqualsIgnoreCase(ToStd(head[http::field::expect]), "100-continue");
+      expectation_ =
+          !parser_->is_done() && EqualsIgnoreCase(ToStd(head[http::field::expect]), "100-continue");
     }
     if (parser_->is_done()) return Result::kRequest;
     if (used == 0) break;

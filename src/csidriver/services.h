@@ -10,15 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "csidriver/controller.h"
 #include "csidriver/node.h"
-#include "base/worker_pool.h"
 
 namespace berth::csidriver {
 
 // A service that borrows what it serves, all of which must outlive it.
 std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string version);
-std::unique_ptr<grpc::Service> NewControllerService(Controller& controller, base::WorkerPool& workers);
+std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
+                                                    base::WorkerPool& workers);
 std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers);
 
 }  // namespace berth::csidriver

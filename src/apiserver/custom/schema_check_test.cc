@@ -242,7 +242,8 @@ TEST(SchemaCheckTest, PatternsAreBounded) {
               testing::HasSubstr("must be a valid regular expression, but isn't"));
   Json schema = {{"type", "object"}};
   for (int i = 0; i < 500; ++i) {
-    schema["properties"][fmt::format("p{}", i)] = {{"type", "string"}, {"pattern", "a{1000}b{1000}"}};
+    schema["properties"][fmt::format("p{}", i)] = {{"type", "string"},
+                                                   {"pattern", "a{1000}b{1000}"}};
   }
   EXPECT_THAT(Errors(base::json::Dump(schema)),
               testing::HasSubstr("the patterns of the schema are too large together"));
