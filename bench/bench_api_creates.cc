@@ -1,6 +1,8 @@
 // Durable creates a second of the embedded API, over TLS with 64 keep-alive clients, and of SQLite
 // alone with transactions of as many rows of the same size.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
@@ -30,7 +32,8 @@ Json ConfigMapOf(int client, int index) {
   return {{"apiVersion", "v1"},
           {"kind", "ConfigMap"},
           {"metadata",
-           {{"name", fmt::format("bench-{}-{}", client, index)}, {"labels", {{"app", "bench"}}}}},
+           {{"name", fmt::format("bench-{}-{}-{}", getpid(), client, index)},
+            {"labels", {{"app", "bench"}}}}},
           {"data", {{"key", std::string(200, 'v')}}}};
 }
 

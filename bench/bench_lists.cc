@@ -50,15 +50,6 @@ Status Create(const Options& options) {
   return base::Error(StatusCode::kInternal, "{} creates failed", failed.load());
 }
 
-// The text behind `"name":"` in the list's metadata, which stands before or behind the items.
-std::string ContinueToken(std::string_view body) {
-  constexpr std::string_view kKey = "\"continue\":\"";
-  const size_t at = body.rfind(kKey);
-  if (at == std::string_view::npos) return "";
-  const size_t from = at + kKey.size();
-  return std::string(body.substr(from, body.find('"', from) - from));
-}
-
 // One reflector's list: all pages. How many bytes they had.
 StatusOr<size_t> ReadAll(const Options& options) {
   ASSIGN_OR_RETURN(UnixHttp http, UnixHttp::Connect(options.socket));
@@ -69,7 +60,7 @@ StatusOr<size_t> ReadAll(const Options& options) {
                      http.Get(fmt::format("/api/v1/configmaps?limit={}{}{}", options.page,
                                           token.empty() ? "" : "&continue=", token)));
     bytes += body.size();
-    token = ContinueToken(body);
+    token = LastMember(body, "continue");
   } while (!token.empty());
   return bytes;
 }

@@ -35,17 +35,20 @@ class Watchers {
   static StatusOr<Watchers> Start(const std::string& socket, int count) {
     Watchers watchers;
     watchers.epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+    // From now on: what is there already is none of theirs.
+    ASSIGN_OR_RETURN(UnixHttp lister, UnixHttp::Connect(socket));
+    ASSIGN_OR_RETURN(const std::string_view list, lister.Get("/api/v1/configmaps?limit=1"));
+    const std::string target = fmt::format("/api/v1/configmaps?watch=1&resourceVersion={}",
+                                           LastMember(list, "resourceVersion"));
     for (int i = 0; i < count; ++i) {
       ASSIGN_OR_RETURN(UnixHttp connection, UnixHttp::Connect(socket));
-      RETURN_IF_ERROR(connection.Watch("/api/v1/configmaps?watch=1"));
+      RETURN_IF_ERROR(connection.Watch(target));
       epoll_event event = {.events = EPOLLIN, .data = {.fd = connection.fd()}};
       if (epoll_ctl(watchers.epoll_.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
         return base::Error(StatusCode::kInternal, "epoll_ctl: errno {}", errno);
       }
       watchers.connections_.push_back(std::move(connection));
     }
-    // What was there before is told first.
-    RETURN_IF_ERROR(watchers.Drain());
     return watchers;
   }
 
@@ -78,17 +81,6 @@ class Watchers {
     const ssize_t n = read(fd, buffer_.data(), buffer_.size());
     if (n <= 0) return base::Error(StatusCode::kUnavailable, "the server ended a watch");
     return std::string_view(buffer_.data(), static_cast<size_t>(n));
-  }
-
-  Status Drain() {
-    std::array<epoll_event, 256> events;
-    int ready;
-    while ((ready = epoll_wait(epoll_.get(), events.data(), events.size(), 500)) > 0) {
-      for (int i = 0; i < ready; ++i) {
-        RETURN_IF_ERROR(Read(events[static_cast<size_t>(i)].data.fd).status());
-      }
-    }
-    return base::OkStatus();
   }
 
   base::UniqueFd epoll_;

@@ -15,6 +15,14 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
+std::string LastMember(std::string_view json, std::string_view name) {
+  const std::string key = fmt::format("\"{}\":\"", name);
+  const size_t at = json.rfind(key);
+  if (at == std::string_view::npos) return "";
+  const size_t from = at + key.size();
+  return std::string(json.substr(from, json.find('"', from) - from));
+}
+
 StatusOr<UnixHttp> UnixHttp::Connect(const std::string& socket) {
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};

@@ -10,6 +10,10 @@
 
 namespace berth::bench {
 
+// The text of the last member `name` in a JSON text, "" if there is none: a list's own metadata
+// stands behind its items.
+std::string LastMember(std::string_view json, std::string_view name);
+
 class UnixHttp {
  public:
   static base::StatusOr<UnixHttp> Connect(const std::string& socket);
