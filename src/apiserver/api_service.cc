@@ -134,13 +134,6 @@ AccessAttributes AttributesOf(const ResourceRequest& request) {
   return asked;
 }
 
-// The verb of a request for a path: its method.
-std::string NonResourceVerb(const Request& request) {
-  std::string verb = request.method;
-  for (char& c : verb) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return verb;
-}
-
 // What others need to verify service account tokens (OpenID Connect discovery).
 std::optional<base::StatusOr<Response>> TokenDocument(std::string_view path, std::string_view host,
                                                       const TokenSigner& signer) {
@@ -210,8 +203,10 @@ void ApiService::Serve(const std::shared_ptr<Exchange>& exchange) {
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(user.name));
   if (Documents::MayServe(request.raw_path())) {
+    // The verb of a request for a path is its method.
     const Status allowed = authorizer_.Authorize(
-        user, *role, {.verb = NonResourceVerb(request), .path = std::string(request.raw_path())});
+        user, *role,
+        {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});
     return allowed.ok() ? AnswerDocument(*exchange) : ReplyError(*exchange, allowed);
   }
   auto routed = Route(request, *context_.kinds.Current());

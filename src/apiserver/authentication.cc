@@ -1,5 +1,6 @@
 #include "apiserver/authentication.h"
 
+#include "api/names.h"
 #include "api/time.h"
 #include "apiserver/kube_status.h"
 #include "apiserver/object_text.h"
@@ -187,8 +188,7 @@ base::StatusOr<std::shared_ptr<const User>> ImpersonatedUser(const Request& requ
       wanted->uid = value;
     } else if (name.size() > kExtra.size() &&
                EqualsIgnoreCase(std::string_view(name).substr(0, kExtra.size()), kExtra)) {
-      std::string key = name.substr(kExtra.size());
-      for (char& c : key) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      const std::string key = api::LowerCase(std::string_view(name).substr(kExtra.size()));
       const auto decoded = PercentDecode(key, false);
       wanted->extra.push_back({decoded.value_or(key), {value}});
     } else {

@@ -406,6 +406,11 @@ TEST_F(NodeReachTest, FollowsPodsAsTheyComeAndGo) {
             201);
   EXPECT_TRUE(reaches("a", "s2"));
   ASSERT_EQ(Delete(At(kPods, "before"), {{"gracePeriodSeconds", 0}}).code, 200);
+  // What ended is known once the store has told of it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (reaches("a", "s1") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
   EXPECT_FALSE(reaches("a", "s1"));
 }
 

@@ -1,9 +1,10 @@
 #include "apiserver/media_range.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <optional>
+
+#include "api/names.h"
 
 namespace berth::apiserver {
 namespace {
@@ -16,12 +17,6 @@ std::string_view Trim(std::string_view s) {
   while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
   while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
   return s;
-}
-
-std::string Lower(std::string_view s) {
-  std::string out(s);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
 }
 
 // Cuts what stands before `separator` off `text`.
@@ -42,7 +37,7 @@ double ParseQuality(std::string_view text) {
 
 std::optional<MediaRange> ParseRange(std::string_view text) {
   MediaRange range;
-  range.type = Lower(TakeUntil(text, ';'));
+  range.type = api::LowerCase(TakeUntil(text, ';'));
   const size_t slash = range.type.find('/');
   const bool named = slash != std::string::npos && slash > 0 && slash + 1 < range.type.size();
   if (!named || (range.type.starts_with("*/") && range.type != "*/*")) return std::nullopt;

@@ -39,13 +39,14 @@ void BumpGeneration(Json& object) {
   if (generation > 0) base::json::Set(object, {"metadata", "generation"}, generation + 1);
 }
 
-bool ChangesGeneration(const KindRules& rules, Json object, Json old) {
+bool ChangesGeneration(const KindRules& rules, const Json& object, const Json& old) {
   if (!rules.counts_all_changes) return Map(object, {"spec"}) != Map(old, {"spec"});
-  for (Json* one : {&object, &old}) {
-    one->erase("metadata");
-    if (rules.info->has_status) one->erase("status");
-  }
-  return object != old;
+  const auto counted = [&](Json one) {
+    one.erase("metadata");
+    if (rules.info->has_status) one.erase("status");
+    return one;
+  };
+  return counted(object) != counted(old);
 }
 
 bool HasFinalizers(const Json& object) {

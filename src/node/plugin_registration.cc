@@ -229,6 +229,7 @@ Status PluginRegistration::Register(const std::string& path, const Identity& ide
   const Status done = [&]() -> Status {
     RETURN_IF_ERROR(Validate(path, *info, registered.version));
     ASSIGN_OR_RETURN(const NodeDriver driver, AskDriver(info->name, endpoint));
+    SetWriteAgain(path, false);
     // Before the API tells of it: the first pod may come at once.
     drivers_.Register(info->name, endpoint);
     Status written = csi_nodes_.Add(driver);
@@ -273,31 +274,26 @@ void PluginRegistration::WriteAgain() {
   {
     MutexLock lock(mutex_);
     for (auto& [path, socket] : sockets_) {
-      if (!socket.registered.has_value()) continue;  // it will be written anyway
-      socket.write_again = true;
+      socket.write_again = true;  // of one whose registration runs, too: it may be past its writes
       paths.push_back(path);
     }
   }
   for (const std::string& path : paths) workers_.AddNow(path);
 }
 
+void PluginRegistration::SetWriteAgain(const std::string& path, bool again) {
+  MutexLock lock(mutex_);
+  if (const auto found = sockets_.find(path); found != sockets_.end()) {
+    found->second.write_again = again;
+  }
+}
+
 Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
   const std::string context = fmt::format("write driver '{}' again", registered.driver);
-  {
-    // First, so that a loss is not missed that happens while it is written.
-    MutexLock lock(mutex_);
-    if (const auto found = sockets_.find(path); found != sockets_.end()) {
-      found->second.write_again = false;
-    }
-  }
+  SetWriteAgain(path, false);
   const StatusOr<NodeDriver> driver = AskDriver(registered.driver, registered.endpoint);
   const Status written = driver.ok() ? csi_nodes_.Add(*driver) : driver.status();
-  if (!written.ok()) {
-    MutexLock lock(mutex_);
-    if (const auto found = sockets_.find(path); found != sockets_.end()) {
-      found->second.write_again = true;
-    }
-  }
+  if (!written.ok()) SetWriteAgain(path, true);
   return base::Annotate(written, context);
 }
 

@@ -80,7 +80,7 @@ class PluginRegistration {
   struct Socket {
     std::optional<Identity> seen;  // none: it is gone
     std::optional<Registered> registered;
-    bool write_again = false;
+    bool write_again = false;  // the API lost what a registration had written
   };
 
   void Scan();
@@ -91,6 +91,7 @@ class PluginRegistration {
                         PluginVersion& version) const;
   base::StatusOr<NodeDriver> AskDriver(const std::string& name, const std::string& endpoint) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
+  void SetWriteAgain(const std::string& path, bool again);
   base::Status WriteOnceMore(const std::string& path, const Registered& registered);
 
   const PluginRegistrationOptions options_;

@@ -27,6 +27,11 @@ RecordingClient::Tape RecordingClient::tape() const {
   return tape_;
 }
 
+size_t RecordingClient::told() const {
+  MutexLock lock(mutex_);
+  return told_;
+}
+
 void RecordingClient::CountIfExpired(const Status& status) {
   if (status.code() != base::StatusCode::kOutOfRange) return;
   MutexLock lock(mutex_);
@@ -60,7 +65,9 @@ void RecordingClient::Record(const kube::WatchEvent& event) {
     tape_.breaches.push_back(fmt::format("version {} after {}", version, segment.through));
   }
   segment.through = std::max(segment.through, version);
-  if (!bookmark) segment.events.insert(version);
+  if (bookmark) return;
+  segment.events.insert(version);
+  ++told_;
 }
 
 Status RecordingClient::Watch(const api::KindInfo& kind, std::string_view ns,

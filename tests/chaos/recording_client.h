@@ -30,6 +30,8 @@ class RecordingClient : public kube::Client {
     std::vector<std::string> breaches;  // of the order, or of where a watch goes on
   };
   Tape tape() const;
+  // How many events (bookmarks apart) watches have told.
+  size_t told() const;
 
   base::StatusOr<base::Json> Get(const api::KindInfo& kind, std::string_view ns,
                                  std::string_view name) override;
@@ -62,6 +64,7 @@ class RecordingClient : public kube::Client {
   kube::Client& client_;
   mutable base::Mutex mutex_;
   Tape tape_ ABSL_GUARDED_BY(mutex_);
+  size_t told_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // The number in metadata.resourceVersion; 0 if there is none.

@@ -145,9 +145,14 @@ class Evaluator {
   // && (decisive: false) and || (decisive: true). One operand that decides outweighs the errors of
   // the others.
   StatusOr<Value> Combine(const Node& node, bool decisive) {
+    return FirstDecisive(node.children, decisive, [&](const auto& child) { return Run(*child); });
+  }
+
+  template <typename Operands, typename Evaluate>
+  StatusOr<Value> FirstDecisive(Operands&& operands, bool decisive, const Evaluate& evaluate) {
     Status failure = base::OkStatus();
-    for (const auto& child : node.children) {
-      const auto value = Run(*child);
+    for (auto& operand : operands) {
+      const StatusOr<Value> value = evaluate(operand);
       const Status status = !value.ok()               ? value.status()
                             : !value->is(Kind::kBool) ? NoSuchOverload()
                                                       : base::OkStatus();
@@ -307,18 +312,8 @@ class Evaluator {
   // exists (decisive: true) and all (decisive: false), which treat errors as || and && do.
   StatusOr<Value> Quantify(const Node& node, bool decisive) {
     ASSIGN_OR_RETURN(List items, Range(node));
-    Status failure = base::OkStatus();
-    for (Value& item : items) {
-      const auto value = For(node, std::move(item), 1);
-      const Status status = !value.ok()               ? value.status()
-                            : !value->is(Kind::kBool) ? NoSuchOverload()
-                                                      : base::OkStatus();
-      if (status.code() == StatusCode::kResourceExhausted) return status;
-      if (status.ok() && value->bool_value() == decisive) return decisive;
-      if (failure.ok()) failure = status;
-    }
-    if (!failure.ok()) return failure;
-    return !decisive;
+    return FirstDecisive(items, decisive,
+                         [&](Value& item) { return For(node, std::move(item), 1); });
   }
 
   StatusOr<Value> ExistsOne(const Node& node) {

@@ -26,11 +26,6 @@ constexpr std::string_view kApprovalPolicy = "https://github.com/kubernetes/enha
 constexpr size_t kMaxSelectableFields = 8;
 constexpr size_t kMaxVersions = 100;
 
-std::string Lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 bool HasStatus(const Json& version) { return Find(version, {"subresources", "status"}) != nullptr; }
 
 // ---- defaults and status
@@ -38,7 +33,7 @@ bool HasStatus(const Json& version) { return Find(version, {"subresources", "sta
 void DefaultDefinition(Json& object) {
   const std::string kind = String(object, {"spec", "names", "kind"});
   if (!kind.empty()) {
-    Default(object, {"spec", "names", "singular"}, Lower(kind));
+    Default(object, {"spec", "names", "singular"}, api::LowerCase(kind));
     Default(object, {"spec", "names", "listKind"}, kind + "List");
   }
   Default(object, {"spec", "conversion"}, {{"strategy", "None"}});
@@ -95,7 +90,7 @@ void CheckNames(const Json& names, const std::string& field, FieldErrors& errors
   for (const char* name : {"kind", "listKind"}) {
     const std::string value = String(names, {name});
     if (!value.empty()) {
-      CheckLabel(Child(field, name), value, Lower(value),
+      CheckLabel(Child(field, name), value, api::LowerCase(value),
                  "may have mixed case, but should otherwise match: ", errors);
     }
   }
