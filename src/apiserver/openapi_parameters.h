@@ -9,7 +9,7 @@
 namespace berth::apiserver {
 
 // Groups of query parameters.
-enum class QueryGroup { kList, kWrite, kForce, kDelete, kLog, kExec };
+enum class QueryGroup { kList, kWrite, kForce, kDelete, kLog, kCommand, kStream, kPorts };
 
 // The parameters of an operation: all of `groups`, each once.
 Json QueryParameters(std::initializer_list<QueryGroup> groups, OpenApi version);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apiserver/openapi_parameters.h"
+#include "apiserver/pod_streams.h"
 
 namespace berth::apiserver {
 namespace {
@@ -140,16 +141,21 @@ class Builder {
       }
     }
     for (Operation& operation : all) {
-      if (sub.name == "log") operation.parameters = QueryParameters({QueryGroup::kLog}, version_);
-      if (sub.name == "exec") operation.parameters = QueryParameters({QueryGroup::kExec}, version_);
-      if (sub.name == "log" || sub.name == "exec") {
-        operation.action = "connect";
-        operation.body.clear();
-        operation.reply.clear();
-      }
+      if (!PodStreams::Serves(sub.name)) continue;
+      operation.parameters = StreamParameters(sub.name);
+      operation.action = "connect";
+      operation.body.clear();
+      operation.reply.clear();
     }
     Add(fmt::format("{}/{}", object_path, sub.name), all, Capital(sub.name),
         KindReference(sub.group, sub.version, sub.kind));
+  }
+
+  Json StreamParameters(std::string_view subresource) const {
+    if (subresource == "log") return QueryParameters({QueryGroup::kLog}, version_);
+    if (subresource == "portforward") return QueryParameters({QueryGroup::kPorts}, version_);
+    if (subresource == "attach") return QueryParameters({QueryGroup::kStream}, version_);
+    return QueryParameters({QueryGroup::kCommand, QueryGroup::kStream}, version_);
   }
 
   // The definition of what is read and written there; empty if there is none.

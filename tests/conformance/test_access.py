@@ -21,6 +21,8 @@ ALLOWED = {
     "grouped": {"resourceAttributes": {"verb": "create", "group": "storage.k8s.io", "resource": "storageclasses"}},
     "subresource": {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "exec",
                                            "namespace": "default"}},
+    "attach": {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "attach"}},
+    "portforward": {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "portforward"}},
     "everything": {"resourceAttributes": {"verb": "*", "group": "*", "resource": "*"}},
     "path": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}},
 }
@@ -162,4 +164,42 @@ def test_a_token_is_no_administrator(api, make):
     _, reply = request(api, make)
     stranger = api.as_token(reply.json["status"]["token"])
     answer = stranger.get(f"/api/v1/namespaces/{make.ns}/secrets")
+    assert answer.code in (401, 403), answer
+
+
+# -- streams: what is refused before a node is asked
+
+STREAMS = ("exec", "attach", "portforward")
+WORDS = {"exec": {"command": "true", "stdout": "true"}, "attach": {"stdout": "true"}, "portforward": {"ports": "80"}}
+
+
+def stream(api, make, pod, what, **query):
+    return api.post(f"{POD.path(make.ns, pod)}/{what}", None, **{**WORDS[what], **query})
+
+
+@pytest.mark.parametrize("what", STREAMS)
+def test_a_stream_of_a_missing_pod(api, make, what):
+    reply = stream(api, make, "no-such", what)
+    assert reply.code == 404 and reply.message == 'pods "no-such" not found', reply
+
+
+@pytest.mark.parametrize("what", STREAMS)
+def test_a_stream_of_a_pod_without_a_node(api, make, what):
+    pod = make(POD)["metadata"]["name"]
+    reply = stream(api, make, pod, what)
+    assert reply.code == 400 and reply.message == f"pod {pod} does not have a host assigned", reply
+
+
+@pytest.mark.parametrize("what", ["exec", "attach"])
+def test_a_stream_of_a_container_that_is_not_there(api, make, what):
+    pod = make(POD)["metadata"]["name"]
+    reply = stream(api, make, pod, what, container="no-such")
+    assert reply.code == 400 and f"container no-such is not valid for pod {pod}" in reply.message, reply
+
+
+@pytest.mark.parametrize("what", STREAMS)
+def test_a_stranger_has_no_stream(api, make, what):
+    _, reply = request(api, make)
+    pod = make(POD)["metadata"]["name"]
+    answer = stream(api.as_token(reply.json["status"]["token"]), make, pod, what)
     assert answer.code in (401, 403), answer

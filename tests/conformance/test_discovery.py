@@ -78,7 +78,9 @@ def test_the_resource_list_names_the_status(api, kind):
 
 
 @pytest.mark.parametrize("name,kind,group", [
-    ("pods/log", "Pod", None), ("pods/exec", "PodExecOptions", None), ("pods/binding", "Binding", None),
+    ("pods/log", "Pod", None), ("pods/exec", "PodExecOptions", None),
+    ("pods/attach", "PodAttachOptions", None), ("pods/portforward", "PodPortForwardOptions", None),
+    ("pods/binding", "Binding", None),
     ("serviceaccounts/token", "TokenRequest", "authentication.k8s.io")])
 def test_the_resource_list_names_the_subresource(api, name, kind, group):
     row = {row["name"]: row for row in api.get("/api/v1").json["resources"]}[name]

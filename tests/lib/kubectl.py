@@ -1,10 +1,15 @@
 """kubectl as a person uses it, of whatever versions this machine has."""
+import contextlib
 import json
 import os
 import pathlib
+import queue
 import subprocess
+import threading
+import time
 
-from lib.standalone import ROOT, Failure
+from lib import objects
+from lib.standalone import ROOT, Failure, wait_for
 
 
 def version_of(binary):
@@ -88,3 +93,45 @@ class Kubectl:
         """A client that goes on, such as a watch; its output comes line by line."""
         return subprocess.Popen(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=self.environment(), **options)
+
+
+def config_map(name, **data):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def running(kubectl, name, script="sleep 1000", **spec):
+    kubectl.apply(objects.pod(name, script, **spec))
+    kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s", timeout=90)
+
+
+def finished(kubectl, name, script, **spec):
+    """Runs a pod to its end; what it wrote."""
+    kubectl.apply(objects.pod(name, script, **spec))
+    wait_for(f"pod {name} to end", lambda: kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}")
+             in ("Succeeded", "Failed"))
+    return kubectl("logs", name)
+
+
+@contextlib.contextmanager
+def watching(kubectl, *arguments):
+    """Gives a function that waits for a line with the given words, and returns it."""
+    process = kubectl.start(*arguments)
+    lines, seen = queue.SimpleQueue(), []
+    reader = threading.Thread(target=lambda: [lines.put(line) for line in process.stdout])
+    reader.start()
+
+    def line_with(*words, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not (seen and all(word in seen[-1] for word in words)):
+            try:
+                seen.append(lines.get(timeout=max(0, deadline - time.monotonic())))
+            except queue.Empty:
+                raise AssertionError(f"no line with {words}; seen: {seen}") from None
+        return seen[-1]
+    try:
+        yield line_with
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()

@@ -105,9 +105,9 @@ class Standalone:
     # -- the command line
 
     def run(self, *arguments, check=True, stdin=None, timeout=60):
-        verb, *rest = arguments
-        result = subprocess.run([self.binary, verb, "--data", self.data, *rest], text=True, input=stdin,
-                                capture_output=True, timeout=timeout)
+        words = 2 if arguments[0] == "token" else 1
+        result = subprocess.run([self.binary, *arguments[:words], "--data", self.data, *arguments[words:]], text=True,
+                                input=stdin, capture_output=True, timeout=timeout)
         if check and result.returncode != 0:
             raise Failure(f"berth {' '.join(map(str, arguments))}: exit {result.returncode}\n"
                           f"{result.stdout}{result.stderr}")
