@@ -46,7 +46,8 @@ StatusOr<std::string_view> ApplyOne(kube::Client& client, const Manifest& manife
 }  // namespace
 
 Status Apply(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& files) {
-  ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, ReadManifests(files, api.ns));
+  KindFinder kinds(client);
+  ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, ReadManifests(files, api.ns, kinds));
   size_t refused = 0;
   Status last = base::OkStatus();
   for (const Manifest& manifest : manifests) {

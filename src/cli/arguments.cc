@@ -1,20 +1,7 @@
 #include "cli/arguments.h"
 
-#include <map>
-
 namespace berth::cli {
 namespace {
-
-StatusOr<const api::KindInfo*> KindNamed(const std::string& word) {
-  const api::KindInfo* kind = api::FindKindByWord(word);
-  if (kind != nullptr) return kind;
-  std::string known;
-  for (const api::KindInfo* info : api::AllKinds()) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", info->plural);
-  }
-  return base::Error(base::StatusCode::kInvalidArgument, "there is no kind '{}'; known are {}",
-                     word, known);
-}
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
   std::vector<std::string> parts;
@@ -28,7 +15,8 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
 
 }  // namespace
 
-StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words) {
+StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words,
+                                           KindFinder& kinds) {
   if (words.empty()) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "say which kind: for example 'pods', or 'pod/NAME'");
@@ -36,10 +24,10 @@ StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words
   std::vector<Target> targets;
   const bool slashes = words[0].find('/') != std::string::npos;
   if (!slashes) {
-    const std::vector<std::string> kinds = SplitAtCommas(words[0]);
+    const std::vector<std::string> parts = SplitAtCommas(words[0]);
     const std::vector<std::string> names(words.begin() + 1, words.end());
-    for (const std::string& word : kinds) {
-      ASSIGN_OR_RETURN(const api::KindInfo* kind, KindNamed(word));
+    for (const std::string& word : parts) {
+      ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.ByWord(word));
       targets.push_back({kind, names});
     }
     return targets;
@@ -50,7 +38,7 @@ StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words
       return base::Error(base::StatusCode::kInvalidArgument,
                          "'{}' is not KIND/NAME, as the words before it are", word);
     }
-    ASSIGN_OR_RETURN(const api::KindInfo* kind, KindNamed(word.substr(0, slash)));
+    ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.ByWord(word.substr(0, slash)));
     targets.push_back({kind, {word.substr(slash + 1)}});
   }
   return targets;

@@ -7,6 +7,7 @@
 
 #include "api/kind_info.h"
 #include "base/status.h"
+#include "cli/kind_finder.h"
 
 namespace berth::cli {
 
@@ -28,8 +29,9 @@ struct Target {
 };
 
 // Reads "pods", "pod a b", "pods,pvc", "pod/a pvc/b". INVALID_ARGUMENT names the word that is no
-// kind.
-StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words);
+// kind. The targets live as long as `kinds`.
+StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words,
+                                           KindFinder& kinds);
 
 // The namespace to send for a kind: none for cluster-scoped ones.
 std::string NamespaceFor(const api::KindInfo& kind, const ApiOptions& options);

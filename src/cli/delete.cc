@@ -17,16 +17,17 @@ struct Doomed {
 };
 
 StatusOr<std::vector<Doomed>> Select(kube::Client& client, const ApiOptions& api,
-                                     const DeleteOptions& options) {
+                                     const DeleteOptions& options, KindFinder& kinds) {
   std::vector<Doomed> doomed;
   if (!options.files.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, ReadManifests(options.files, api.ns));
+    ASSIGN_OR_RETURN(const std::vector<Manifest> manifests,
+                     ReadManifests(options.files, api.ns, kinds));
     for (const Manifest& manifest : manifests) {
       doomed.push_back({manifest.kind, manifest.object.ns(), manifest.object.name(), ""});
     }
     return doomed;
   }
-  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words));
+  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words, kinds));
   for (const Target& target : targets) {
     const std::string ns = NamespaceFor(*target.kind, api);
     for (const std::string& name : target.names) doomed.push_back({target.kind, ns, name, ""});
@@ -65,7 +66,8 @@ Status WaitUntilGone(kube::Client& client, const Doomed& doomed, const DeleteOpt
 
 Status Delete(kube::Client& client, const ApiOptions& api, const DeleteOptions& options,
               std::stop_token stop) {
-  ASSIGN_OR_RETURN(std::vector<Doomed> doomed, Select(client, api, options));
+  KindFinder kinds(client);
+  ASSIGN_OR_RETURN(std::vector<Doomed> doomed, Select(client, api, options, kinds));
   Status failed = base::OkStatus();
   std::vector<Doomed> deleted;
   for (Doomed& one : doomed) {

@@ -118,7 +118,8 @@ std::string DescribeObject(const api::Object& object, std::vector<api::Object> e
 
 Status Describe(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& words,
                 const base::Clock& clock) {
-  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(words));
+  KindFinder kinds(client);
+  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(words, kinds));
   bool first = true;
   for (const Target& target : targets) {
     std::vector<Json> objects;

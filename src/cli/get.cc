@@ -140,7 +140,8 @@ Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& option
     return base::Error(StatusCode::kInvalidArgument,
                        "-o '{}' is unknown; known are wide, json, yaml and name", options.output);
   }
-  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words));
+  KindFinder kinds(client);
+  ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words, kinds));
   if (options.watch) {
     if (targets.size() != 1 || (options.output != "" && options.output != "wide")) {
       return base::Error(StatusCode::kInvalidArgument, "-w shows one kind, as a table");

@@ -50,12 +50,12 @@ StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
   return files;
 }
 
-Status AddObject(Json json, const std::string& ns, const std::string& where,
+Status AddObject(Json json, const std::string& ns, const std::string& where, KindFinder& kinds,
                  std::vector<Manifest>& out) {
   api::Object object(std::move(json));
   if (object.kind() == "List") {
     for (const Json& item : base::json::Array(object.json(), {"items"})) {
-      RETURN_IF_ERROR(AddObject(item, ns, where, out));
+      RETURN_IF_ERROR(AddObject(item, ns, where, kinds, out));
     }
     return base::OkStatus();
   }
@@ -63,11 +63,9 @@ Status AddObject(Json json, const std::string& ns, const std::string& where,
     return Error(StatusCode::kInvalidArgument, "{}: an object needs 'apiVersion' and 'kind'",
                  where);
   }
-  const api::KindInfo* kind = api::FindKind(object.api_version(), object.kind());
-  if (kind == nullptr) {
-    return Error(StatusCode::kInvalidArgument, "{}: unknown kind '{}' in '{}'", where,
-                 object.kind(), object.api_version());
-  }
+  const auto found = kinds.OfObject(object.api_version(), object.kind());
+  if (!found.ok()) return base::Annotate(found.status(), where);
+  const api::KindInfo* kind = *found;
   if (object.name().empty() && object.String({"metadata", "generateName"}).empty()) {
     return Error(StatusCode::kInvalidArgument, "{}: the {} has no metadata.name", where,
                  object.kind());
@@ -80,7 +78,7 @@ Status AddObject(Json json, const std::string& ns, const std::string& where,
 }  // namespace
 
 StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
-                                              const std::string& ns) {
+                                              const std::string& ns, KindFinder& kinds) {
   std::vector<Manifest> out;
   for (const std::string& path : paths) {
     std::vector<std::string> files = {path};
@@ -101,7 +99,7 @@ StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& pa
       if (!documents.ok()) return base::Annotate(documents.status(), name);
       for (size_t i = 0; i < documents->size(); ++i) {
         RETURN_IF_ERROR(AddObject(std::move((*documents)[i]), ns,
-                                  fmt::format("{}, document {}", name, i + 1), out));
+                                  fmt::format("{}, document {}", name, i + 1), kinds, out));
       }
     }
   }

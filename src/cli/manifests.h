@@ -7,6 +7,7 @@
 #include "api/kind_info.h"
 #include "api/object.h"
 #include "base/status.h"
+#include "cli/kind_finder.h"
 
 namespace berth::cli {
 
@@ -18,8 +19,8 @@ struct Manifest {
 
 // All objects of `paths` in order ("-" is standard input, a folder means its *.yaml, *.yml and
 // *.json files), with `ns` filled in where a namespaced object has none; a List is unpacked.
-// INVALID_ARGUMENT says where the fault is, before anything is sent.
+// INVALID_ARGUMENT says where the fault is, before anything is sent. They live as long as `kinds`.
 base::StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
-                                                    const std::string& ns);
+                                                    const std::string& ns, KindFinder& kinds);
 
 }  // namespace berth::cli

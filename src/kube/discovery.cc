@@ -53,11 +53,15 @@ std::shared_ptr<const ServedKind> ServedKind::FromDiscovery(std::string_view gro
   for (const Json& verb : Array(resource, {"verbs"})) {
     if (verb.is_string()) served->verbs_.push_back(verb.get<std::string>());
   }
+  for (const Json& name : Array(resource, {"shortNames"})) {
+    if (name.is_string()) served->short_names_.push_back(name.get<std::string>());
+  }
   served->own_ = {.group = served->group_,
                   .version = served->version_,
                   .kind = served->kind_,
                   .plural = served->plural_,
                   .singular = served->singular_,
+                  .short_names = {served->short_names_.begin(), served->short_names_.end()},
                   .namespaced = String(resource, {"scope"}) == "Namespaced"};
   for (const Json& sub : Array(resource, {"subresources"})) {
     served->own_.has_status |= String(sub, {"subresource"}) == "status";

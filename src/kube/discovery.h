@@ -29,7 +29,7 @@ class ServedKind {
 
   // What own_ borrows.
   std::string group_, version_, kind_, plural_, singular_;
-  std::vector<std::string> verbs_;
+  std::vector<std::string> verbs_, short_names_;
   api::KindInfo own_;
   const api::KindInfo* info_ = nullptr;
 };

@@ -53,6 +53,9 @@ std::string FakeClient::DiscoveryLocked(bool core) const {
         {"singularResource", std::string(kind->singular)},
         {"verbs",
          {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}}};
+    for (const std::string_view name : kind->short_names) {
+      resource["shortNames"].push_back(std::string(name));
+    }
     if (kind->review) resource["verbs"] = {"create"};
     if (kind->read_only) resource["verbs"] = {"get", "list", "watch"};
     resources.push_back(std::move(resource));
