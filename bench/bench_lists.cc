@@ -5,18 +5,14 @@
 #include <atomic>
 #include <csignal>
 
-#include "api/kind_info.h"
+#include "bench/http.h"
 #include "bench/measure.h"
-#include "bench/unix_http.h"
-#include "kube/config.h"
-#include "kube/http_client.h"
 
 namespace berth::bench {
 namespace {
 
 using base::Json;
 using base::Status;
-using base::StatusCode;
 using base::StatusOr;
 
 struct Options {
@@ -29,30 +25,32 @@ struct Options {
 constexpr int kWriters = 64;
 
 Status Create(const Options& options) {
-  kube::Config config;
-  config.socket = options.socket;
-  std::atomic<int> next{0}, failed{0};
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < kWriters; ++i) {
-    threads.emplace_back([&] {
-      auto client = kube::NewHttpClient(config);
-      for (int n; client.ok() && (n = next++) < options.create;) {
-        const Json object = {{"apiVersion", "v1"},
-                             {"kind", "ConfigMap"},
-                             {"metadata", {{"name", fmt::format("many-{}", n)}}},
-                             {"data", {{"key", std::string(300, 'v')}}}};
-        if (!(*client)->Create(api::kinds::kConfigMap, "default", object).ok()) ++failed;
-      }
-    });
+  std::atomic<int> next{0};
+  std::vector<Status> results(kWriters);
+  {
+    std::vector<std::jthread> threads;
+    for (Status& result : results) {
+      threads.emplace_back([&] {
+        auto http = Http::OverUnix(options.socket);
+        result = http.status();
+        for (int n; result.ok() && (n = next++) < options.create;) {
+          const Json object = {{"apiVersion", "v1"},
+                               {"kind", "ConfigMap"},
+                               {"metadata", {{"name", fmt::format("many-{}", n)}}},
+                               {"data", {{"key", std::string(300, 'v')}}}};
+          result = http->Post("/api/v1/namespaces/default/configmaps", base::json::Dump(object))
+                       .status();
+        }
+      });
+    }
   }
-  threads.clear();
-  if (failed == 0) return base::OkStatus();
-  return base::Error(StatusCode::kInternal, "{} creates failed", failed.load());
+  for (const Status& result : results) RETURN_IF_ERROR(result);
+  return base::OkStatus();
 }
 
 // One reflector's list: all pages. How many bytes they had.
 StatusOr<size_t> ReadAll(const Options& options) {
-  ASSIGN_OR_RETURN(UnixHttp http, UnixHttp::Connect(options.socket));
+  ASSIGN_OR_RETURN(Http http, Http::OverUnix(options.socket));
   size_t bytes = 0;
   std::string token;
   do {

@@ -7,8 +7,8 @@
 #include <csignal>
 
 #include "api/kind_info.h"
+#include "bench/http.h"
 #include "bench/measure.h"
-#include "bench/unix_http.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
 #include "platform/limits.h"
@@ -36,12 +36,12 @@ class Watchers {
     Watchers watchers;
     watchers.epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
     // From now on: what is there already is none of theirs.
-    ASSIGN_OR_RETURN(UnixHttp lister, UnixHttp::Connect(socket));
+    ASSIGN_OR_RETURN(Http lister, Http::OverUnix(socket));
     ASSIGN_OR_RETURN(const std::string_view list, lister.Get("/api/v1/configmaps?limit=1"));
     const std::string target = fmt::format("/api/v1/configmaps?watch=1&resourceVersion={}",
                                            LastMember(list, "resourceVersion"));
     for (int i = 0; i < count; ++i) {
-      ASSIGN_OR_RETURN(UnixHttp connection, UnixHttp::Connect(socket));
+      ASSIGN_OR_RETURN(Http connection, Http::OverUnix(socket));
       RETURN_IF_ERROR(connection.Watch(target));
       epoll_event event = {.events = EPOLLIN, .data = {.fd = connection.fd()}};
       if (epoll_ctl(watchers.epoll_.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
@@ -56,7 +56,7 @@ class Watchers {
   Status Await(const std::string& name, Clock::time_point start, Samples* samples) {
     const std::string quoted = fmt::format("\"{}\"", name);
     std::set<int> missing;
-    for (const UnixHttp& connection : connections_) missing.insert(connection.fd());
+    for (const Http& connection : connections_) missing.insert(connection.fd());
     const auto deadline = Clock::now() + std::chrono::seconds(30);
     while (!missing.empty()) {
       std::array<epoll_event, 256> events;
@@ -84,7 +84,7 @@ class Watchers {
   }
 
   base::UniqueFd epoll_;
-  std::vector<UnixHttp> connections_;
+  std::vector<Http> connections_;
   std::vector<char> buffer_ = std::vector<char>(64 * 1024);
 };
 

@@ -45,6 +45,10 @@ std::vector<std::string> Exchange::TakeWarnings() {
 }
 
 void Exchange::Abandoned() {
+  {
+    base::MutexLock lock(mutex_);
+    if (ended_) return;  // as nearly always: nothing is left to say
+  }
   EndStream();
   Reply(ToResponse(KubeError(Reason::kInternalError, "the request ended without an answer")));
 }

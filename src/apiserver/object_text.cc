@@ -50,6 +50,28 @@ void AppendWithRevision(std::string& out, std::string_view text, store::Revision
   out.append(text.substr(brace));
 }
 
+std::string_view StoredMetadata(std::string_view text) {
+  const size_t found = text.find(kMetadata);
+  if (found == std::string_view::npos) return "{}";
+  const size_t begin = found + kMetadata.size() - 1;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = begin; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{') {
+      ++depth;
+    } else if (c == '}' && --depth == 0) {
+      return text.substr(begin, i + 1 - begin);
+    }
+  }
+  return "{}";
+}
+
 base::StatusOr<Json> DecodeStored(std::string_view text) {
   // What was accepted within the request's bound may have grown by defaults.
   auto object = base::json::Parse(text, {.max_bytes = 64 * 1024 * 1024, .max_depth = 128});

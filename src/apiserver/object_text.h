@@ -20,6 +20,9 @@ std::string EncodeObject(const base::Json& object);
 // Appends the stored `text` as it reads at `revision`; 0: it is not stored, a dry run.
 void AppendWithRevision(std::string& out, std::string_view text, store::Revision revision);
 
+// The metadata object within a stored text, unparsed; "{}" if the text is damaged.
+std::string_view StoredMetadata(std::string_view text);
+
 // The object of a stored text; DATA_LOSS if it is damaged. Without resourceVersion.
 base::StatusOr<base::Json> DecodeStored(std::string_view text);
 // With resourceVersion.

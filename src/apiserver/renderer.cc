@@ -62,11 +62,16 @@ std::string Renderer::Columns() const {
   return base::json::Dump(kind_->columns != nullptr ? kind_->columns() : TableColumns(*info_));
 }
 
+// Without parsing: each change of each kind is told so to the garbage collector.
 std::string Renderer::Partial(const store::Record& record) const {
-  const Json object = DecodeRecord(record).value_or(Json::object());
-  return base::json::Dump({{"kind", "PartialObjectMetadata"},
-                           {"apiVersion", "meta.k8s.io/" + meta_version_},
-                           {"metadata", base::json::Map(object, {"metadata"})}});
+  std::string out;
+  AppendWithRevision(
+      out,
+      fmt::format(
+          R"({{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{}","metadata":{}}})",
+          meta_version_, StoredMetadata(*record.value)),
+      record.revision);
+  return out;
 }
 
 std::string Renderer::Row(const store::Record& record) const {

@@ -190,8 +190,9 @@ void ResourceWriter::Create(const ResourceRequest& request) {
     Run(
         named, dry_run, {.read_first = false, .attempts = kNameAttempts},
         [this, rules = request.rules, ns = request.ns, object = std::move(object), manager,
-         generated](const store::Record*) -> base::StatusOr<Mutation::Plan> {
-          Json made = object;
+         generated](const store::Record*) mutable -> base::StatusOr<Mutation::Plan> {
+          // Only a generated name may have to be drawn, and the object planned, again.
+          Json made = generated ? object : std::move(object);
           StoreLookup lookup(context_.store);
           const base::WallTime now = context_.clock.Now();
           RETURN_IF_ERROR(

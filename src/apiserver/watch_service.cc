@@ -32,6 +32,12 @@ std::chrono::seconds RandomTimeout() {
                                0, kDefaultTimeout.count())(random));
 }
 
+// How the keys end that a selection by name may match; "" if it names none.
+std::string EndOfKey(const Selection& selection) {
+  const auto name = selection.fields.RequiredValue("metadata.name");
+  return name.has_value() ? "/" + *name : "";
+}
+
 }  // namespace
 
 class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> {
@@ -44,6 +50,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         query_(std::move(query)),
         renderer_(std::move(renderer)),
         prefix_(KeyPrefix(request.info(), request.ns)),
+        only_name_(EndOfKey(query_.selection)),
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
         next_bookmark_(NextBookmark(Clock::now())) {}
 
@@ -124,6 +131,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
              : change.type == Type::kUpdated ? "MODIFIED"
                                              : "DELETED";
     }
+    // A name does not change: what has another one needn't be parsed.
+    if (!only_name_.empty() && !change.record.key.ends_with(only_name_)) return "";
     const bool now = query_.selection.Matches(cached.after());
     switch (change.type) {
       case Type::kCreated:
@@ -253,6 +262,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   const WatchQuery query_;
   const Renderer renderer_;
   const std::string prefix_;
+  const std::string only_name_;  // how keys end that may match; "": any way
   const Clock::time_point deadline_;
   Clock::time_point next_bookmark_;  // of Tick's thread
 

@@ -20,7 +20,18 @@ void FakeVolumeManager::SetReady(bool ready, std::string reason) {
   {
     base::MutexLock lock(mutex_);
     ready_ = ready;
+    begun_ = false;
     reason_ = std::move(reason);
+  }
+  Tell();
+}
+
+void FakeVolumeManager::SetBegun() {
+  {
+    base::MutexLock lock(mutex_);
+    ready_ = false;
+    begun_ = true;
+    reason_ = "volume 'data': it is being set up";
   }
   Tell();
 }
@@ -89,7 +100,11 @@ bool FakeVolumeManager::Released(const std::string& pod_uid) const {
 
 PodVolumes FakeVolumeManager::State(const std::string& pod_uid) const {
   base::MutexLock lock(mutex_);
-  return {.ready = ready_ && wanted_.contains(pod_uid), .published = published_, .reason = reason_};
+  const bool wanted = wanted_.contains(pod_uid);
+  return {.ready = ready_ && wanted,
+          .begun = begun_ && wanted,
+          .published = published_,
+          .reason = reason_};
 }
 
 std::vector<std::string> FakeVolumeManager::KnownPods() const {

@@ -17,6 +17,8 @@ class FakeVolumeManager : public VolumeManager {
  public:
   // At first every pod's volumes are ready as soon as they are wanted, and released at once.
   void SetReady(bool ready, std::string reason = "");
+  // Not ready, but begun.
+  void SetBegun();
   void SetReleases(bool releases);
   void Publish(const std::string& volume, volume::Published published);
   void AddKnownPod(const std::string& uid);
@@ -39,6 +41,7 @@ class FakeVolumeManager : public VolumeManager {
   mutable base::CondVar changed_;
   std::function<void(const std::string&)> on_change_ ABSL_GUARDED_BY(mutex_);
   bool ready_ ABSL_GUARDED_BY(mutex_) = true;
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool releases_ ABSL_GUARDED_BY(mutex_) = true;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, volume::Published> published_ ABSL_GUARDED_BY(mutex_);

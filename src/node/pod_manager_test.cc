@@ -244,6 +244,21 @@ TEST_P(PodManagerTest, WaitsForVolumesAndSaysForWhich) {
   EXPECT_TRUE(WaitPhase("web", "Running"));
 }
 
+TEST_P(PodManagerTest, MakesTheSandboxWhileTheLastVolumesAreMounted) {
+  volumes_.SetBegun();
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(runtime_->script().WaitFor("RunPodSandbox"));
+  ASSERT_TRUE(WaitPod("web", [](const Json& pod) {
+    return json::String(ContainerStatus(pod), {"state", "waiting", "message"}) ==
+           "volume 'data': it is being set up";
+  }));
+  EXPECT_EQ(runtime_->script().Count("CreateContainer"), 0);
+  volumes_.SetReady(true);
+  EXPECT_TRUE(WaitPhase("web", "Running"));
+  EXPECT_EQ(runtime_->script().Count("RunPodSandbox"), 1);
+}
+
 TEST_P(PodManagerTest, RunsInitContainersInOrderBeforeTheOthers) {
   runtime_->state().ExitWhenStarted("first", 0);
   StartAgent();

@@ -137,13 +137,18 @@ Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& 
   return base::OkStatus();
 }
 
+void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
+  const bool init = !entry.pod->init_containers().empty();
+  entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
+}
+
 PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
-  const PodVolumes volumes = parts_.volumes.State(entry.uid);
+  PodVolumes volumes = parts_.volumes.State(entry.uid);
   if (!volumes.ready) {
-    const bool init = !entry.pod->init_containers().empty();
-    entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
     starter_.Prefetch(entry);
-    return Outcome::Done();  // the volume manager calls when they are
+    WaitForVolumes(entry, volumes);
+    // The volume manager calls when they are. The sandbox needn't wait for the last mount.
+    if (!volumes.begun || !plan.needs_sandbox) return Outcome::Done();
   }
   std::string sandbox_id = plan.sandbox_id;
   if (plan.needs_sandbox) {
@@ -158,6 +163,14 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
       return Outcome::Retry(base::Annotate(started.status(), "create the pod's sandbox"));
     }
     sandbox_id = *std::move(started);
+  }
+  if (!volumes.ready) {
+    volumes = parts_.volumes.State(entry.uid);
+    if (!volumes.ready) {
+      WaitForVolumes(entry, volumes);
+      return Outcome::Done();
+    }
+    entry.waiting.clear();
   }
   SandboxState sandbox;
   for (const SandboxState& candidate : parts_.runtime.Pod(entry.uid).sandboxes) {

@@ -33,6 +33,7 @@ class PodWorker {
   std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
   // Stops and removes what the plan says is in the way.
   base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
+  static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
   Outcome StartAll(PodEntry& entry, const PodPlan& plan);
   void FollowProbes(const PodEntry& entry);
   void CollectGarbage(const PodEntry& entry);

@@ -308,8 +308,10 @@ PodVolumes Manager::State(const std::string& pod_uid) const {
     return out;
   }
   const Entry& entry = found->second;
-  const auto waits = [&out](const std::string& name, std::string_view why) {
+  bool begun = true;
+  const auto waits = [&](const std::string& name, std::string_view why, bool has_begun = false) {
     if (out.reason.empty()) out.reason = fmt::format("volume '{}': {}", name, why);
+    begun = begun && has_begun;
   };
   for (const std::string& name : entry.names) {
     const auto place = entry.places.find(name);
@@ -323,10 +325,11 @@ PodVolumes Manager::State(const std::string& pod_uid) const {
     if (state.ready) {
       out.published.emplace(name, std::move(state.published));
     } else {
-      waits(name, state.reason.empty() ? "it is being set up" : state.reason);
+      waits(name, state.reason.empty() ? "it is being set up" : state.reason, state.begun);
     }
   }
   out.ready = out.reason.empty();
+  out.begun = !out.ready && begun;
   return out;
 }
 

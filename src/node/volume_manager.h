@@ -34,6 +34,9 @@ namespace berth::node {
 struct PodVolumes {
   // True when every volume of the pod is set up.
   bool ready = false;
+  // Not ready yet, but all that volumes may have to wait for has come (claims, attachments), and no
+  // step has failed: a sandbox made now is soon used.
+  bool begun = false;
   // By pod volume name.
   std::map<std::string, volume::Published> published;
   // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x'

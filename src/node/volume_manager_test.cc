@@ -251,6 +251,31 @@ TEST(VolumeManager, AHangingVolumeHoldsUpNoOther) {
   EXPECT_TRUE(world.WaitReady("uid-a"));
 }
 
+TEST(VolumeManager, SaysWhenWhatAVolumeWaitsForHasCome) {
+  World world({});
+  world.AddBoundClaim("x");
+  world.shared->Hang("MountDevice", "handle-x");
+  ASSERT_TRUE(world.Start().ok());
+  EXPECT_FALSE(world.manager->State("uid-web").begun);
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 1));
+  EXPECT_TRUE(world.manager->State("uid-web").begun);
+  world.shared->Unhang();
+  ASSERT_TRUE(world.WaitReady("uid-web"));
+  EXPECT_FALSE(world.manager->State("uid-web").begun);
+}
+
+TEST(VolumeManager, AVolumeThatFailedHasNotBegun) {
+  World world({});
+  world.AddBoundClaim("x");
+  world.shared->FailAll("MountDevice", kFinal);
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 3));
+  EXPECT_FALSE(world.manager->State("uid-web").begun);
+  EXPECT_THAT(world.manager->State("uid-web").reason, testing::HasSubstr("mount it on the node"));
+}
+
 TEST(VolumeManager, APodReleasedWhileItsVolumeIsSetUpIsCleanedUp) {
   World world({});
   world.AddBoundClaim("x");

@@ -175,6 +175,7 @@ Status VolumeUnits::SetUp(Job job) {
       return OkStatus();
     }
   }
+  SetBegun(job);
   if (!job.volume.device_name.empty()) {
     ASSIGN_OR_RETURN(const bool mounted, MountDevice(job, attachment));
     if (!mounted) return OkStatus();
@@ -251,6 +252,7 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
     use.refresh = false;
     use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
     use.ready = ready = use.wanted;
+    use.begun = use.failed = false;
     if (ready) use.reason.clear();
   });
   if (!ready) return OkStatus();

@@ -175,6 +175,7 @@ VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_u
   const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
   if (use == found->second->uses.end()) return {};
   return {.ready = use->second.ready && use->second.wanted,
+          .begun = use->second.begun,
           .published = use->second.published,
           .reason = use->second.reason};
 }
@@ -337,9 +338,20 @@ void VolumeUnits::SetReason(const Job& job, std::string reason) {
   Update(job, [&](Unit&, Use& use) {
     changed = use.reason != reason;
     use.reason = std::move(reason);
+    use.begun = false;
     uid = use.pod_uid;
   });
   if (changed) deps_.on_change(uid);
+}
+
+void VolumeUnits::SetBegun(const Job& job) {
+  bool changed = false;
+  Update(job, [&](Unit&, Use& use) {
+    if (use.failed || use.begun) return;  // why it failed is told until it succeeds
+    changed = use.begun = true;
+    use.reason.clear();
+  });
+  if (changed) deps_.on_change(job.pod->uid());
 }
 
 void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view message) {
@@ -370,6 +382,7 @@ Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& 
   const std::string reason = base::ToString(status);
   Warn(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
        fmt::format("volume '{}': {}", job.volume.spec.name, reason));
+  Update(job, [](Unit&, Use& use) { use.failed = true; });
   SetReason(job, reason);
   return status;
 }

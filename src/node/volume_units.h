@@ -57,6 +57,7 @@ std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
 
 struct VolumeState {
   bool ready = false;
+  bool begun = false;  // not ready; what it waited for has come, and no step has failed
   volume::Published published;
   std::string reason;
 };
@@ -124,6 +125,8 @@ class VolumeUnits {
     WantedVolume volume;
     std::optional<StoredPodVolume> stored;
     bool ready = false;
+    bool begun = false;
+    bool failed = false;          // a step, since it was ready last
     bool record_mounted = false;  // ready, but the record does not say so yet
     bool refresh = false;
     std::chrono::steady_clock::time_point next_refresh;
@@ -178,7 +181,10 @@ class VolumeUnits {
   base::Status UnmountUnused(const std::string& key);
   void EraseUses(const std::string& key);
 
+  // What it waits for, or why it failed.
   void SetReason(const Job& job, std::string reason);
+  // It waits no more.
+  void SetBegun(const Job& job);
   void Warn(const Job& job, std::string_view event, std::string_view message);
   base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
   volume::VolumePlugin* PluginNamed(std::string_view name) const;

@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "store/database_lock.h"
 #include "store/fan_out.h"
+#include "store/record_cache.h"
 #include "store/revision_table.h"
 #include "store/store.h"
 
@@ -65,12 +66,15 @@ class SqliteStore : public Store {
   Revision compacted() const override { return compacted_.load(); }
 
   StatusOr<Record> Get(std::string_view key) override {
-    std::optional<Record> record;
+    std::optional<Record> record = cache_.Find(key);
+    if (record.has_value()) return *std::move(record);
+    const uint64_t begun = cache_.Begin();
     RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
       ASSIGN_OR_RETURN(record, table.Find(key));
       return base::OkStatus();
     }));
     if (!record.has_value()) return Error(StatusCode::kNotFound, "key '{}' does not exist", key);
+    cache_.Keep(*record, begun);
     return *std::move(record);
   }
 
@@ -253,6 +257,7 @@ class SqliteStore : public Store {
     }
     if (!changes.empty()) {
       const Revision newest = changes.back().record.revision;
+      cache_.Committed(changes);
       current_ = newest;
       fan_out_.Publish(std::move(changes), newest);
     }
@@ -325,6 +330,7 @@ class SqliteStore : public Store {
   const Options options_;
   const base::UniqueFd lock_;
   const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
+  RecordCache cache_;
   std::atomic<Revision> current_;
   std::atomic<Revision> compacted_;
 

@@ -1,0 +1,58 @@
+// A keep-alive HTTP connection to the API, on its UNIX socket or over TLS, that keeps nothing but
+// the last body: the clients of the benchmarks must cost less than the server that they measure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "kube/config.h"
+
+struct ssl_st;
+
+namespace berth::bench {
+
+// The text of the last member `name` in a JSON text, "" if there is none: a list's own metadata
+// stands behind its items.
+std::string LastMember(std::string_view json, std::string_view name);
+
+class Http {
+ public:
+  static base::StatusOr<Http> OverUnix(const std::string& socket);
+  // To an address as "https://127.0.0.1:6443", with the config's client certificate; the server's
+  // is verified.
+  static base::StatusOr<Http> OverTls(const kube::Config& config);
+
+  // The body of an answer 200 or 201; INTERNAL for another code. Valid until the next call.
+  base::StatusOr<std::string_view> Get(std::string_view target);
+  base::StatusOr<std::string_view> Post(std::string_view target, std::string_view json);
+  // Sends the request and reads the head of its answer; the events follow on fd().
+  base::Status Watch(std::string_view target);
+
+  int fd() const { return fd_.get(); }
+
+ private:
+  struct SslDeleter {
+    void operator()(ssl_st* ssl) const;
+  };
+  explicit Http(base::UniqueFd fd) : fd_(std::move(fd)) {}
+  base::Status Send(std::string_view method, std::string_view target, std::string_view body);
+  base::Status ReadHead();
+  base::StatusOr<std::string_view> ReadBody();
+  // Fills buffer_ until it has `size` bytes behind the position.
+  base::Status Need(size_t size);
+  base::StatusOr<std::string_view> Line();
+
+  base::UniqueFd fd_;
+  std::unique_ptr<ssl_st, SslDeleter> tls_;  // null: in the clear
+  std::string request_;
+  std::string buffer_;   // received
+  size_t position_ = 0;  // what of it was used
+  std::string body_;
+  size_t content_length_ = 0;
+  bool chunked_ = false;
+};
+
+}  // namespace berth::bench

@@ -1,0 +1,50 @@
+#include "store/record_cache.h"
+
+namespace berth::store {
+
+using base::MutexLock;
+
+namespace {
+
+constexpr size_t kMaxRecords = 256;
+// Together with the number this bounds the memory: at most 4 MiB.
+constexpr size_t kMaxBytes = 16 * 1024;
+
+}  // namespace
+
+std::optional<Record> RecordCache::Find(std::string_view key) const {
+  MutexLock lock(mutex_);
+  const auto found = records_.find(key);
+  if (found == records_.end()) return std::nullopt;
+  return found->second;
+}
+
+uint64_t RecordCache::Begin() const {
+  MutexLock lock(mutex_);
+  return commits_;
+}
+
+void RecordCache::Keep(const Record& record, uint64_t begun) {
+  if (record.value->size() > kMaxBytes) return;
+  MutexLock lock(mutex_);
+  if (begun != commits_) return;  // a commit since may have replaced it
+  // Which are wanted again shows soon enough.
+  if (records_.size() >= kMaxRecords) records_.clear();
+  records_.insert_or_assign(record.key, record);
+}
+
+void RecordCache::Committed(std::span<const Change> changes) {
+  MutexLock lock(mutex_);
+  ++commits_;
+  for (const Change& change : changes) {
+    const auto found = records_.find(change.record.key);
+    if (found == records_.end()) continue;
+    if (change.type == Change::Type::kDeleted || change.record.value->size() > kMaxBytes) {
+      records_.erase(found);
+    } else {
+      found->second = change.record;
+    }
+  }
+}
+
+}  // namespace berth::store
