@@ -14,6 +14,11 @@ from lib import leaks, standalone  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--kubeconfig", help="conformance: the API to test; without it a Berth of its own")
+    parser.addoption("--csi", help="conformance: socket of the CSI driver to test; without it the shipped one")
+    parser.addoption("--csi-second-node", default="", help="conformance: id of another node of the CSI driver")
+    parser.addoption("--csi-parameters", help="conformance: parameters of CreateVolume, as JSON")
+    parser.addoption("--csi-secrets", help="conformance: secrets of CreateVolume, as JSON")
+    parser.addoption("--csi-timeout", type=float, default=60, help="conformance: seconds that a CSI call may take")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,90 @@
+"""The CSI conformance suite catches each way in which the driver double can be wrong, and names the rule."""
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "conformance" / "csi"))
+
+from lib import csi_double  # noqa: E402
+
+import bench as workbench  # noqa: E402
+import cases_controller  # noqa: E402,F401
+import cases_identity  # noqa: E402,F401
+import cases_node  # noqa: E402,F401
+import driver as csi_driver  # noqa: E402
+from case import CASES, Violation  # noqa: E402
+from driver import Refused  # noqa: E402
+
+pytestmark = [pytest.mark.honest, pytest.mark.csi, pytest.mark.conformance]
+
+# What is switched per method, at one that the suite cannot do without; and the rule that a caller sees broken, where
+# it has another name.
+METHOD = "NodePublishVolume"
+SEEN_AS = {"late": "hangs"}
+
+
+@pytest.fixture(scope="module")
+def folder():
+    path = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def double(folder):
+    double = csi_double.CsiDouble(folder / "double")
+    yield double
+    double.stop()
+
+
+@pytest.fixture(scope="module")
+def bench(folder, double):
+    (folder / "work").mkdir()
+    driver = csi_driver.Driver(double.socket, seconds=3)
+    yield workbench.Bench(driver, folder / "work", second_node="node-b")
+    driver.close()
+
+
+@pytest.fixture
+def honest(double, bench):
+    """A driver that keeps to the rules, whatever the test before did to it."""
+    double.be_wrong()
+    if not double.alive():
+        double.start()
+        csi_driver.grpc.channel_ready_future(bench.driver.channel).result(timeout=30)
+    yield bench.capabilities()
+    double.be_wrong()
+
+
+def broken_rules(bench, capabilities, cases):
+    """What the suite says, case by case, until it has something to say."""
+    for case in cases:
+        if case.missing(capabilities):
+            continue
+        try:
+            case.run(bench)
+        except Violation as violation:
+            yield violation.rule, str(violation)
+        except Refused:
+            pass  # another rule's matter
+
+
+def test_the_double_is_honest_by_itself(bench, honest):
+    assert not any(case.missing(honest) for case in CASES)
+    assert list(broken_rules(bench, honest, CASES)) == []
+
+
+@pytest.mark.parametrize("name", [rule[0] for rule in csi_double.rules()])
+def test_it_is_caught(name, double, bench, honest):
+    rule, _, per_method = name.partition(":")
+    wanted = SEEN_AS.get(rule, rule)
+    double.be_wrong(f"{rule}:{METHOD}" if per_method else rule)
+    cases = [case for case in CASES if case.name == wanted]
+    if per_method:
+        cases = [case for case in CASES if case.name == "publishes-nothing"]
+    assert cases, f"the suite has no case for '{wanted}'"
+    found = list(broken_rules(bench, honest, cases))
+    assert any(broken == wanted for broken, _ in found), found

@@ -1,0 +1,83 @@
+// A CSI driver that keeps all of the specification's rules: the base that the double is wrong upon.
+//
+// A volume is a folder, a snapshot a copy of one; staging binds the folder, publishing binds what
+// is staged. What it knows is rpc::FakeCsiState's, and a journal of the calls that changed
+// something, from which a new process has it again.
+//
+//   FOLDER/journal        "METHOD BASE64(request)", a line a call
+//   FOLDER/volumes/ID     a volume's content
+//   FOLDER/snapshots/ID   a snapshot's
+//
+// Thread-safe: one call at a time.
+#pragma once
+
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "platform/mounter.h"
+#include "proto/csi.pb.h"
+#include "rpc/fake_csi_state.h"
+
+namespace berth::doubles {
+
+class WorkingDriver {
+ public:
+  // `nodes`: those that volumes can be attached to.
+  WorkingDriver(rpc::FakeCsiState::Options options, std::set<std::string> nodes,
+                std::string folder);
+
+  // The calls that change or check nothing more than the state does.
+  template <typename Request, typename Response>
+  base::Status Handle(const Request& request, Response& response) {
+    base::MutexLock lock(mutex_);
+    return Journalled(request, state_.Handle(request, response));
+  }
+#define BERTH_HANDLE(rpc) \
+  base::Status Handle(const csi::v1::rpc##Request& request, csi::v1::rpc##Response& response)
+  BERTH_HANDLE(GetPluginCapabilities);
+  BERTH_HANDLE(CreateVolume);
+  BERTH_HANDLE(DeleteVolume);
+  BERTH_HANDLE(ControllerPublishVolume);
+  BERTH_HANDLE(ValidateVolumeCapabilities);
+  BERTH_HANDLE(ListVolumes);
+  BERTH_HANDLE(CreateSnapshot);
+  BERTH_HANDLE(DeleteSnapshot);
+  BERTH_HANDLE(NodeStageVolume);
+  BERTH_HANDLE(NodeUnstageVolume);
+  BERTH_HANDLE(NodePublishVolume);
+  BERTH_HANDLE(NodeUnpublishVolume);
+  BERTH_HANDLE(NodeGetVolumeStats);
+  BERTH_HANDLE(NodeExpandVolume);
+#undef BERTH_HANDLE
+
+  // For what the double does beside the rules.
+  rpc::FakeCsiState& state() { return state_; }
+  std::string VolumeFolder(const std::string& id) const { return folder_ + "/volumes/" + id; }
+  // Binds `source` onto `target`, which is made. Once more if it is mounted.
+  base::Status Bind(const std::string& source, const std::string& target, bool read_only);
+  base::Status Unmount(const std::string& path) { return mounter_->Unmount(path); }
+
+ private:
+  base::Status Journalled(const google::protobuf::Message& request, base::Status status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Replay();
+  base::StatusOr<rpc::FakeCsiState::Volume> Existing(const std::string& id) const;
+  // OK if the volume is staged or published at `path`.
+  base::Status CheckAt(const std::string& id, const std::string& path) const;
+  std::string SnapshotFolder(const std::string& id) const { return folder_ + "/snapshots/" + id; }
+  base::StatusOr<bool> IsMounted(const std::string& path);
+  base::Status Copy(const std::string& from, const std::string& to);
+
+  const std::set<std::string> nodes_;
+  const std::string folder_;
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  base::Mutex mutex_;
+  rpc::FakeCsiState state_;
+  std::ofstream journal_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::doubles

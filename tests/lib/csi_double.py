@@ -1,0 +1,66 @@
+"""The CSI driver double (tests/doubles) as a process of its own: it serves working volumes and is wrong on command."""
+import pathlib
+import subprocess
+
+from lib.standalone import ROOT, wait_for
+
+PROGRAM = ROOT / "build" / "dev" / "bin" / "csi_double"
+NAME = "double.csi.example.com"
+
+
+def rules():
+    """(name, section, rule, what is done instead) of each switch; those per method end in ":METHOD"."""
+    listing = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split("\t")) for line in listing.splitlines()]
+
+
+class CsiDouble:
+    def __init__(self, folder, registration_folder=None):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.socket = self.folder / "csi.sock"
+        self.data = self.folder / "data"
+        self.registration_folder = registration_folder
+        self.process = None
+
+    def start(self):
+        command = [PROGRAM, "--endpoint", self.socket, "--data", self.data, "--switches", self.folder / "switches",
+                   "--calls", self.folder / "calls"]
+        if self.registration_folder:
+            command += ["--registration-folder", self.registration_folder]
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_for("the double to serve", lambda: "serves" in self.log().rpartition("\n")[0].rpartition("\n")[2]
+                 or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log()
+        return self
+
+    def log(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def be_wrong(self, *switches):
+        """From the next call on; without switches it keeps to the rules again. What hangs goes on."""
+        new = self.folder / "switches.new"
+        new.write_text("".join(f"{switch}\n" for switch in switches))
+        new.rename(self.folder / "switches")
+
+    def calls(self, method, event="begin"):
+        """The volumes of the calls of a method that began, were done, or failed."""
+        try:
+            lines = (self.folder / "calls").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [line.split(" ", 2)[2] for line in lines if line.split(" ", 2)[:2] == [event, method]]
+
+    def volumes(self):
+        """The content folders of the volumes that there are."""
+        return sorted((self.data / "volumes").iterdir())
