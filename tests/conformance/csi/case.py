@@ -25,7 +25,7 @@ class Case:
         """Raises a Violation; whatever the case made is taken away again."""
         try:
             self.check(bench)
-        except AssertionError as failure:
+        except (AssertionError, OSError) as failure:
             if isinstance(failure, Violation):
                 raise
             raise Violation(self.name, f"CSI, {self.section}: {self.rule}: {failure}") from failure
