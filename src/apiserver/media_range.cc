@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "api/names.h"
+#include "base/text.h"
 
 namespace berth::apiserver {
 namespace {
@@ -12,17 +13,10 @@ namespace {
 constexpr size_t kMaxRanges = 64;
 constexpr size_t kMaxParameters = 16;
 
-std::string_view Trim(std::string_view s) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
 // Cuts what stands before `separator` off `text`.
 std::string_view TakeUntil(std::string_view& text, char separator) {
   const size_t end = text.find(separator);
-  const std::string_view part = Trim(text.substr(0, end));
+  const std::string_view part = base::Trim(text.substr(0, end));
   text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
   return part;
 }
@@ -44,7 +38,7 @@ std::optional<MediaRange> ParseRange(std::string_view text) {
   while (!text.empty()) {
     std::string_view value = TakeUntil(text, ';');
     const std::string_view name = TakeUntil(value, '=');
-    value = Trim(value);
+    value = base::Trim(value);
     if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
       value = value.substr(1, value.size() - 2);
     }
@@ -83,7 +77,7 @@ bool MediaRange::Includes(std::string_view media_type) const {
 }
 
 std::vector<MediaRange> ParseAccept(std::string_view header) {
-  if (Trim(header).empty()) return {{.type = "*/*"}};
+  if (base::Trim(header).empty()) return {{.type = "*/*"}};
   std::vector<MediaRange> ranges;
   while (!header.empty() && ranges.size() < kMaxRanges) {
     auto range = ParseRange(TakeUntil(header, ','));
@@ -101,7 +95,7 @@ bool AcceptsGzip(const Request& request) {
     std::string_view coding = TakeUntil(header, ',');
     if (!EqualsIgnoreCase(TakeUntil(coding, ';'), "gzip")) continue;
     const std::string_view name = TakeUntil(coding, '=');
-    return !EqualsIgnoreCase(name, "q") || ParseQuality(Trim(coding)) > 0;
+    return !EqualsIgnoreCase(name, "q") || ParseQuality(base::Trim(coding)) > 0;
   }
   return false;
 }

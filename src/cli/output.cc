@@ -11,6 +11,12 @@ void Print(std::string_view text) {
 
 void PrintError(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
+int ReportError(const base::Status& status) {
+  if (status.ok()) return 0;
+  PrintError(fmt::format("Error: {}\n", base::Message(status)));
+  return 1;
+}
+
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept) {
   constexpr size_t kLargest = 64 * 1024 * 1024;

@@ -31,12 +31,6 @@ std::optional<std::string> Subscript(std::string_view path, std::string_view of)
   return std::string(path.substr(2, path.size() - 4));
 }
 
-std::string Joined(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& item : items) out += (out.empty() ? "" : ",") + item;
-  return out;
-}
-
 StatusOr<std::string> Field(const api::Pod& pod, const PodFacts& facts, const std::string& path) {
   if (path == "metadata.name") return pod.name();
   if (path == "metadata.namespace") return pod.ns();
@@ -45,7 +39,7 @@ StatusOr<std::string> Field(const api::Pod& pod, const PodFacts& facts, const st
   if (path == "spec.serviceAccountName") return pod.service_account_name();
   if (path == "status.hostIP" || path == "status.hostIPs") return facts.host_ip;
   if (path == "status.podIP") return facts.pod_ips.empty() ? std::string() : facts.pod_ips[0];
-  if (path == "status.podIPs") return Joined(facts.pod_ips);
+  if (path == "status.podIPs") return fmt::format("{}", fmt::join(facts.pod_ips, ","));
   if (const auto key = Subscript(path, "metadata.labels")) return pod.label(*key);
   if (const auto key = Subscript(path, "metadata.annotations")) return pod.annotation(*key);
   return base::Error(StatusCode::kInvalidArgument, "unsupported fieldPath: {}", path);

@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "platform/errno.h"
 
 namespace berth::node {
@@ -55,12 +56,6 @@ bool IsToken(std::string_view text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
-}
-
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 Status ParseTarget(HttpRequest& request) {
@@ -158,7 +153,7 @@ StatusOr<HttpRequest> ParseHttpRequest(std::string_view head) {
     if (colon == std::string_view::npos || !IsToken(line.substr(0, colon))) {
       return base::Error(StatusCode::kInvalidArgument, "a malformed header in the request's head");
     }
-    out.headers.emplace_back(line.substr(0, colon), Trimmed(line.substr(colon + 1)));
+    out.headers.emplace_back(line.substr(0, colon), base::Trim(line.substr(colon + 1)));
   }
   if (first) return base::Error(StatusCode::kInvalidArgument, "an empty request");
   RETURN_IF_ERROR(ParseTarget(out));

@@ -13,24 +13,17 @@
 #include "apiserver/custom/object_shape.h"
 #include "apiserver/custom/schema_check.h"
 #include "apiserver/custom/schema_tree.h"
+#include "choices.h"
 
 namespace {
 
 using namespace berth;
 using base::Json;
+using fuzz::trying;
 
-// What is tried, for the report of a failure.
-Json trying;
-
-#define CHECK_THAT(holds)                                                              \
-  if (!(holds)) {                                                                      \
-    std::fprintf(stderr, "does not hold: %s\nof %s\n", #holds, trying.dump().c_str()); \
-    std::abort();                                                                      \
-  }
-
-class Maker {
+class Maker : fuzz::Choices {
  public:
-  explicit Maker(std::string_view choices) : choices_(choices) {}
+  using fuzz::Choices::Choices;
 
   Json Schema(int depth = 0) {
     Json schema = Json::object();
@@ -100,16 +93,6 @@ class Maker {
     if (Choose(8) == 0) schema["anyOf"] = Json::array({{{"required", {Word()}}}, {{"minimum", 1}}});
     if (Choose(8) == 0) schema["not"] = {{"required", Json::array({Word()})}};
   }
-
-  uint8_t Choose(uint8_t below) {
-    if (choices_.empty()) return 0;
-    const auto byte = static_cast<uint8_t>(choices_.front());
-    choices_.remove_prefix(1);
-    return byte % below;
-  }
-  std::string Word() { return std::string(1, static_cast<char>('a' + Choose(3))); }
-
-  std::string_view choices_;
 };
 
 void TryText(std::string_view text) {

@@ -7,25 +7,18 @@
 #include "api/managed_fields.h"
 #include "api/test_schema.h"
 #include "api/typed_fields.h"
+#include "choices.h"
 
 namespace {
 
 using namespace berth;
 using base::Json;
-
-// What is tried, for the report of a failure.
-Json trying;
-
-#define CHECK_THAT(holds)                                                              \
-  if (!(holds)) {                                                                      \
-    std::fprintf(stderr, "does not hold: %s\nof %s\n", #holds, trying.dump().c_str()); \
-    std::abort();                                                                      \
-  }
+using fuzz::trying;
 
 // Makes values of a schema; the input decides.
-class Maker {
+class Maker : fuzz::Choices {
  public:
-  explicit Maker(std::string_view choices) : choices_(choices) {}
+  using fuzz::Choices::Choices;
 
   Json Make(const api::Schema* schema, int depth = 0) {
     if (depth > 5) return "deep";
@@ -62,13 +55,6 @@ class Maker {
   }
 
  private:
-  uint8_t Choose(uint8_t below) {
-    if (choices_.empty()) return 0;
-    const auto byte = static_cast<uint8_t>(choices_.front());
-    choices_.remove_prefix(1);
-    return byte % below;
-  }
-  std::string Word() { return std::string(1, static_cast<char>('a' + Choose(3))); }
   Json MakeAny(int depth) {
     static const api::Schema word{.type = api::FieldType::kString};
     static const api::Schema any;
@@ -77,8 +63,6 @@ class Maker {
     const api::Schema* const kinds[] = {&word, &map, &list};
     return Make(kinds[Choose(3)], depth + 1);
   }
-
-  std::string_view choices_;
 };
 
 Json Object(const Json& value) { return value.is_object() ? value : Json::object(); }

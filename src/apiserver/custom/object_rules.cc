@@ -2,6 +2,7 @@
 
 #include "apiserver/custom/correlate.h"
 #include "apiserver/custom/object_check.h"
+#include "base/text.h"
 
 namespace berth::apiserver {
 
@@ -15,13 +16,6 @@ namespace {
 constexpr int64_t kRuleBudget = 1'000'000;
 constexpr int64_t kObjectBudget = 10'000'000;
 constexpr size_t kMaxMessage = 5 * 1024;
-
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // ---- compiling
 
@@ -126,7 +120,8 @@ class Runner {
   void RunOne(const StructuralSchema& schema, const ValidationRule& rule, const Json& value,
               const Json* old, const std::string& path, bool unchanged) {
     const std::string field = path.empty() ? "<nil>" : path;
-    const std::string shown = rule.message.empty() ? std::string(Trim(rule.rule)) : rule.message;
+    const std::string shown =
+        rule.message.empty() ? std::string(base::Trim(rule.rule)) : rule.message;
     // A definition that was accepted has none of these; one that got into the store by other ways
     // must not let everything pass.
     if (!rule.program) {
@@ -173,14 +168,14 @@ class Runner {
       const auto made = rule.message_program->Run(value, old, schema.tree, budget);
       left_ -= std::min(kRuleBudget, left_) - std::max<int64_t>(budget.left(), 0);
       if (made.ok() && made->is(Kind::kString)) {
-        const std::string text(Trim(made->string_value()));
+        const std::string text(base::Trim(made->string_value()));
         if (!text.empty() && text.size() <= kMaxMessage && text.find('\n') == std::string::npos) {
           return text;
         }
       }
     }
-    if (!rule.message.empty()) return std::string(Trim(rule.message));
-    return fmt::format("failed rule: {}", Trim(rule.rule));
+    if (!rule.message.empty()) return std::string(base::Trim(rule.message));
+    return fmt::format("failed rule: {}", base::Trim(rule.rule));
   }
 
   void Report(const ValidationRule& rule, const StructuralSchema& schema, const std::string& field,

@@ -17,12 +17,6 @@ struct Arguments {
   std::string database() const { return DatabasePath(data_folder); }
 };
 
-int Report(const base::Status& status) {
-  if (status.ok()) return 0;
-  cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
-  return 1;
-}
-
 base::Status BackUp(const Arguments& arguments) {
   RETURN_IF_ERROR(store::BackUp(arguments.database(), arguments.file));
   cli::Print(fmt::format("backed up to {}; it holds every object, Secrets too\n", arguments.file));
@@ -49,7 +43,8 @@ void Add(CLI::App& app, int& exit_code, const char* name, const char* help,
   command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
       ->capture_default_str();
   command->add_option("file", arguments->file, "File of the backup")->required();
-  command->callback([arguments, run, &exit_code] { exit_code = Report(run(*arguments)); });
+  command->callback(
+      [arguments, run, &exit_code] { exit_code = cli::ReportError(run(*arguments)); });
 }
 
 }  // namespace

@@ -31,12 +31,6 @@ struct Connection {
   }
 };
 
-int Report(const Status& status) {
-  if (status.ok()) return 0;
-  cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
-  return 1;
-}
-
 using Action = std::function<Status(kube::Client&, const cli::ApiOptions&, std::stop_token)>;
 
 // Makes `command` run `action` with a client.
@@ -44,7 +38,7 @@ void OnRun(CLI::App& command, const std::shared_ptr<Connection>& connection, int
            Action action) {
   command.callback([connection, &exit_code, action = std::move(action)] {
     StopSignals signals;
-    exit_code = Report([&]() -> Status {
+    exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::ConfigFor(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
@@ -150,7 +144,7 @@ void AddExec(CLI::App& app, int& exit_code) {
                        cli::ConfigFor(connection->api, connection->data->count() > 0));
       return cli::Exec(config, connection->api, *options, signals.token());
     }();
-    exit_code = code.ok() ? *code : Report(code.status());
+    exit_code = code.ok() ? *code : cli::ReportError(code.status());
   });
 }
 

@@ -32,12 +32,6 @@ struct Arguments {
   std::string file() const { return TokenPath(data_folder); }
 };
 
-std::string Joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ",") + word;
-  return out;
-}
-
 Status Create(const Arguments& arguments) {
   const bool clean = std::none_of(arguments.name.begin(), arguments.name.end(),
                                   [](unsigned char c) { return c <= ' ' || c == 0x7f; });
@@ -75,7 +69,8 @@ Status List(const Arguments& arguments) {
                                                         : api::FormatTime(*token.expires);
     table["rows"].push_back(
         {{"cells",
-          {token.id, token.user, token.groups.empty() ? "<none>" : Joined(token.groups),
+          {token.id, token.user,
+           token.groups.empty() ? "<none>" : fmt::format("{}", fmt::join(token.groups, ",")),
            api::FormatTime(token.created), expires}}});
   }
   cli::Print(cli::TablePrinter(false, false, "").Render(table));
@@ -91,12 +86,8 @@ CLI::App* Add(CLI::App& group, int& exit_code, const std::shared_ptr<Arguments>&
   CLI::App* command = group.add_subcommand(name, help);
   command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
       ->capture_default_str();
-  command->callback([arguments, run, &exit_code] {
-    const Status status = run(*arguments);
-    if (status.ok()) return;
-    cli::PrintError(fmt::format("Error: {}\n", base::Message(status)));
-    exit_code = 1;
-  });
+  command->callback(
+      [arguments, run, &exit_code] { exit_code = cli::ReportError(run(*arguments)); });
   return command;
 }
 
