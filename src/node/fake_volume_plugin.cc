@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/csi_names.h"
+#include "base/ids.h"
 #include "platform/durable_file.h"
 
 namespace berth::node {
@@ -132,7 +133,11 @@ StatusOr<base::Json> FakeVolumePlugin::PodState(const api::Pod&,
 Status FakeVolumePlugin::MountDevice(const api::Pod&, const volume::VolumeSpec& spec,
                                      const api::Labels& publish_context) {
   const std::string name = **DeviceName(spec);
-  return Call("MountDevice", name, [&] {
+  const std::string path = DevicePath({.device_name = name});
+  return Call("MountDevice", name, [&]() -> Status {
+    if (!host_.fake_mounter().IsMounted(path)) {
+      RETURN_IF_ERROR(host_.mounter().Mount({.source = "fake", .target = path, .fs_type = "fake"}));
+    }
     MutexLock lock(mutex_);
     mounted_.insert(name);
     publish_context_ = publish_context;
@@ -142,10 +147,25 @@ Status FakeVolumePlugin::MountDevice(const api::Pod&, const volume::VolumeSpec& 
 
 Status FakeVolumePlugin::UnmountDevice(const volume::DeviceRecord& record) {
   return Call("UnmountDevice", record.device_name, [&]() -> Status {
+    RETURN_IF_ERROR(host_.mounter().Unmount(DevicePath(record)));
     MutexLock lock(mutex_);
     mounted_.erase(record.device_name);
     return OkStatus();
   });
+}
+
+std::string FakeVolumePlugin::DevicePath(const volume::DeviceRecord& record) const {
+  return fmt::format("{}/devices/{}", host_.paths().root(), base::Sha256Hex(record.device_name));
+}
+
+StatusOr<volume::VolumePlugin::Found> FakeVolumePlugin::FindOnNode() const {
+  MutexLock lock(mutex_);
+  return found_;
+}
+
+void FakeVolumePlugin::SetFound(Found found) {
+  MutexLock lock(mutex_);
+  found_ = std::move(found);
 }
 
 StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,

@@ -46,6 +46,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   std::set<std::string> Mounted() const;
   api::Labels LastPublishContext() const;
   void Reboot();
+  // What FindOnNode tells; nothing until set.
+  void SetFound(Found found);
 
   // ---- VolumePlugin ----
 
@@ -60,6 +62,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   volume::Status MountDevice(const api::Pod& pod, const volume::VolumeSpec& spec,
                              const api::Labels& publish_context) override;
   volume::Status UnmountDevice(const volume::DeviceRecord& record) override;
+  std::string DevicePath(const volume::DeviceRecord& record) const override;
+  volume::StatusOr<Found> FindOnNode() const override;
   volume::StatusOr<volume::Published> SetUp(const api::Pod& pod, const volume::VolumeSpec& spec,
                                             const api::Labels& publish_context) override;
   bool RefreshesContent() const override { return options_.refreshes; }
@@ -89,6 +93,7 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   std::function<void(const std::string&)> observer_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> mounted_ ABSL_GUARDED_BY(mutex_);
   api::Labels publish_context_ ABSL_GUARDED_BY(mutex_);
+  Found found_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::node

@@ -179,6 +179,22 @@ bool FakeVolumeWorld::WaitInUse(const std::vector<std::string>& names) {
   });
 }
 
+bool FakeVolumeWorld::WaitRecorded() const {
+  const auto recorded = [this](const std::string& records) {
+    for (const std::string& name : RecordFiles(records)) {
+      const auto text = platform::ReadFile(RecordFolder(records) + "/" + name);
+      if (text.ok() && text->find("\"mounted\"") != std::string::npos) return true;
+    }
+    return false;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!recorded("pods") || !recorded("devices")) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
 std::vector<std::string> FakeVolumeWorld::RecordFiles(const std::string& subfolder) const {
   return platform::ListFolder(RecordFolder(subfolder)).value_or(std::vector<std::string>{});
 }

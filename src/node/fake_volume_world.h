@@ -59,6 +59,9 @@ class FakeVolumeWorld {
   bool WaitReason(const std::string& uid, const std::string& text);
   bool WaitReleased(const std::string& uid);
   bool WaitInUse(const std::vector<std::string>& names);
+  // Until records of a device and of a pod's volume say "mounted", which is written after the pod
+  // was told.
+  bool WaitRecorded() const;
   std::vector<std::string> RecordFiles(const std::string& subfolder) const;
   std::string RecordFolder(const std::string& subfolder) const {
     return fmt::format("{}/node/volumes/{}", folder, subfolder);

@@ -15,6 +15,7 @@
 #include "node/sub_path.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/probe_folder.h"
 #include "platform/safe_path.h"
 
 namespace berth::node {
@@ -202,7 +203,7 @@ Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
     return Error(StatusCode::kFailedPrecondition, "something else is mounted at {}",
                  Quote(record.path));
   }
-  const Status answers = ProbeFolder(record.path);
+  const Status answers = platform::ProbeFolder(record.path);
   if (answers.code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(answers);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(record.path));

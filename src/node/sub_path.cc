@@ -8,10 +8,11 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/probe_folder.h"
 #include "platform/safe_path.h"
+#include "volume/found_volumes.h"
 
 namespace berth::node {
 namespace {
@@ -23,8 +24,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 using base::UniqueFd;
-
-constexpr auto kProbeTimeout = std::chrono::seconds(10);
 
 Status CheckSubPath(std::string_view sub_path) {
   if (sub_path.empty() || sub_path.size() > 4096 || sub_path.front() == '/' ||
@@ -92,21 +91,11 @@ bool IsBeneath(std::string_view path, std::string_view folder) {
 
 }  // namespace
 
-Status ProbeFolder(const std::string& folder) {
-  const char* path = folder.c_str();
-  return platform::RunInChild(fmt::format("open folder {}", Quote(folder)), kProbeTimeout, [path] {
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno;
-    close(fd);
-    return 0;
-  });
-}
-
 StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRequest& request) {
   const std::string context = fmt::format("prepare subPath {}", Quote(request.sub_path));
   const Status prepared = [&]() -> Status {
     RETURN_IF_ERROR(CheckSubPath(request.sub_path));
-    RETURN_IF_ERROR(ProbeFolder(request.volume_path));
+    RETURN_IF_ERROR(platform::ProbeFolder(request.volume_path));
     ASSIGN_OR_RETURN(const UniqueFd volume, platform::OpenFolder(request.volume_path));
     ASSIGN_OR_RETURN(const UniqueFd source, Resolve(volume.get(), request.sub_path));
     struct stat kind{};
@@ -137,9 +126,14 @@ Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder) {
   return OkStatus();
 }
 
+StatusOr<std::vector<std::string>> SubPathVolumes(const volume::Paths& paths,
+                                                  std::string_view pod_uid) {
+  return volume::NamesIn(paths.PodSubPaths(pod_uid));
+}
+
 Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
                        std::string_view pod_uid, const std::vector<std::string>& volumes) {
-  const std::string all = fmt::format("{}/volume-subpaths", paths.Pod(pod_uid));
+  const std::string all = paths.PodSubPaths(pod_uid);
   struct stat there{};
   for (const std::string& volume : volumes) {
     const std::string folder = fmt::format("{}/{}", all, volume);

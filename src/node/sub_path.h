@@ -38,12 +38,12 @@ base::StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter,
 base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
                              std::string_view pod_uid, const std::vector<std::string>& volumes);
 
+// The volumes of a pod that have subPath mounts.
+base::StatusOr<std::vector<std::string>> SubPathVolumes(const volume::Paths& paths,
+                                                        std::string_view pod_uid);
+
 // Unmounts whatever is mounted beneath `folder` (not on itself), the newest first. Containers with
 // Bidirectional propagation leave mounts inside of volumes, which would keep these busy for ever.
 base::Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder);
-
-// Opens `folder` in a child with a deadline: a dead file system (a FUSE or network server that is
-// gone) blocks whoever opens something in it. NOT_FOUND; DEADLINE_EXCEEDED.
-base::Status ProbeFolder(const std::string& folder);
 
 }  // namespace berth::node

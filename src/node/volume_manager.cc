@@ -10,6 +10,7 @@
 #include "node/volume_expansion.h"
 #include "node/volume_gate.h"
 #include "node/volume_in_use.h"
+#include "node/volume_lost_records.h"
 #include "node/volume_records.h"
 #include "node/volume_refresh.h"
 #include "node/volume_resolver.h"
@@ -72,6 +73,7 @@ class Manager : public VolumeManager {
   void NodeChanged(const api::Node* before, const api::Node* after);
   void Notify(const std::string& pod_uid) const;
   std::vector<std::string> Known(bool host_mounts) const;
+  void WarnOfNode(std::string_view reason, const std::string& message);
   Status LoadRecords();
   void Follow(const std::string& unit, const PodPtr& pod, const volume::VolumeSpec& spec);
 
@@ -82,6 +84,7 @@ class Manager : public VolumeManager {
   void Unindex(const std::string& uid, const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const VolumeManagerOptions options_;
+  const std::vector<volume::VolumePlugin*> plugins_;
   volume::Host& host_;
   base::EventSink& events_;
   std::function<void(const std::string&)> on_change_;
@@ -108,9 +111,10 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
                  std::vector<volume::VolumePlugin*> plugins, volume::Host& host,
                  base::EventSink& events)
     : options_(std::move(options)),
+      plugins_(std::move(plugins)),
       host_(host),
       events_(events),
-      resolver_(informers, plugins, host),
+      resolver_(informers, plugins_, host),
       records_(options_.state_folder),
       attachments_(informers, options_.node_name),
       expansion_(client, informers, events),
@@ -124,7 +128,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
               .expansion = expansion_,
               .host = host,
               .events = events,
-              .plugins = plugins,
+              .plugins = plugins_,
               .on_change = [this](const std::string& uid) { Notify(uid); },
               .in_use_changed = [this](bool urgent) { in_use_.Changed(urgent); },
               .in_use_reported =
@@ -211,6 +215,16 @@ void Manager::Follow(const std::string& unit, const PodPtr& pod, const volume::V
   }
 }
 
+void Manager::WarnOfNode(std::string_view reason, const std::string& message) {
+  LOG_ERROR("{}", message);
+  events_.Record({.api_version = "v1",
+                  .kind = "Node",
+                  .ns = "",
+                  .name = options_.node_name,
+                  .uid = options_.node_name},
+                 base::EventType::kWarning, reason, message);
+}
+
 Status Manager::LoadRecords() {
   RETURN_IF_ERROR(records_.Open());
   ASSIGN_OR_RETURN(VolumeRecords::Loaded loaded, records_.Load());
@@ -221,13 +235,15 @@ Status Manager::LoadRecords() {
         "still be mounted: see 'findmnt' under {}",
         damaged.device ? "mounted volume" : "pod's volume", base::Quote(damaged.file),
         base::ToString(damaged.why), host_.paths().root());
-    LOG_ERROR("{}", message);
-    events_.Record({.api_version = "v1",
-                    .kind = "Node",
-                    .ns = "",
-                    .name = options_.node_name,
-                    .uid = options_.node_name},
-                   base::EventType::kWarning, "VolumeRecordDamaged", message);
+    WarnOfNode("VolumeRecordDamaged", message);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> lost,
+                   AddLostRecords(plugins_, host_.paths(), records_.boot_id(), loaded));
+  for (const std::string& volume : lost) {
+    WarnOfNode("VolumeRecordLost",
+               fmt::format("{} is on this node without a record; it is taken for one that is in "
+                           "use until it is torn down",
+                           volume));
   }
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, host_.mounter().List());
   units_.Load(std::move(loaded), table);

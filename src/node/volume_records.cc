@@ -61,16 +61,32 @@ Json StateOf(const Json& json, std::string_view member) {
   return state != nullptr ? *state : Json::object();
 }
 
+void Put(Json& json, const std::optional<MountIdentity>& mount) {
+  if (!mount.has_value()) return;
+  json["mount"] = {
+      {"id", mount->id}, {"major", mount->major}, {"minor", mount->minor}, {"root", mount->root}};
+}
+
+std::optional<MountIdentity> MountIn(const Json& json) {
+  if (base::json::Find(json, {"mount"}) == nullptr) return std::nullopt;
+  return MountIdentity{.id = static_cast<uint64_t>(base::json::Int(json, {"mount", "id"})),
+                       .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
+                       .minor = static_cast<uint32_t>(base::json::Int(json, {"mount", "minor"})),
+                       .root = base::json::String(json, {"mount", "root"})};
+}
+
 Json Encode(const StoredDevice& device) {
-  return {{"version", kVersion},
-          {"type", "device"},
-          {"bootId", device.boot_id},
-          {"step", Name(device.step)},
-          {"plugin", device.record.plugin},
-          {"deviceName", device.record.device_name},
-          {"pvName", device.record.pv_name},
-          {"needsAttach", device.needs_attach},
-          {"state", device.record.state}};
+  Json json = {{"version", kVersion},
+               {"type", "device"},
+               {"bootId", device.boot_id},
+               {"step", Name(device.step)},
+               {"plugin", device.record.plugin},
+               {"deviceName", device.record.device_name},
+               {"pvName", device.record.pv_name},
+               {"needsAttach", device.needs_attach},
+               {"state", device.record.state}};
+  Put(json, device.mount);
+  return json;
 }
 
 StatusOr<StoredDevice> DecodeDevice(const Json& json) {
@@ -83,6 +99,7 @@ StatusOr<StoredDevice> DecodeDevice(const Json& json) {
   device.record.device_name = base::json::String(json, {"deviceName"});
   device.record.pv_name = base::json::String(json, {"pvName"});
   device.record.state = StateOf(json, "state");
+  device.mount = MountIn(json);
   if (device.record.device_name.empty()) {
     return Error(StatusCode::kDataLoss, "no device is named");
   }
@@ -111,12 +128,7 @@ Json Encode(const StoredPodVolume& volume) {
                          {"block", volume.published->block},
                          {"readOnly", volume.published->read_only}};
   }
-  if (volume.mount.has_value()) {
-    json["mount"] = {{"id", volume.mount->id},
-                     {"major", volume.mount->major},
-                     {"minor", volume.mount->minor},
-                     {"root", volume.mount->root}};
-  }
+  Put(json, volume.mount);
   return json;
 }
 
@@ -147,13 +159,7 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
                           .block = base::json::Bool(json, {"published", "block"}),
                           .read_only = base::json::Bool(json, {"published", "readOnly"})};
   }
-  if (base::json::Find(json, {"mount"}) != nullptr) {
-    volume.mount =
-        MountIdentity{.id = static_cast<uint64_t>(base::json::Int(json, {"mount", "id"})),
-                      .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
-                      .minor = static_cast<uint32_t>(base::json::Int(json, {"mount", "minor"})),
-                      .root = base::json::String(json, {"mount", "root"})};
-  }
+  volume.mount = MountIn(json);
   RETURN_IF_ERROR(CheckPathPart("the pod's uid", volume.record.pod_uid));
   RETURN_IF_ERROR(CheckPathPart("the volume's folder", volume.record.folder_name));
   return volume;

@@ -40,6 +40,8 @@ struct StoredDevice {
   Step step = Step::kMounting;
   bool needs_attach = false;
   std::string boot_id;
+  // What stood at the plugin's DevicePath when MountDevice was done; none: nothing, or not known.
+  std::optional<MountIdentity> mount;
 };
 
 struct StoredPodVolume {

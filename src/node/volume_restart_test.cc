@@ -110,29 +110,13 @@ INSTANTIATE_TEST_SUITE_P(EveryCall, VolumeRestart,
                            return info.param.method + (info.param.takes_effect ? "Done" : "Cut");
                          });
 
-// Waits until the records say "mounted", which is written after the pod was told.
-void WaitRecorded(World& world) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  const auto recorded = [&world](const std::string& folder) {
-    for (const std::string& name : world.RecordFiles(folder)) {
-      const auto text = platform::ReadFile(world.RecordFolder(folder) + "/" + name);
-      if (text.ok() && text->find("\"mounted\"") != std::string::npos) return true;
-    }
-    return false;
-  };
-  while (!recorded("pods") || !recorded("devices")) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    std::this_thread::yield();
-  }
-}
-
 TEST(VolumeRestartState, ARunningPodsVolumeIsReadyWithoutItsDriver) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   const auto before = world.shared->Calls();
   world.shared->FailAll("SetUp", kUnknown);
   world.shared->FailAll("MountDevice", kUnknown);
@@ -150,7 +134,7 @@ TEST(VolumeRestartState, AMountThatIsGoneIsMadeAnew) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   const std::string path = world.manager->State("uid-web").published.at("data").path;
   world.StopManager();
   ASSERT_TRUE(world.host->mounter().Unmount(path).ok());
@@ -167,7 +151,7 @@ TEST(VolumeRestartState, AnotherMountInItsPlaceIsNotTakenForIt) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   const std::string path = world.manager->State("uid-web").published.at("data").path;
   world.StopManager();
   ASSERT_TRUE(world.host->mounter().Mount({.source = "other", .target = path}).ok());
@@ -230,7 +214,7 @@ TEST(VolumeReboot, APodThatComesBackGetsItsVolumeAnew) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   world.StopManager();
   world.shared->Reboot();
   AgeRecords(world);
@@ -247,7 +231,7 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.StopManager();
   world.shared->Reboot();
@@ -280,7 +264,7 @@ TEST(DamagedRecords, ATornDeviceRecordKeepsTheFenceAndIsRebuilt) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.StopManager();
   Spoil(world, "devices", R"({"version":1,"type":"dev)");
@@ -300,7 +284,7 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  WaitRecorded(world);
+  ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.StopManager();
   Spoil(world, "devices", "");

@@ -183,9 +183,33 @@ Status VolumeUnits::SetUp(Job job) {
   return SetUpForPod(job, attachment);
 }
 
+// Rule 7: whether what MountDevice left is still there. False: it is to be done (again).
+// FAILED_PRECONDITION: something else stands in its place, which no pod may get.
+StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
+  const std::optional<StoredDevice>& device = job.device;
+  if (!device.has_value() || !device->mount.has_value() || !ThisBoot(device->boot_id)) {
+    return job.device_mounted;
+  }
+  const std::string path = job.volume.plugin->DevicePath(device->record);
+  ASSIGN_OR_RETURN(const auto table, deps_.host.mounter().List());
+  const platform::MountEntry* mount = platform::FindMount(table, path);
+  if (mount == nullptr) {
+    LOG_WARNING("volume {} is no longer mounted at {}: it is mounted again",
+                Quote(device->record.device_name), Quote(path));
+    return false;
+  }
+  if (IdentifyMount(table, path) == device->mount) return job.device_mounted;
+  return Error(StatusCode::kFailedPrecondition,
+               "another mount ({} from {}) stands at {} in place of this volume's: unmount it, or "
+               "end the pods that use the volume",
+               mount->fs_type, Quote(mount->source), Quote(path));
+}
+
 // False: the use is to wait; its reason is set.
 StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) {
-  if (job.device_mounted) return true;
+  const StatusOr<bool> stands = DeviceStands(job);
+  if (!stands.ok()) return Failed(job, "mount it on the node", stands.status());
+  if (*stands) return true;
   const volume::VolumeSpec& spec = job.volume.spec;
   StatusOr<base::Json> state = job.volume.plugin->DeviceState(spec);
   if (!state.ok()) return Failed(job, "mount it on the node", state.status());
@@ -202,10 +226,15 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
   job.device = device;
   const Status mounted = job.volume.plugin->MountDevice(*job.pod, spec, attachment.publish_context);
   if (!mounted.ok()) return Failed(job, "mount it on the node", mounted);
-  Update(job, [](Unit& unit, Use&) {
+  const auto table = deps_.host.mounter().List();
+  if (!table.ok()) return Failed(job, "mount it on the node", table.status());
+  device.mount = IdentifyMount(*table, job.volume.plugin->DevicePath(device.record));
+  Update(job, [&device](Unit& unit, Use&) {
+    unit.device = device;
     unit.device_mounted = true;
     unit.device_recorded = false;
   });
+  job.device = device;
   job.device_mounted = true;
   return true;
 }

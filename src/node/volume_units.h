@@ -172,6 +172,7 @@ class VolumeUnits {
   base::Status SetUp(Job job);
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
+  base::StatusOr<bool> DeviceStands(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);
   base::Status Maintain(const std::string& key);

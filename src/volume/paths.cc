@@ -45,9 +45,13 @@ std::string Paths::PodDeviceLink(std::string_view pod_uid, std::string_view plug
   return fmt::format("{}/volumeDevices/{}/{}", Pod(pod_uid), Escaped(plugin), volume);
 }
 
+std::string Paths::PodSubPaths(std::string_view pod_uid) const {
+  return fmt::format("{}/volume-subpaths", Pod(pod_uid));
+}
+
 std::string Paths::PodSubPath(std::string_view pod_uid, std::string_view volume,
                               std::string_view container, int index) const {
-  return fmt::format("{}/volume-subpaths/{}/{}/{}", Pod(pod_uid), volume, container, index);
+  return fmt::format("{}/{}/{}/{}", PodSubPaths(pod_uid), volume, container, index);
 }
 
 std::string Paths::PodEtcHosts(std::string_view pod_uid) const {
@@ -58,6 +62,8 @@ std::string Paths::ContainerFolder(std::string_view pod_uid, std::string_view co
   return fmt::format("{}/containers/{}", Pod(pod_uid), container);
 }
 
+std::string Paths::CsiDevices() const { return fmt::format("{}/{}", root_, kCsi); }
+
 std::string Paths::CsiDevice(std::string_view driver, std::string_view handle) const {
   return fmt::format("{}/{}/{}/{}", root_, kCsi, driver, base::Sha256Hex(handle));
 }
@@ -67,19 +73,23 @@ std::string Paths::CsiGlobalMount(std::string_view driver, std::string_view hand
 }
 
 std::string Paths::CsiBlockStaging(std::string_view pv) const {
-  return fmt::format("{}/{}/volumeDevices/staging/{}", root_, kCsi, pv);
+  return fmt::format("{}/{}/{}/staging/{}", root_, kCsi, kCsiBlockFolder, pv);
+}
+
+std::string Paths::CsiBlockPublished(std::string_view pv) const {
+  return fmt::format("{}/{}/{}/publish/{}", root_, kCsi, kCsiBlockFolder, pv);
 }
 
 std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const {
-  return fmt::format("{}/{}/volumeDevices/publish/{}/{}", root_, kCsi, pv, pod_uid);
+  return fmt::format("{}/{}", CsiBlockPublished(pv), pod_uid);
 }
 
 std::string Paths::CsiBlockData(std::string_view pv) const {
-  return fmt::format("{}/{}/volumeDevices/{}/data", root_, kCsi, pv);
+  return fmt::format("{}/{}/{}/{}/data", root_, kCsi, kCsiBlockFolder, pv);
 }
 
 std::string Paths::CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const {
-  return fmt::format("{}/{}/volumeDevices/{}/dev/{}", root_, kCsi, pv, pod_uid);
+  return fmt::format("{}/{}/{}/{}/dev/{}", root_, kCsi, kCsiBlockFolder, pv, pod_uid);
 }
 
 }  // namespace berth::volume

@@ -35,14 +35,19 @@ class Paths {
                         std::string_view volume) const;
   std::string PodDeviceLink(std::string_view pod_uid, std::string_view plugin,
                             std::string_view volume) const;
+  std::string PodSubPaths(std::string_view pod_uid) const;
   std::string PodSubPath(std::string_view pod_uid, std::string_view volume,
                          std::string_view container, int index) const;
   std::string PodEtcHosts(std::string_view pod_uid) const;
   std::string ContainerFolder(std::string_view pod_uid, std::string_view container) const;
+  // The folders of CSI drivers, and beside them that of raw block volumes.
+  std::string CsiDevices() const;
+  static constexpr std::string_view kCsiBlockFolder = "volumeDevices";
   // The folder that holds vol_data.json and globalmount.
   std::string CsiDevice(std::string_view driver, std::string_view handle) const;
   std::string CsiGlobalMount(std::string_view driver, std::string_view handle) const;
   std::string CsiBlockStaging(std::string_view pv) const;
+  std::string CsiBlockPublished(std::string_view pv) const;
   std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
   std::string CsiBlockData(std::string_view pv) const;
   std::string CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const;

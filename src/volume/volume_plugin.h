@@ -93,6 +93,10 @@ class VolumePlugin {
                              const api::Labels& publish_context) = 0;
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
 
+  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod
+  // it is looked at whether that very mount still stands there.
+  virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
+
   // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
@@ -104,6 +108,14 @@ class VolumePlugin {
   // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`.
   // UNIMPLEMENTED: nothing to do on the node.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
+
+  // What is, or may be, of the plugin's volumes on the node by the marks that it leaves there, for
+  // a volume manager whose records are lost.
+  struct Found {
+    std::vector<DeviceRecord> devices;
+    std::vector<PodVolumeRecord> pod_volumes;
+  };
+  virtual StatusOr<Found> FindOnNode() const { return Found{}; }
 
   struct Stats {
     int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;

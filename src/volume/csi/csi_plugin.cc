@@ -4,6 +4,7 @@
 #include "volume/csi/block_volumes.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/driver_clients.h"
+#include "volume/csi/find_volumes.h"
 #include "volume/csi/mount_volumes.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
@@ -31,10 +32,12 @@ class CsiPlugin : public VolumePlugin {
   Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                      const api::Labels& publish_context) override;
   Status UnmountDevice(const DeviceRecord& record) override;
+  std::string DevicePath(const DeviceRecord& record) const override;
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
   Status TearDown(const PodVolumeRecord& record) override;
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Found> FindOnNode() const override { return csi_volume::FindVolumes(host_.paths()); }
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 
  private:
@@ -93,6 +96,12 @@ Status CsiPlugin::UnmountDevice(const DeviceRecord& record) {
   const Status unstaged =
       volume.block ? blocks_.Unstage(volume, record.pv_name) : mounts_.Unstage(volume);
   return base::Annotate(unstaged, fmt::format("unstage volume '{}'", record.pv_name));
+}
+
+std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
+  const auto volume = csi_volume::ReadRecord(record.state);
+  if (!volume.ok() || volume->block) return "";
+  return host_.paths().CsiGlobalMount(volume->driver, volume->handle);
 }
 
 StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,

@@ -1,6 +1,7 @@
 // The plugin on real mounts: a driver double that mounts a tmpfs and binds it to the pods.
 #include <unistd.h>
 
+#include "platform/fake_lost_mount.h"
 #include "volume/csi/fake_csi_fixture.h"
 
 namespace berth::volume {
@@ -97,6 +98,24 @@ TEST_F(CsiPluginRootTest, AForeignMountIsLeftAlone) {
   EXPECT_EQ(plugin_->MountDevice(Pod(), Persistent(), {}).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(driver_->script().Count("NodeStageVolume"), 0);
   EXPECT_EQ(MountsBelowKubelet(), 1u);
+}
+
+TEST_F(CsiPluginRootTest, AVolumeThatHangsDoesNotHoldWhoGivesItToAGroup) {
+  const VolumeSpec spec = Persistent();
+  const api::Pod pod = Pod({{"securityContext", {{"fsGroup", 2000}}}});
+  ASSERT_TRUE(plugin_->MountDevice(pod, spec, {}).ok());
+  std::unique_ptr<platform::LostMount> mount;
+  driver_->script().AfterEffect(
+      "NodePublishVolume", [&mount](const google::protobuf::Message& message) {
+        const auto& request = dynamic_cast<const csi::v1::NodePublishVolumeRequest&>(message);
+        auto made = platform::LostMount::Make(request.target_path());
+        if (made.ok()) mount = *std::move(made);
+        return made.status();
+      });
+  EXPECT_EQ(plugin_->SetUp(pod, spec, {}).status().code(), StatusCode::kDeadlineExceeded);
+  mount.reset();
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(spec)).ok());
+  EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(spec)).ok());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "platform/durable_file.h"
 #include "platform/ownership.h"
+#include "platform/probe_folder.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 
@@ -134,6 +135,8 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
 }
 
 Status MountVolumes::ApplyFsGroup(const api::Pod& pod, const std::string& target) {
+  // The walk is this thread's own: it does not begin where nobody answers.
+  RETURN_IF_ERROR(platform::ProbeFolder(target));
   const platform::FsGroupOptions options{
       .group = static_cast<gid_t>(*pod.fs_group()),
       .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch"};

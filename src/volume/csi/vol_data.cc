@@ -21,8 +21,13 @@ constexpr size_t kMaxBytes = 64 * 1024;
 
 std::string FileIn(const std::string& folder) { return fmt::format("{}/{}", folder, kFile); }
 
-// nullopt: there is no record.
-StatusOr<std::optional<Json>> Read(const std::string& folder) {
+std::string Describe(const platform::MountEntry& mount) {
+  return fmt::format("{} from {}", mount.fs_type, Quote(mount.source));
+}
+
+}  // namespace
+
+StatusOr<std::optional<Json>> ReadVolData(const std::string& folder) {
   const auto text = platform::ReadFile(FileIn(folder), kMaxBytes);
   if (text.status().code() == StatusCode::kNotFound) return std::optional<Json>();
   RETURN_IF_ERROR_WITH(text, fmt::format("read {}", Quote(FileIn(folder))));
@@ -30,12 +35,6 @@ StatusOr<std::optional<Json>> Read(const std::string& folder) {
   RETURN_IF_ERROR_WITH(data, fmt::format("read {}", Quote(FileIn(folder))));
   return std::optional<Json>(*std::move(data));
 }
-
-std::string Describe(const platform::MountEntry& mount) {
-  return fmt::format("{} from {}", mount.fs_type, Quote(mount.source));
-}
-
-}  // namespace
 
 Json PodVolData(const Volume& volume, const std::string& node) {
   Json data = {{"specVolID", volume.name},
@@ -56,7 +55,7 @@ StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
                           std::string_view handle) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, mount_point);
-  const auto data = Read(folder);
+  const auto data = ReadVolData(folder);
   if (!data.ok()) {
     // Written whole or not at all, so that this is damage. Without a mount nothing depends on it.
     if (mount == nullptr) return Finding{};
@@ -84,7 +83,7 @@ StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
 }
 
 Status WriteVolData(const std::string& folder, const Json& data) {
-  const auto present = Read(folder);
+  const auto present = ReadVolData(folder);
   if (present.ok() && present->has_value() && **present == data) return base::OkStatus();
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
   return platform::WriteDurably(FileIn(folder), base::json::Dump(data), 0600);

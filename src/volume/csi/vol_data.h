@@ -16,6 +16,9 @@ Json PodVolData(const Volume& volume, const std::string& node);
 // Those of staged file systems.
 Json DeviceVolData(const Volume& volume);
 
+// The record in `folder`; nullopt if there is none.
+StatusOr<std::optional<Json>> ReadVolData(const std::string& folder);
+
 // What is found in a volume's folder and at its mount point.
 struct Finding {
   bool recorded = false;  // by a vol_data.json that names the volume

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "platform/usage.h"
+#include "volume/found_volumes.h"
 #include "volume/local/volume_folder.h"
 
 namespace berth::volume {
@@ -35,6 +36,12 @@ Status LocalPlugin::UnmountDevice(const DeviceRecord&) { return base::OkStatus()
 
 Status LocalPlugin::TearDown(const PodVolumeRecord& record) {
   return RemoveVolumeFolder(host_, Folder(record));
+}
+
+StatusOr<VolumePlugin::Found> LocalPlugin::FindOnNode() const {
+  Found found;
+  ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name_));
+  return found;
 }
 
 Status LocalPlugin::Expand(const PodVolumeRecord&, const VolumeSpec&, int64_t) {

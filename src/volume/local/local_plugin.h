@@ -27,6 +27,7 @@ class LocalPlugin : public VolumePlugin {
   // Unmounts and removes the volume's folder.
   Status TearDown(const PodVolumeRecord& record) override;
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Found> FindOnNode() const override;
   // The limits of the file system, and what the folder takes of it.
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 

@@ -1,0 +1,139 @@
+// What is mounted is recognised by what it is, not by where it is; and what lies on the node is
+// known although its record is not (DESIGN rules 2 and 7).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "node/fake_volume_world.h"
+#include "platform/durable_file.h"
+
+namespace berth::node {
+namespace {
+
+using base::Json;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using World = FakeVolumeWorld;
+
+class VolumeIdentity : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    world_.AddBoundClaim("x");
+    ASSERT_TRUE(world_.Start().ok());
+    world_.manager->Want(world_.ClaimPod("a", "x"));
+    ASSERT_TRUE(world_.WaitReady("uid-a"));
+    ASSERT_TRUE(world_.WaitRecorded());
+  }
+
+  std::string Staged() const { return world_.shared->DevicePath({.device_name = Device()}); }
+  static std::string Device() { return World::Device("x"); }
+  void PutAnotherMountThere() {
+    ASSERT_TRUE(world_.host->mounter()
+                    .Mount({.source = "/dev/stale", .target = Staged(), .fs_type = "xfs"})
+                    .ok());
+  }
+  void ExpectRefused(const std::string& uid) {
+    EXPECT_TRUE(world_.WaitReason(uid, "another mount (xfs from '/dev/stale') stands at"));
+    EXPECT_EQ(world_.shared->CallCount("SetUp " + uid), 0U);
+    EXPECT_FALSE(world_.manager->State(uid).ready);
+  }
+
+  World world_{{}};
+};
+
+TEST_F(VolumeIdentity, AnotherMountInTheStagedOnesPlaceIsGivenToNoPod) {
+  PutAnotherMountThere();
+  world_.manager->Want(world_.ClaimPod("b", "x"));
+  ExpectRefused("uid-b");
+  // Who looked at it takes it away, and what is below is the volume's.
+  ASSERT_TRUE(world_.host->mounter().Unmount(Staged()).ok());
+  EXPECT_TRUE(world_.WaitReady("uid-b"));
+  EXPECT_EQ(world_.shared->CallCount("MountDevice"), 1U);
+}
+
+TEST_F(VolumeIdentity, AStagedMountThatIsGoneIsMadeAgainForTheNextPod) {
+  ASSERT_TRUE(world_.host->mounter().Unmount(Staged()).ok());
+  world_.manager->Want(world_.ClaimPod("b", "x"));
+  ASSERT_TRUE(world_.WaitReady("uid-b"));
+  EXPECT_EQ(world_.shared->CallCount("MountDevice"), 2U);
+  EXPECT_TRUE(world_.host->fake_mounter().IsMounted(Staged()));
+}
+
+TEST_F(VolumeIdentity, TheNextAgentKnowsTheStagedMountToo) {
+  world_.StopManager();
+  PutAnotherMountThere();
+  ASSERT_TRUE(world_.Start().ok());
+  world_.manager->Want(world_.ClaimPod("b", "x"));
+  ExpectRefused("uid-b");
+  EXPECT_EQ(world_.shared->CallCount("MountDevice"), 1U);
+}
+
+TEST_F(VolumeIdentity, WhatStoodThereBeforeARebootSaysNothing) {
+  world_.StopManager();
+  world_.shared->Reboot();
+  // As a record of another boot has it.
+  const auto names = world_.RecordFiles("devices");
+  ASSERT_EQ(names.size(), 1U);
+  const std::string path = world_.RecordFolder("devices") + "/" + names.front();
+  Json record = *base::json::Parse(*platform::ReadFile(path));
+  record["bootId"] = "another";
+  record["mount"]["id"] = 1;
+  ASSERT_TRUE(platform::WriteDurably(path, record.dump()).ok());
+  ASSERT_TRUE(world_.Start().ok());
+  world_.manager->Want(world_.ClaimPod("b", "x"));
+  EXPECT_TRUE(world_.WaitReady("uid-b"));
+}
+
+// ---- lost records ----
+
+class LostRecords : public VolumeIdentity {
+ protected:
+  // The manager ends, and its records go; what the plugin left on the node stays.
+  void LoseRecords() {
+    world_.StopManager();
+    ASSERT_TRUE(platform::RemoveTree(world_.RecordFolder("devices")).ok());
+    ASSERT_TRUE(platform::RemoveTree(world_.RecordFolder("pods")).ok());
+    const std::string plugin(world_.shared->name());
+    world_.shared->SetFound({.devices = {{.plugin = plugin, .device_name = Device()}},
+                             .pod_volumes = {{.plugin = plugin,
+                                              .device_name = Device(),
+                                              .pod_uid = "uid-a",
+                                              .folder_name = "pv-x",
+                                              .state = Json::object()}}});
+  }
+};
+
+TEST_F(LostRecords, KeepTheVolumeInUseUntilItIsTornDown) {
+  ASSERT_TRUE(world_.WaitInUse({Device()}));
+  LoseRecords();
+  ASSERT_TRUE(world_.Start().ok());
+  EXPECT_TRUE(world_.host->fake_events().WaitFor({"Node node-a Warning VolumeRecordLost", "pv-x"}));
+  // The pod is gone from the API; another's coming makes the list anew.
+  EXPECT_THAT(world_.manager->KnownPods(), ElementsAre("uid-a"));
+  world_.AddBoundClaim("y");
+  world_.manager->Want(world_.ClaimPod("b", "y"));
+  ASSERT_TRUE(world_.WaitReady("uid-b"));
+  EXPECT_TRUE(world_.WaitInUse({Device(), World::Device("y")}));
+  EXPECT_EQ(world_.shared->CallCount("TearDown"), 0U);
+  world_.shared->SetFound({});
+  world_.manager->Release("uid-a");
+  ASSERT_TRUE(world_.WaitReleased("uid-a"));
+  EXPECT_TRUE(world_.WaitInUse({World::Device("y")}));
+  EXPECT_THAT(world_.shared->Mounted(), UnorderedElementsAre(World::Device("y"), "uid-b/pv-y"));
+}
+
+TEST_F(LostRecords, OfAPodThatIsStillThereAreWrittenAgain) {
+  LoseRecords();
+  ASSERT_TRUE(world_.Start().ok());
+  world_.manager->Want(world_.ClaimPod("a", "x"));
+  ASSERT_TRUE(world_.WaitReady("uid-a"));
+  ASSERT_TRUE(world_.WaitRecorded());
+  world_.manager->Release("uid-a");
+  ASSERT_TRUE(world_.WaitReleased("uid-a"));
+  EXPECT_TRUE(world_.WaitInUse({}));
+  EXPECT_THAT(world_.shared->Mounted(), IsEmpty());
+  EXPECT_THAT(world_.RecordFiles("devices"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace berth::node

@@ -1,0 +1,23 @@
+#include "platform/probe_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "platform/child.h"
+
+namespace berth::platform {
+
+base::Status ProbeFolder(const std::string& folder, std::chrono::milliseconds timeout) {
+  const char* path = folder.c_str();
+  return RunInChild(fmt::format("open folder {}", base::Quote(folder)), timeout, [path] {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno;
+    close(fd);
+    return 0;
+  });
+}
+
+}  // namespace berth::platform

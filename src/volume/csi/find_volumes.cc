@@ -1,0 +1,110 @@
+#include "volume/csi/find_volumes.h"
+
+#include "api/csi_names.h"
+#include "base/log.h"
+#include "volume/csi/vol_data.h"
+#include "volume/found_volumes.h"
+
+namespace berth::volume::csi_volume {
+namespace {
+
+using base::Quote;
+using base::json::String;
+
+// As ToJson of csi_volume.h has it.
+Json StateOf(const Json& data, bool block) {
+  return {{"driver", String(data, {"driverName"})},
+          {"volumeHandle", String(data, {"volumeHandle"})},
+          {"block", block}};
+}
+
+std::string DeviceNameOf(const Json& data) {
+  return api::UniqueVolumeName(String(data, {"driverName"}), String(data, {"volumeHandle"}));
+}
+
+// The folder's record, if it is one of a CSI volume.
+std::optional<Json> DataOf(const std::string& folder) {
+  auto data = ReadVolData(folder);
+  if (data.ok() && !data->has_value()) return std::nullopt;
+  const Status status = data.ok() ? ReadRecord(StateOf(**data, false)).status() : data.status();
+  if (status.ok()) return *std::move(*data);
+  LOG_WARNING("what volume lies in {} is not known: {}", Quote(folder), base::ToString(status));
+  return std::nullopt;
+}
+
+Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
+  ASSIGN_OR_RETURN(const auto drivers, NamesIn(paths.CsiDevices()));
+  for (const std::string& driver : drivers) {
+    if (driver == Paths::kCsiBlockFolder) continue;
+    const std::string below = fmt::format("{}/{}", paths.CsiDevices(), driver);
+    // Beside the drivers' folders there may be plain files of others.
+    const auto digests = NamesIn(below);
+    if (!digests.ok()) continue;
+    for (const std::string& digest : *digests) {
+      const std::string folder = fmt::format("{}/{}", below, digest);
+      const std::optional<Json> data = DataOf(folder);
+      if (!data.has_value()) continue;
+      const Json state = StateOf(*data, false);
+      if (paths.CsiDevice(String(state, {"driver"}), String(state, {"volumeHandle"})) != folder) {
+        LOG_WARNING("{} names a volume that does not belong there", Quote(folder));
+        continue;
+      }
+      found.devices.push_back({.plugin = std::string(kPluginName),
+                               .device_name = DeviceNameOf(*data),
+                               .pv_name = "",
+                               .state = state});
+    }
+  }
+  return base::OkStatus();
+}
+
+Status FindPublished(const Paths& paths, VolumePlugin::Found& found) {
+  ASSIGN_OR_RETURN(const auto volumes, FindPodFolders(paths, kPluginName));
+  for (PodVolumeRecord volume : volumes) {
+    const std::optional<Json> data =
+        DataOf(paths.PodVolume(volume.pod_uid, kPluginName, volume.folder_name));
+    if (!data.has_value()) continue;
+    volume.state = StateOf(*data, false);
+    if (String(*data, {"volumeLifecycleMode"}) != "Ephemeral") {
+      volume.device_name = DeviceNameOf(*data);
+    }
+    found.pod_volumes.push_back(std::move(volume));
+  }
+  return base::OkStatus();
+}
+
+Status FindBlock(const Paths& paths, VolumePlugin::Found& found) {
+  ASSIGN_OR_RETURN(const auto names,
+                   NamesIn(fmt::format("{}/{}", paths.CsiDevices(), Paths::kCsiBlockFolder)));
+  for (const std::string& pv : names) {
+    const std::optional<Json> data = DataOf(paths.CsiBlockData(pv));
+    if (!data.has_value()) continue;
+    const Json state = StateOf(*data, true);
+    found.devices.push_back({.plugin = std::string(kPluginName),
+                             .device_name = DeviceNameOf(*data),
+                             .pv_name = pv,
+                             .state = state});
+    ASSIGN_OR_RETURN(const auto uids, NamesIn(paths.CsiBlockPublished(pv)));
+    for (const std::string& uid : uids) {
+      found.pod_volumes.push_back({.plugin = std::string(kPluginName),
+                                   .device_name = DeviceNameOf(*data),
+                                   .pod_uid = uid,
+                                   .folder_name = pv,
+                                   .block = true,
+                                   .state = state});
+    }
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<VolumePlugin::Found> FindVolumes(const Paths& paths) {
+  VolumePlugin::Found found;
+  RETURN_IF_ERROR(FindStaged(paths, found));
+  RETURN_IF_ERROR(FindPublished(paths, found));
+  RETURN_IF_ERROR(FindBlock(paths, found));
+  return found;
+}
+
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,18 @@
+// What lies on the node without a record: the pods' folders as they are.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "volume/paths.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+// One record, without state and device, for each folder pods/UID/volumes/PLUGIN/NAME.
+StatusOr<std::vector<PodVolumeRecord>> FindPodFolders(const Paths& paths, std::string_view plugin);
+
+// Names in a folder; none if it is not there.
+StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
+
+}  // namespace berth::volume
