@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
+#include <fstream>
+
 #include "kube/fake_client.h"
 #include "node/cri_labels.h"
 #include "node/fake_volume_manager.h"
@@ -373,6 +376,33 @@ TEST_P(PodManagerTest, TearsDownAPodThatWasDeletedWhileItWasDown) {
   EXPECT_THAT(runtime_->state().Sandboxes(), IsEmpty());
   EXPECT_EQ(runtime_->script().LastRequest<cri::StopContainerRequest>("StopContainer").timeout(),
             9);
+}
+
+TEST_P(PodManagerTest, TearsDownAPodWhoseRecordIsDamaged) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  StopAgent();
+  std::ofstream(fmt::format("{}/data/pods/{}.json", folder_, uid), std::ios::trunc) << "{";
+  ASSERT_TRUE(client_.Remove(api::kinds::kPod, "default", "web"));
+  StartAgent();
+  ASSERT_TRUE(volumes_.WaitReleased(uid));
+  EXPECT_THAT(runtime_->state().Sandboxes(), IsEmpty());
+}
+
+TEST_P(PodManagerTest, RecordsAPodBeforeItsSandboxMayExist) {
+  std::atomic<int> recorded = 0;
+  runtime_->script().AfterEffect("RunPodSandbox", [&](const google::protobuf::Message& message) {
+    const auto& request = dynamic_cast<const cri::RunPodSandboxRequest&>(message);
+    const auto record = platform::ReadFile(
+        fmt::format("{}/data/pods/{}.json", folder_, request.config().metadata().uid()));
+    if (record.ok() && record->find(R"("sandboxPossible":true)") != std::string::npos) ++recorded;
+    return base::OkStatus();
+  });
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  EXPECT_EQ(recorded, 1);
 }
 
 TEST_P(PodManagerTest, LeavesSandboxesOfOthersAlone) {

@@ -35,6 +35,13 @@ std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
 
 }  // namespace
 
+bool PodTeardown::MayRun(const PodEntry& entry, const PodRuntime& runtime) const {
+  if (entry.record.sandbox_possible || !runtime.empty()) return true;
+  // The record is written before a volume of the pod exists: with volumes and without a record it
+  // is lost, and nobody knows what else there was.
+  return entry.record.pod == nullptr && !parts_.volumes.Released(entry.uid);
+}
+
 bool PodTeardown::StopContainers(PodEntry& entry, const PodRuntime& runtime,
                                  int64_t grace_seconds) {
   bool all_ended = true;
@@ -114,7 +121,7 @@ Status PodTeardown::DeleteFromApi(PodEntry& entry) {
 PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   if (entry.pod == nullptr) entry.pod = PodOfRuntime(runtime);
-  const bool may_run = entry.record.sandbox_possible || !runtime.empty();
+  const bool may_run = MayRun(entry, runtime);
   if (may_run) {
     if (!parts_.runtime.Known()) return Outcome::Done();  // in a moment
     if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
@@ -154,7 +161,7 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
 PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
   entry.waiting.clear();
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
-  if (entry.record.sandbox_possible || !runtime.empty()) {
+  if (MayRun(entry, runtime)) {
     // While the runtime is away its containers may run: goes on when it is back.
     if (!parts_.runtime.Reachable().ok()) return Outcome::Done();
     if (!StopContainers(entry, runtime, entry.pod->termination_grace_seconds())) {

@@ -23,6 +23,8 @@ class PodTeardown {
   Outcome Remove(PodEntry& entry);
 
  private:
+  // Whether the runtime may have parts of the pod.
+  bool MayRun(const PodEntry& entry, const PodRuntime& runtime) const;
   // True when no container runs any more; else stops are under way.
   bool StopContainers(PodEntry& entry, const PodRuntime& runtime, int64_t grace_seconds);
   // OK when the runtime has nothing left of the pod (`remove`), or nothing that runs.
