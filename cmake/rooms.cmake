@@ -2,6 +2,7 @@
 #   berth_NAME            an object-bearing static library of the folder's *.cc
 #   berth_NAME_test       a program of its *_test.cc            (label unit)
 #   berth_NAME_root_test  a program of its *_root_test.cc       (label root: needs mount, loop devices, ...)
+#   berth_NAME_vm_test    a program of its *_vm_test.cc         (label vm: tests/vm runs it in a virtual machine)
 # fake_*.cc files belong to the tests of this room and of those above: library berth_NAME_fakes.
 # '/' in a room's name is written '_' in its targets. Folders within a room's folder that are part of it
 # are named by FOLDERS.
@@ -30,12 +31,14 @@ function(berth_room name)
   file(GLOB tests CONFIGURE_DEPENDS ${patterns})
   list(TRANSFORM folders APPEND /*_root_test.cc OUTPUT_VARIABLE patterns)
   file(GLOB root_tests CONFIGURE_DEPENDS ${patterns})
+  list(TRANSFORM folders APPEND /*_vm_test.cc OUTPUT_VARIABLE patterns)
+  file(GLOB vm_tests CONFIGURE_DEPENDS ${patterns})
   list(TRANSFORM folders APPEND /fake_*.cc OUTPUT_VARIABLE patterns)
   file(GLOB fakes CONFIGURE_DEPENDS ${patterns})
   list(REMOVE_ITEM fakes ${tests})
   list(REMOVE_ITEM sources ${tests} ${fakes})
-  if(root_tests)
-    list(REMOVE_ITEM tests ${root_tests})
+  if(root_tests OR vm_tests)
+    list(REMOVE_ITEM tests ${root_tests} ${vm_tests})
   endif()
   list(TRANSFORM ROOM_DEPS REPLACE "/" "_")
   list(TRANSFORM ROOM_DEPS PREPEND berth_ OUTPUT_VARIABLE deps)
@@ -65,6 +68,9 @@ function(berth_room name)
   if(root_tests)
     berth_test(${target}_root_test root ${target} "${deps}" ${root_tests})
   endif()
+  if(vm_tests)
+    berth_test(${target}_vm_test vm ${target} "${deps}" ${vm_tests})
+  endif()
 endfunction()
 
 function(berth_test test label target deps)
@@ -73,6 +79,9 @@ function(berth_test test label target deps)
   list(TRANSFORM deps APPEND _fakes OUTPUT_VARIABLE dep_fakes)
   target_link_libraries(${test} PRIVATE ${target} ${target}_fakes ${dep_fakes}
                         GTest::gmock GTest::gtest_main)
+  if(label STREQUAL vm)
+    return() # not by ctest
+  endif()
   set(discovered PROPERTIES LABELS ${label} TIMEOUT 120)
   if(label STREQUAL root)
     # Root tests share the machine's loop devices and mount table.

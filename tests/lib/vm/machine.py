@@ -1,0 +1,184 @@
+"""A virtual machine for tests: boots in about two seconds, runs a shell script as root with all capabilities, and
+gives back its output and exit code.
+
+    machine = Machine(folder)
+    machine.add_disk("data", "64M")             # /dev/disk/data in the guest; keeps its content over boots
+    machine.run("mkfs.ext4 -q /dev/disk/data")  # boots, runs, shuts down cleanly
+    machine.run("...", cut=True)                # the power goes when the script ends
+    machine.run("...", cut_at="written 100")    # the power goes when the script has said so
+
+Each run is a boot, with a boot id of its own. The processor is emulated (QEMU's TCG): KVM is not asked for, since
+it is missing or hangs where tests run inside a machine.
+"""
+import os
+import pathlib
+import queue
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+from . import image, packages, tsc
+from .disk import Disk
+
+QEMU = "qemu-system-x86_64"
+MEMORY = "1024M"
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+EXIT = re.compile("\036exit (\\d+)\n")
+
+
+class Failure(AssertionError):
+    """A script failed, or the machine did not end in time."""
+
+
+class Result:
+    def __init__(self, code, output):
+        self.code = code  # None: the power was cut before the script ended
+        self.output = output
+
+    def __repr__(self):
+        return f"<exit {self.code}>\n{self.output}"
+
+
+def bytes_of(size):
+    """"64M" → 67108864."""
+    return int(size[:-1]) * UNITS[size[-1]] if size[-1] in UNITS else int(size)
+
+
+class Machine:
+    def __init__(self, folder, echo=None):
+        """`folder` is the machine's own and short: it holds UNIX sockets. `echo` is given output as it comes."""
+        self.folder = pathlib.Path(folder)
+        self.echo = echo
+        self.disks = {}
+        self.console = self.folder / "console.log"
+        self.files = {}  # name → text or pathlib.Path: in the guest's /work
+
+    def add_disk(self, name, size):
+        self.disks[name] = Disk(self.folder, name, bytes_of(size))
+        return self.disks[name]
+
+    def close(self):
+        for disk in self.disks.values():
+            disk.close()
+
+    def run(self, script, seconds=60, cut=False, cut_at=None, keep=None, check=True):
+        """Boots and runs a script. Without a cut the machine then shuts down, as `poweroff` does. With a cut
+        everything that was not flushed to a disk is lost; `keep` is the seed by which some of it is kept.
+        A Failure tells what the script and the console said."""
+        process = self._boot(script, "cut" if cut or cut_at else "off")
+        output = _Output(process.stdout, self.echo)
+        deadline = time.monotonic() + seconds
+        try:
+            end = output.wait(cut_at, deadline)
+            if end == "silence":
+                raise Failure(f"the machine did not end within {seconds} s{self._told(output)}")
+            if cut or end == "cut" or not self.disks:  # without disks nothing could be lost
+                process.kill()
+            elif not _ends(process, deadline):
+                raise Failure(f"the machine did not shut down within {seconds} s{self._told(output)}")
+        finally:
+            process.kill()
+            process.wait()
+        for disk in self.disks.values():
+            disk.lose(keep)
+        return self._result(output, end, cut_at, check)
+
+    def _result(self, output, end, cut_at, check):
+        match = EXIT.search(output.text)
+        result = Result(int(match[1]) if match else None, EXIT.sub("", output.text))
+        if end == "end" and match is None:
+            raise Failure(f"the machine ended before its script{self._told(output)}")
+        if cut_at and end != "cut":
+            raise Failure(f"the script ended with {result.code} and never said {cut_at!r}{self._told(output)}")
+        if check and result.code not in (0, None):
+            raise Failure(f"the script ended with {result.code}{self._told(output)}")
+        return result
+
+    def shell(self):
+        """A console for a person; the machine ends with the shell."""
+        self._boot("", "shell").wait()
+
+    def _told(self, output):
+        console = self.console.read_text(errors="replace").splitlines()[-40:] if self.console.exists() else []
+        said = EXIT.sub("", output.text).splitlines()[-60:]
+        return "\n".join([":", *said, "-- its console:", *console])
+
+    def _boot(self, script, end):
+        vmlinuz, _ = packages.kernel()
+        initramfs = image.initramfs(self.folder, self.files | {"script": script})
+        command_line = (f"console=ttyS0 quiet loglevel=4 panic=-1 reboot=t edd=off tsc=reliable "
+                        f"tsc_early_khz={tsc.kilohertz()} vm.end={end} vm.time={int(time.time())}")
+        command = [
+            QEMU, "-M", "microvm", "-accel", "tcg", "-cpu", "max", "-smp", "2",
+            "-m", MEMORY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-kernel", vmlinuz, "-initrd", initramfs, "-append", command_line,
+            "-drive", f"if=none,id=root,format=raw,snapshot=on,file={image.root_image()}",
+            "-device", "virtio-blk-device,drive=root,serial=root",
+        ]
+        for disk in self.disks.values():
+            command += ["-blockdev", f"driver=nbd,node-name={disk.name},server.type=unix,server.path={disk.socket}",
+                        "-device", f"virtio-blk-device,drive={disk.name},serial={disk.name}"]
+        if end == "shell":
+            command += ["-serial", "mon:stdio"]
+            return subprocess.Popen(command)
+        self.console.unlink(missing_ok=True)
+        command += ["-serial", f"file:{self.console}", "-chardev", "stdio,id=out,signal=off",
+                    "-device", "virtio-serial-device", "-device", "virtserialport,chardev=out,name=out"]
+        errors = open(self.folder / "qemu.log", "wb")
+        with errors:
+            # Standard input stays open: at its end QEMU tells the guest that nobody listens.
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+
+
+def _ends(process, deadline):
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+
+
+class _Output:
+    """What the guest's script says, read by a thread until the machine has ended."""
+
+    def __init__(self, stream, echo):
+        self.text = ""
+        self._chunks = queue.Queue()
+        self._echo = echo
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _read(self, stream):
+        while chunk := os.read(stream.fileno(), 65536):
+            self._chunks.put(chunk.decode(errors="replace"))
+        self._chunks.put(None)
+        stream.close()
+
+    def wait(self, text, deadline):
+        """What came first: "cut" the text, "exit" the script's end, "end" the machine's, or "silence"."""
+        while True:
+            try:
+                chunk = self._chunks.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return "silence"
+            if chunk is None:
+                return "end"
+            self.text += chunk.replace("\r\n", "\n")
+            if self._echo:
+                self._echo(chunk)
+            if text and text in self.text:
+                return "cut"
+            if EXIT.search(self.text):
+                return "exit"
+
+
+def available():
+    """None, or why no machine can be made here."""
+    if not shutil.which(QEMU):
+        return f"{QEMU} is missing: run ./dev setup"
+    try:
+        packages.kernel(), packages.programs()
+    except packages.Missing as missing:
+        return str(missing)
+    return None

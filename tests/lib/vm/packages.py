@@ -1,0 +1,54 @@
+"""The guest's kernel and those of its programs that are not to be installed on a host (they would start services):
+fetched from Debian and unpacked below build/packages."""
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGES = ROOT / "build" / "packages"
+META = "linux-image-cloud-amd64"
+FETCHED = {
+    "nfs-kernel-server": ("usr/sbin/rpc.nfsd", "usr/sbin/rpc.mountd", "usr/sbin/exportfs"),
+    "nfs-common": ("sbin/mount.nfs",),
+    "nbd-client": ("sbin/nbd-client",),
+}
+
+
+class Missing(Exception):
+    """Something could not be fetched."""
+
+
+def _debian_package(name, file):
+    result = subprocess.run([ROOT / "tools" / "debian_package", name, file], capture_output=True, text=True)
+    if result.returncode != 0:
+        raise Missing(result.stderr.strip() or f"'{name}' could not be fetched")
+    return pathlib.Path(result.stdout.strip())
+
+
+def _kernel_package():
+    """The name of the package with the kernel itself; a kernel that is here is good enough."""
+    here = sorted(PACKAGES.glob("linux-image-*-cloud-amd64/boot/vmlinuz-*"), key=lambda path: path.stat().st_mtime)
+    if here:
+        return here[-1].parents[1].name
+    depends = subprocess.run(["apt-cache", "depends", META], capture_output=True, text=True).stdout
+    found = re.search(r"Depends: (linux-image-\S+)", depends)
+    if not found:
+        raise Missing(f"apt knows no '{META}': did 'apt-get update' run?")
+    return found[1]
+
+
+def kernel():
+    """(vmlinuz, modules folder such as .../lib/modules/6.1.0-56-cloud-amd64)."""
+    name = _kernel_package()
+    release = name.removeprefix("linux-image-")
+    vmlinuz = _debian_package(name, f"boot/vmlinuz-{release}")
+    modules = vmlinuz.parents[1] / "lib" / "modules" / release
+    if not (modules / "modules.dep.bin").exists():
+        # Debian makes it when the package is installed.
+        subprocess.run(["/sbin/depmod", "-b", vmlinuz.parents[1], release], check=True)
+    return vmlinuz, modules
+
+
+def programs():
+    """The fetched programs."""
+    return [_debian_package(name, file) for name, files in FETCHED.items() for file in files]

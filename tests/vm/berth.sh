@@ -1,0 +1,37 @@
+# For scripts in the virtual machine: a Berth whose data folder is on the disk "data", without a container runtime.
+set -e
+blkid /dev/disk/data >/dev/null || mkfs.ext4 -q /dev/disk/data
+mkdir -p /var/lib/berth /mnt/claim
+mount /dev/disk/data /var/lib/berth
+trap '[ $? = 0 ] || tail -40 /run/berth.log' EXIT
+
+start() {
+  berth up --port 0 --node-name vm --container-runtime-endpoint unix:///run/none.sock >>/run/berth.log 2>&1 &
+  until_true 'Berth to be up' 'berth get nodes vm >/run/nodes 2>&1'
+}
+
+# until_true WHAT COMMAND: the machine's own deadline is the last word.
+until_true() {
+  for _ in $(seq 150); do
+    if eval "$2"; then return; fi
+    sleep 0.2
+  done
+  echo "gave up waiting for $1"
+  exit 1
+}
+
+claim() {
+  berth apply -f - <<YAML
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $1}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: ${2:-local}
+  resources: {requests: {storage: 8Mi}}
+YAML
+}
+
+is_mounted() { grep -q " $1 " /proc/self/mountinfo; }
+loops() { cat /sys/block/loop*/loop/backing_file 2>/dev/null | wc -l; }
+images() { find /var/lib/berth/pool -name '*.img' | wc -l; }

@@ -1,0 +1,35 @@
+"""The C++ tests of mounted file systems, where root lacks no capability: nothing of them is skipped."""
+import re
+
+import pytest
+
+pytestmark = pytest.mark.vm
+
+
+def passed(output):
+    assert "[  SKIPPED ]" not in output, output
+    match = re.search(r"\[  PASSED  \] (\d+) tests?\.", output)
+    assert match, output
+    return int(match[1])
+
+
+def test_a_mounted_volume_grows_whatever_its_file_system(machine):
+    result = machine.run("berth_platform_root_test --gtest_filter='*GrowsWhileItIsMounted/*'", seconds=240)
+    assert passed(result.output) == 3  # ext4, xfs, btrfs
+
+
+SERVE_NFS = """
+set -e
+mkdir -p /srv/nfs /var/lib/nfs/v4recovery && touch /etc/exports /var/lib/nfs/etab
+modprobe nfsd && modprobe nfsv4
+mount -t nfsd nfsd /proc/fs/nfsd
+exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check 127.0.0.1:/srv/nfs
+rpc.mountd --no-nfs-version 3
+rpc.nfsd --no-nfs-version 3 1
+echo Y >/proc/fs/nfsd/v4_end_grace  # no client of an earlier life is waited for
+"""
+
+
+def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
+    result = machine.run(SERVE_NFS + "berth_platform_vm_test --gtest_filter='DeadNfsTest.*'", seconds=240)
+    assert passed(result.output) == 4
