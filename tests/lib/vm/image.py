@@ -24,7 +24,7 @@ PROGRAMS = """
 mke2fs mkfs.ext4 e2fsck fsck.ext4 resize2fs tune2fs dumpe2fs
 mkfs.xfs fsck.xfs xfs_repair xfs_growfs xfs_admin xfs_db xfs_io
 mkfs.btrfs fsck.btrfs btrfs btrfstune
-mount umount findmnt losetup blkid mkswap fsfreeze modprobe sync dash nbdkit
+dash sync timeout setsid mount umount findmnt losetup blkid mkswap fsfreeze modprobe nbdkit
 """.split()
 # What programs load by name.
 FILES = ["/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so", "/etc/netconfig"]
