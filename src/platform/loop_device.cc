@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
+#include "platform/mount_holders.h"
 
 namespace berth::platform {
 namespace {
@@ -188,8 +189,13 @@ base::Status DetachLoop(const LoopDevice& loop) {
     // out.
     const UniqueFd fd(open(loop.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid()) {
-      if (errno == ENOENT || errno == ENXIO) return base::OkStatus();
-      return ErrnoError(errno, context);
+      const int error = errno;
+      if (error == ENOENT || error == ENXIO) return base::OkStatus();
+      const base::Status failed = ErrnoError(error, context);
+      if (error != EBUSY) return failed;
+      return base::Status(failed.code(),
+                          base::ToAbsl(fmt::format("{}{}", base::Message(failed),
+                                                   DescribeMountHolders(loop.device))));
     }
     const std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
     if (!now || !(now->backing == loop.backing)) return base::OkStatus();

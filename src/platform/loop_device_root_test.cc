@@ -1,11 +1,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "platform/durable_file.h"
+#include "platform/exec.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/loop_device.h"
 #include "platform/mounter.h"
@@ -110,6 +116,35 @@ TEST_F(LoopDeviceTest, StaysAttachedWhileSomeoneHasItOpen) {
 }
 
 // The name of a device may belong to another image by the time a record is read.
+// "Device or resource busy" alone sends people looking where nothing is mounted.
+TEST_F(LoopDeviceTest, SaysWhichMountNamespaceKeepsItBusy) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 16 << 20));
+  ASSERT_TRUE(RunOk(*NewHostExec(), {.argv = {"mkfs.ext4", "-q", loop.path}}).ok());
+  ASSERT_EQ(mkdir((folder_ / "there").c_str(), 0700), 0);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool mounted =
+        unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount(loop.path.c_str(), (folder_ / "there").c_str(), "ext4", 0, nullptr) == 0;
+    if (write(ready[1], mounted ? "y" : "n", 1) == 1) pause();
+    _exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  const base::Status busy = DetachLoop(loop);
+  EXPECT_EQ(busy.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(busy)),
+              testing::HasSubstr(fmt::format("mounted at '{}' in the mount namespace of process {}",
+                                             folder_ / "there", child)));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  close(ready[0]);
+  close(ready[1]);
+}
+
 TEST_F(LoopDeviceTest, DetachesNoOtherImage) {
   const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20));
   LoopDevice stale = loop;
