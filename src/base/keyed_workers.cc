@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/flight.h"
 #include "base/log.h"
 
 namespace berth::base {
@@ -88,6 +89,11 @@ std::chrono::milliseconds KeyedWorkers::Backoff(int failures) const {
   return std::min(delay, options_.retry_max);
 }
 
+std::chrono::milliseconds KeyedWorkers::NextBackoff(const std::string& key) {
+  MutexLock lock(mutex_);
+  return Backoff(entries_[key].failures + 1);
+}
+
 void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
   std::chrono::milliseconds delay = outcome.delay;
   {
@@ -119,6 +125,21 @@ void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
     LOG_WARNING("{}: {}: {}; again in {} ms", options_.name, Quote(key), ToString(outcome.status),
                 delay.count());
   }
+}
+
+void KeyedWorkers::Run(const std::string& key) {
+  std::optional<FlightScope> scope;
+  if (options_.flight != nullptr) {
+    scope.emplace(options_.flight, fmt::format("{} {}", options_.name, key));
+  }
+  const Outcome outcome = work_(key);
+  // Before the next run of the key may begin, on another thread.
+  if (outcome.status.ok()) {
+    FlightScope::Settled();
+  } else {
+    FlightScope::Retry(outcome.status, NextBackoff(key));
+  }
+  Finish(key, outcome);
 }
 
 void KeyedWorkers::WorkerLoop() {
@@ -153,7 +174,7 @@ void KeyedWorkers::WorkerLoop() {
         break;
       }
     }
-    Finish(key, work_(key));
+    Run(key);
   }
 }
 

@@ -26,6 +26,8 @@
 
 namespace berth::base {
 
+class FlightRecorder;
+
 class KeyedWorkers {
  public:
   struct Options {
@@ -33,6 +35,8 @@ class KeyedWorkers {
     int workers = 4;
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
     std::chrono::milliseconds retry_max{300000};
+    // Where the work of each key is recorded, as "NAME KEY"; borrowed. Null: nowhere.
+    FlightRecorder* flight = nullptr;
   };
 
   // What became of one run of a key's work.
@@ -83,6 +87,8 @@ class KeyedWorkers {
   };
 
   void WorkerLoop();
+  void Run(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds NextBackoff(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   void Enqueue(const std::string& key, Entry& entry, Time due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -8,6 +8,12 @@ namespace berth::cli {
 
 std::string ApiSocket(const std::string& data_folder) { return data_folder + "/api.sock"; }
 
+std::string FlightFolder(const std::string& data_folder) { return data_folder + "/flight"; }
+
+std::string FlightFile(const std::string& data_folder, std::string_view role) {
+  return fmt::format("{}/{}.flight", FlightFolder(data_folder), role);
+}
+
 StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_given) {
   if (!options.kubeconfig.empty()) return kube::LoadKubeconfig(options.kubeconfig);
   const char* from_environment = std::getenv("KUBECONFIG");

@@ -13,4 +13,9 @@ StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_giv
 // The socket of a standalone Berth's API: <data>/api.sock.
 std::string ApiSocket(const std::string& data_folder);
 
+// <data>/flight
+std::string FlightFolder(const std::string& data_folder);
+// A role's flight record: <data>/flight/ROLE.flight, with roles node, controllers and csi-driver.
+std::string FlightFile(const std::string& data_folder, std::string_view role);
+
 }  // namespace berth::cli

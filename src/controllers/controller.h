@@ -12,6 +12,10 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 
+namespace berth::base {
+class FlightRecorder;
+}
+
 namespace berth::controllers {
 
 // What a controller is made with; everything is borrowed and outlives it.
@@ -20,6 +24,7 @@ struct Context {
   kube::Informers& informers;
   base::EventSink& events;
   const base::Clock& clock;
+  base::FlightRecorder* flight = nullptr;
 };
 
 class Controller {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/flight.h"
 #include "base/log.h"
 
 namespace berth::controllers {
@@ -87,6 +88,7 @@ StatusOr<DriverInfo> DriverConnection::Read() {
 }
 
 void DriverConnection::Run() {
+  const base::FlightScope scope(options_.flight, fmt::format("driver {}", socket()));
   milliseconds backoff = options_.retry_start;
   bool complained = false;
   while (true) {

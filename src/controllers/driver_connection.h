@@ -31,6 +31,10 @@
 #include "base/status.h"
 #include "rpc/csi_client.h"
 
+namespace berth::base {
+class FlightRecorder;
+}
+
 namespace berth::controllers {
 
 // What a driver says about itself: GetPluginInfo, GetPluginCapabilities, ControllerGetCapabilities.
@@ -55,6 +59,7 @@ class DriverConnection {
     std::chrono::milliseconds retry_start{100};
     std::chrono::milliseconds retry_max{2000};
     std::chrono::milliseconds timeout{3000};  // of each identity call
+    base::FlightRecorder* flight = nullptr;   // of the controllers; key "driver SOCKET"
   };
 
   // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.

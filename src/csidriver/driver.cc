@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/flight.h"
 #include "base/log.h"
 #include "csidriver/services.h"
 #include "platform/durable_file.h"
@@ -74,6 +75,9 @@ class DriverImpl final : public Driver {
                                               {.overcommit = options.overcommit,
                                                .freeze_limit = options.freeze_limit},
                                               *mounter_, clock_));
+    if (!options.flight_file.empty()) {
+      ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options.flight_file, "csi-driver"));
+    }
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
@@ -83,8 +87,8 @@ class DriverImpl final : public Driver {
     controller_workers_ = std::make_unique<base::WorkerPool>(pool);
     node_workers_ = std::make_unique<base::WorkerPool>(pool);
     services_.push_back(NewIdentityService(options.name, options.version));
-    services_.push_back(NewControllerService(*controller_, *controller_workers_));
-    services_.push_back(NewNodeService(*node_, *node_workers_));
+    services_.push_back(NewControllerService(*controller_, *controller_workers_, flight_.get()));
+    services_.push_back(NewNodeService(*node_, *node_workers_, flight_.get()));
     std::vector<grpc::Service*> services;
     for (const auto& service : services_) services.push_back(service.get());
     RETURN_IF_ERROR(platform::MakeFolders(std::filesystem::path(options.endpoint).parent_path()));
@@ -104,6 +108,7 @@ class DriverImpl final : public Driver {
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   base::SystemClock clock_;
   Offer offer_;
+  std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<block::Pool> pool_;
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Controller> controller_;

@@ -23,8 +23,9 @@ struct DriverOptions {
   std::string registration_folder;  // the kubelet's plugins_registry; empty: not announced
   double overcommit = 2.0;          // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
-  size_t workers = 8;        // calls at work at once, of the controller and of the node each
-  size_t max_queued = 1024;  // calls waiting, of each; beyond, UNAVAILABLE
+  size_t workers = 8;            // calls at work at once, of the controller and of the node each
+  size_t max_queued = 1024;      // calls waiting, of each; beyond, UNAVAILABLE
+  std::string flight_file = "";  // its flight record (base/flight.h); empty: none
 };
 
 class Driver {

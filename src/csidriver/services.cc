@@ -1,6 +1,7 @@
 #include "csidriver/services.h"
 
 #include "base/fault.h"
+#include "base/flight.h"
 #include "base/log.h"
 #include "proto/csi.grpc.pb.h"
 #include "rpc/outcome.h"
@@ -23,13 +24,40 @@ grpc::Status Answer(const char* method, base::StatusOr<Response> result, Respons
   return rpc::ToGrpc(result.status());
 }
 
+// The volume that a call is about: the ring of its record.
+template <typename Request>
+std::string VolumeOf(const Request& request) {
+  if constexpr (requires { request.volume_id(); }) {
+    return request.volume_id();
+  } else if constexpr (requires { request.name(); }) {
+    return request.name();
+  } else {
+    return "";
+  }
+}
+
+// Runs `work`, recorded from here on: a call that waits for a worker is in its caller's record.
+template <typename Response, typename Work>
+base::StatusOr<Response> Recorded(base::FlightRecorder* flight, const std::string& volume,
+                                  const char* method, const Work& work) {
+  const base::FlightScope scope(volume.empty() ? nullptr : flight,
+                                fmt::format("volume {}", volume));
+  base::FlightSpan span(base::FlightKind::kCall, method, "");
+  base::StatusOr<Response> result = work();
+  span.End(result.status());
+  return result;
+}
+
 template <typename Response, typename Work>
 ServerUnaryReactor* Enqueue(CallbackServerContext* context, base::WorkerPool& workers,
-                            const char* method, Response* response, Work work) {
+                            base::FlightRecorder* flight, std::string volume, const char* method,
+                            Response* response, Work work) {
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // Request and response live until Finish.
-  const bool taken = workers.Post(
-      [=, work = std::move(work)] { reactor->Finish(Answer<Response>(method, work(), response)); });
+  const bool taken = workers.Post([=, volume = std::move(volume), work = std::move(work)] {
+    reactor->Finish(
+        Answer<Response>(method, Recorded<Response>(flight, volume, method, work), response));
+  });
   if (!taken) {
     reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
   }
@@ -81,18 +109,18 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
 };
 
 // One override that hands a call over.
-#define BERTH_SERVE(target, method)                                          \
-  ServerUnaryReactor* method(CallbackServerContext* context,                 \
-                             const csi::v1::method##Request* request,        \
-                             csi::v1::method##Response* response) override { \
-    return Enqueue(context, workers_, #method, response,                     \
-                   [this, request] { return target.method(*request); });     \
+#define BERTH_SERVE(target, method)                                                   \
+  ServerUnaryReactor* method(CallbackServerContext* context,                          \
+                             const csi::v1::method##Request* request,                 \
+                             csi::v1::method##Response* response) override {          \
+    return Enqueue(context, workers_, flight_, VolumeOf(*request), #method, response, \
+                   [this, request] { return target.method(*request); });              \
   }
 
 class ControllerService final : public csi::v1::Controller::CallbackService {
  public:
-  ControllerService(Controller& controller, base::WorkerPool& workers)
-      : controller_(controller), workers_(workers) {}
+  ControllerService(Controller& controller, base::WorkerPool& workers, base::FlightRecorder* flight)
+      : controller_(controller), workers_(workers), flight_(flight) {}
 
   BERTH_SERVE(controller_, CreateVolume)
   BERTH_SERVE(controller_, DeleteVolume)
@@ -109,11 +137,13 @@ class ControllerService final : public csi::v1::Controller::CallbackService {
  private:
   Controller& controller_;
   base::WorkerPool& workers_;
+  base::FlightRecorder* const flight_;
 };
 
 class NodeService final : public csi::v1::Node::CallbackService {
  public:
-  NodeService(Node& node, base::WorkerPool& workers) : node_(node), workers_(workers) {}
+  NodeService(Node& node, base::WorkerPool& workers, base::FlightRecorder* flight)
+      : node_(node), workers_(workers), flight_(flight) {}
 
   BERTH_SERVE(node_, NodeStageVolume)
   BERTH_SERVE(node_, NodeUnstageVolume)
@@ -127,6 +157,7 @@ class NodeService final : public csi::v1::Node::CallbackService {
  private:
   Node& node_;
   base::WorkerPool& workers_;
+  base::FlightRecorder* const flight_;
 };
 
 }  // namespace
@@ -136,12 +167,14 @@ std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string 
 }
 
 std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
-                                                    base::WorkerPool& workers) {
-  return std::make_unique<ControllerService>(controller, workers);
+                                                    base::WorkerPool& workers,
+                                                    base::FlightRecorder* flight) {
+  return std::make_unique<ControllerService>(controller, workers, flight);
 }
 
-std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers) {
-  return std::make_unique<NodeService>(node, workers);
+std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers,
+                                              base::FlightRecorder* flight) {
+  return std::make_unique<NodeService>(node, workers, flight);
 }
 
 }  // namespace berth::csidriver

@@ -14,12 +14,19 @@
 #include "csidriver/controller.h"
 #include "csidriver/node.h"
 
+namespace berth::base {
+class FlightRecorder;
+}
+
 namespace berth::csidriver {
 
-// A service that borrows what it serves, all of which must outlive it.
+// A service that borrows what it serves, all of which must outlive it. Calls are recorded in
+// `flight`, unless it is null, under "volume ID" (CreateVolume: "volume NAME").
 std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string version);
 std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
-                                                    base::WorkerPool& workers);
-std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers);
+                                                    base::WorkerPool& workers,
+                                                    base::FlightRecorder* flight);
+std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers,
+                                              base::FlightRecorder* flight);
 
 }  // namespace berth::csidriver

@@ -34,7 +34,8 @@ HostMounts::HostMounts(HostMountsOptions options, kube::Client& client, kube::In
       workers_({.name = "host-mounts",
                 .workers = 2,
                 .retry_start = options_.retry_start,
-                .retry_max = options_.retry_max},
+                .retry_max = options_.retry_max,
+                .flight = options_.flight},
                [this](const std::string& key) { return Reconcile(key); }) {
   volumes_.OnHostMountChange([this](const std::string& pod_uid) { VolumeChanged(pod_uid); });
   gate_.Open(this);

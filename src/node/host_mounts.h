@@ -39,6 +39,7 @@ struct HostMountsOptions {
   std::string node_name;
   std::chrono::milliseconds retry_start{500};
   std::chrono::milliseconds retry_max{30'000};
+  base::FlightRecorder* flight = nullptr;  // borrowed; key "host-mounts NS/NAME"
 };
 
 class HostMounts {

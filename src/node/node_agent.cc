@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/flight.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "node/csi_node.h"
@@ -99,7 +100,12 @@ class NodeAgentImpl : public NodeAgent {
     plugins_ = make_plugins(*host_);
     std::vector<volume::VolumePlugin*> plugins;
     for (const auto& plugin : plugins_) plugins.push_back(plugin.get());
-    volumes_ = NewVolumeManager({.state_folder = Below("volumes"), .node_name = options_.node_name},
+    if (!options_.flight_file.empty()) {
+      ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "node"));
+    }
+    volumes_ = NewVolumeManager({.state_folder = Below("volumes"),
+                                 .node_name = options_.node_name,
+                                 .flight = flight_.get()},
                                 client_, informers_, std::move(plugins), *host_, events_);
     node_status_ =
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
@@ -129,7 +135,8 @@ class NodeAgentImpl : public NodeAgent {
         HostMountsOptions{
             .state_folder = Below("host-mounts"),
             .own_folder = options_.own_folder.empty() ? options_.data_folder : options_.own_folder,
-            .node_name = options_.node_name},
+            .node_name = options_.node_name,
+            .flight = flight_.get()},
         client_, informers_, *volumes_, *host_, events_);
     return base::OkStatus();
   }
@@ -211,6 +218,7 @@ class NodeAgentImpl : public NodeAgent {
 
   // In the order of their making; the end goes the other way round.
   base::UniqueFd lock_;
+  std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;
   std::vector<std::unique_ptr<volume::VolumePlugin>> plugins_;
   std::unique_ptr<VolumeManager> volumes_;

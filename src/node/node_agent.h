@@ -37,6 +37,8 @@ struct NodeAgentOptions {
   std::string version = "v1.30.0-berth";  // Node.status.nodeInfo.kubeletVersion
   // A process that has no other use for pods watches those of this node alone.
   bool own_pods_only = false;
+  // The node's flight record, in a folder that is there (base/flight.h); empty: none.
+  std::string flight_file = "";
 };
 
 class NodeAgent {

@@ -29,6 +29,10 @@
 #include "volume/host.h"
 #include "volume/volume_plugin.h"
 
+namespace berth::base {
+class FlightRecorder;
+}
+
 namespace berth::node {
 
 struct PodVolumes {
@@ -95,6 +99,7 @@ struct VolumeManagerOptions {
   std::chrono::milliseconds refresh_interval{60'000};
   // A pod that waits longer than this, without a failure, gets an event that says for what.
   std::chrono::milliseconds wait_event_after{10'000};
+  base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
 };
 
 // Everything is borrowed and outlives the manager. It uses the informers of PersistentVolumeClaim,

@@ -1,6 +1,7 @@
 // The steps of a unit (volume_units.h): what is written down, and the plugin's calls.
 #include <algorithm>
 
+#include "base/flight.h"
 #include "base/log.h"
 #include "node/sub_path.h"
 #include "node/volume_units.h"
@@ -66,7 +67,9 @@ Status VolumeUnits::TearDown(const Job& job) {
     }
     Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
   }
+  base::FlightSpan span(base::FlightKind::kStep, "tear down", PodOf(job.stored, job.pod));
   const Status torn_down = TearDownInPlugin(job, stored);
+  span.End(torn_down);
   if (!torn_down.ok()) {
     const bool unknown = !rpc::IsFinal(torn_down);
     Update(job, [unknown](Unit&, Use& use) { use.tear_down_unknown = unknown; });
@@ -224,7 +227,9 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
   }
   Update(job, [&device](Unit& unit, Use&) { unit.device = device; });
   job.device = device;
+  base::FlightSpan span(base::FlightKind::kStep, "mount device", device.record.pv_name);
   const Status mounted = job.volume.plugin->MountDevice(*job.pod, spec, attachment.publish_context);
+  span.End(mounted);
   if (!mounted.ok()) return Failed(job, "mount it on the node", mounted);
   const auto table = deps_.host.mounter().List();
   if (!table.ok()) return Failed(job, "mount it on the node", table.status());
@@ -269,8 +274,10 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
     return Failed(job, "set it up", written);
   }
   Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  base::FlightSpan span(base::FlightKind::kStep, "set up", job.pod->key());
   const StatusOr<volume::Published> published =
       job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context);
+  span.End(published.status());
   if (!published.ok()) return Failed(job, "set it up", published.status());
   stored.published = *published;
   bool ready = false;
@@ -420,10 +427,12 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
     device = found->second->device;
   }
   volume::VolumePlugin* plugin = PluginNamed(device->record.plugin);
+  base::FlightSpan span(base::FlightKind::kStep, "unmount device", device->record.pv_name);
   Status unmounted =
       plugin != nullptr ? plugin->UnmountDevice(device->record)
                         : Error(StatusCode::kUnavailable,
                                 "this node agent has no volume plugin '{}'", device->record.plugin);
+  span.End(unmounted);
   if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
     LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so its record is dropped",
                 Quote(device->record.device_name), base::ToString(unmounted));

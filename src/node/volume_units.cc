@@ -42,7 +42,8 @@ VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies depen
       workers_({.name = "volumes",
                 .workers = options.workers,
                 .retry_start = options.retry_start,
-                .retry_max = options.retry_max},
+                .retry_max = options.retry_max,
+                .flight = options.flight},
                [this](const std::string& key) { return Reconcile(key); }) {}
 
 void VolumeUnits::Load(VolumeRecords::Loaded loaded,

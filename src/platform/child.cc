@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/flight.h"
 #include "base/mutex.h"
 #include "platform/errno.h"
 
@@ -113,6 +114,9 @@ void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline) {
   }
 }
 
+base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
+                      size_t reply_size, const std::function<int()>& body, base::FlightSpan& span);
+
 }  // namespace
 
 void CloseInChildren(int fd) {
@@ -142,6 +146,16 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
 
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
                         size_t reply_size, const std::function<int()>& body) {
+  base::FlightSpan span(base::FlightKind::kProcess, "berth", what);
+  const base::Status status = RunChild(what, timeout, reply, reply_size, body, span);
+  span.End(status);
+  return status;
+}
+
+namespace {
+
+base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
+                      size_t reply_size, const std::function<int()>& body, base::FlightSpan& span) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   const std::vector<Inode> unshared = Prepare();
   int ends[2];
@@ -159,6 +173,7 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return ErrnoError(fork_error, fmt::format("{}: fork", what));
   out.Reset();
+  span.SetPid(pid);
   const base::UniqueFd pidfd = OpenPid(pid);
 
   int result = 0;
@@ -180,5 +195,7 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
   std::copy(bytes.begin(), bytes.end(), static_cast<char*>(reply));
   return base::OkStatus();
 }
+
+}  // namespace
 
 }  // namespace berth::platform

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/flight.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/child.h"
@@ -148,6 +149,18 @@ bool Collect(int pidfd, Stream& out, Stream& err, Deadline deadline) {
   }
 }
 
+// What the flight record keeps of a command: the program, and the last path that it is given. Other
+// arguments may be mount options that a person put a password into.
+std::string NameOf(const Command& command) {
+  return command.argv[0].substr(command.argv[0].rfind('/') + 1);
+}
+std::string PathOf(const Command& command) {
+  for (size_t i = command.argv.size() - 1; i > 0; --i) {
+    if (command.argv[i].starts_with('/')) return command.argv[i];
+  }
+  return "";
+}
+
 int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -169,25 +182,32 @@ class HostExec : public Exec {
     fcntl(out_read.get(), F_SETFL, O_NONBLOCK);
     fcntl(err_read.get(), F_SETFL, O_NONBLOCK);
 
+    base::FlightSpan span(base::FlightKind::kProcess, NameOf(command), PathOf(command));
     const Deadline deadline = std::chrono::steady_clock::now() + command.timeout;
     ASSIGN_OR_RETURN(const pid_t pid,
                      Spawn(program, command, env, in.get(), out_write.get(), err_write.get()));
     out_write.Reset();
     err_write.Reset();
+    span.SetPid(pid);
     const base::UniqueFd pidfd = OpenPid(pid);
     CommandResult result;
     Stream out{std::move(out_read), &result.out, command.max_output};
     Stream err{std::move(err_read), &result.err, command.max_output};
     if (!pidfd.valid() || !Collect(pidfd.get(), out, err, deadline)) {
       Kill(pid, pidfd.get());
-      return base::Error(base::StatusCode::kDeadlineExceeded,
-                         "{} did not end within {} ms and was killed", command.argv[0],
-                         command.timeout.count());
+      const base::Status late = base::Error(base::StatusCode::kDeadlineExceeded,
+                                            "{} did not end within {} ms and was killed",
+                                            command.argv[0], command.timeout.count());
+      span.End(late);
+      return late;
     }
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     result.exit_code = ExitCode(status);
+    span.End(result.exit_code == 0
+                 ? base::OkStatus()
+                 : base::Error(base::StatusCode::kUnknown, "exited with {}", result.exit_code));
     return result;
   }
 

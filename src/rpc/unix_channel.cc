@@ -4,6 +4,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include "base/fault.h"
+#include "base/flight.h"
 #include "base/log.h"
 #include "rpc/redact.h"
 #include "rpc/unix_socket.h"
@@ -98,6 +99,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
   }
   RETURN_IF_ERROR(base::FaultPoint(name.fault_before));
   const auto start = Clock::now();
+  base::FlightSpan span(base::FlightKind::kCall, name.method, channel.socket());
   base::Status status = channel.Prepare(timeout);
   if (status.ok()) {
     grpc::ClientContext context;
@@ -106,6 +108,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     const UnixChannel::Running running(channel, context);
     status = FromGrpc(call(&context));
   }
+  span.End(status);
   if (log) {
     const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
     LOG_DEBUG("{} at {} took {} ms: {} {}", name.method, base::Quote(channel.socket()), took,

@@ -26,6 +26,8 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
       ->add_option("--overcommit", options->overcommit,
                    "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
+  command->add_option("--flight", options->flight_file,
+                      "File of the flight record, for 'berth explain'; without it none is kept");
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;

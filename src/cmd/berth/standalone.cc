@@ -4,6 +4,7 @@
 
 #include "apiserver/server.h"
 #include "base/clock.h"
+#include "base/flight.h"
 #include "base/log.h"
 #include "cli/connect.h"
 #include "controllers/attachdetach/attach_detach.h"
@@ -110,6 +111,10 @@ class StandaloneImpl : public Standalone {
     for (const char* name : {"api", "kubelet", "run", "run/nodes"}) {
       RETURN_IF_ERROR(platform::MakeFolders(Below(name), 0755));
     }
+    RETURN_IF_ERROR(platform::MakeFolders(Below("flight"), 0700));
+    ASSIGN_OR_RETURN(
+        flight_, base::FlightRecorder::Open(cli::FlightFile(options_.data_folder, "controllers"),
+                                            "controllers"));
     return base::OkStatus();
   }
 
@@ -150,12 +155,14 @@ class StandaloneImpl : public Standalone {
         .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
                  node_name_, "--pool", driver_.pool_folder, "--endpoint", driver_.endpoint,
                  "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
-                 fmt::format("{}", options_.overcommit)}});
+                 fmt::format("{}", options_.overcommit), "--flight",
+                 cli::FlightFile(options_.data_folder, "csi-driver")}});
     return base::OkStatus();
   }
 
   Status MakeControllers() {
-    const controllers::Context context{*client_, *informers_, *controller_events_, clock_};
+    const controllers::Context context{*client_, *informers_, *controller_events_, clock_,
+                                       flight_.get()};
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(
         context,
         controllers::binder::Options{.provisioned_here = [this](const std::string& driver) {
@@ -178,7 +185,8 @@ class StandaloneImpl : public Standalone {
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {
       DriverControllers driver;
-      ASSIGN_OR_RETURN(driver.connection, controllers::DriverConnection::New(socket));
+      ASSIGN_OR_RETURN(driver.connection,
+                       controllers::DriverConnection::New(socket, {.flight = flight_.get()}));
       controllers::DriverConnection& connection = *driver.connection;
       driver.controllers.push_back(
           std::make_unique<controllers::provisioner::Provisioner>(context, connection));
@@ -192,13 +200,15 @@ class StandaloneImpl : public Standalone {
   }
 
   Status StartNode() {
-    const node::NodeAgentOptions options{.node_name = node_name_,
-                                         .data_folder = Below("node"),
-                                         .kubelet_folder = paths_.root(),
-                                         .cri_endpoint = options_.runtime_endpoint,
-                                         .node_sockets = Below("run/nodes"),
-                                         .log_folder = Below("pod-logs"),
-                                         .own_folder = options_.data_folder};
+    const node::NodeAgentOptions options{
+        .node_name = node_name_,
+        .data_folder = Below("node"),
+        .kubelet_folder = paths_.root(),
+        .cri_endpoint = options_.runtime_endpoint,
+        .node_sockets = Below("run/nodes"),
+        .log_folder = Below("pod-logs"),
+        .own_folder = options_.data_folder,
+        .flight_file = cli::FlightFile(options_.data_folder, "node")};
     const auto make_plugins = [](volume::Host& host) {
       auto plugins = volume::NewLocalPlugins(host);
       plugins.push_back(volume::NewCsiPlugin(host));
@@ -217,6 +227,7 @@ class StandaloneImpl : public Standalone {
 
   // In the order of their making; the end goes the other way round.
   base::UniqueFd folder_lock_;
+  std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Server> server_;
   std::unique_ptr<kube::Client> client_, node_client_;

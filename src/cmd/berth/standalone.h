@@ -9,6 +9,7 @@
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
+//     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
 //     pod-logs/  pool/       containers' output; volumes' images
 #pragma once
 

@@ -10,11 +10,13 @@ using base::KeyedWorkers;
 
 namespace {
 
-KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options) {
+KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
+                                   base::FlightRecorder* flight) {
   return {.name = name,
           .workers = workers,
           .retry_start = options.retry_start,
-          .retry_max = options.retry_max};
+          .retry_max = options.retry_max,
+          .flight = flight};
 }
 
 }  // namespace
@@ -30,9 +32,9 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       attachments_(context.informers.Of<Attachment>()),
       volumes_(context.informers.Of<Volume>()),
       csi_nodes_(context.informers.Of<api::CsiNode>()),
-      attachment_workers_(QueueOptions("attach", options_.workers, options_),
+      attachment_workers_(QueueOptions("attach", options_.workers, options_, context.flight),
                           [this](const std::string& key) { return SyncAttachment(key); }),
-      volume_workers_(QueueOptions("attach-volumes", 1, options_),
+      volume_workers_(QueueOptions("attach-volumes", 1, options_, context.flight),
                       [this](const std::string& key) { return SyncVolume(key); }) {
   AddAttachmentIndexes(attachments_);
   Watch();

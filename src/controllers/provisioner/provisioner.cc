@@ -14,11 +14,13 @@ namespace {
 
 constexpr char kClaimsByProvisioner[] = "provisioner";  // unbound claims
 
-KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options) {
+KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
+                                   base::FlightRecorder* flight) {
   return {.name = name,
           .workers = workers,
           .retry_start = options.retry_start,
-          .retry_max = options.retry_max};
+          .retry_max = options.retry_max,
+          .flight = flight};
 }
 
 std::string IdentityPrefix(const base::Clock& clock) {
@@ -48,11 +50,11 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       nodes_(context.informers.Of<api::Node>()),
       csi_nodes_(context.informers.Of<api::CsiNode>()),
       attachments_(context.informers.Of<api::VolumeAttachment>()),
-      claim_workers_(QueueOptions("provision", options_.workers, options_),
+      claim_workers_(QueueOptions("provision", options_.workers, options_, context.flight),
                      [this](const std::string& key) { return SyncClaim(key); }),
-      volume_workers_(QueueOptions("delete-volume", options_.workers, options_),
+      volume_workers_(QueueOptions("delete-volume", options_.workers, options_, context.flight),
                       [this](const std::string& key) { return SyncVolume(key); }),
-      source_workers_(QueueOptions("clone-source", 1, options_),
+      source_workers_(QueueOptions("clone-source", 1, options_, context.flight),
                       [this](const std::string& key) { return SyncCloneSource(key); }) {
   AddClaimIndexes(claims_);
   AddAttachmentIndexes(attachments_);

@@ -69,7 +69,8 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       workers_({.name = "resize",
                 .workers = options_.workers,
                 .retry_start = options_.retry_start,
-                .retry_max = options_.retry_max},
+                .retry_max = options_.retry_max,
+                .flight = context.flight},
                [this](const std::string& key) { return SyncClaim(key); }) {
   AddPodIndexes(pods_);
   Watch();
