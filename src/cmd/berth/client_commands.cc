@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 
 #include "base/log.h"
@@ -5,7 +6,9 @@
 #include "cli/connect.h"
 #include "cli/delete.h"
 #include "cli/describe.h"
+#include "cli/doctor/doctor.h"
 #include "cli/exec.h"
+#include "cli/explain/explain.h"
 #include "cli/get.h"
 #include "cli/host_mount.h"
 #include "cli/logs.h"
@@ -91,6 +94,56 @@ void AddDescribe(CLI::App& app, int& exit_code) {
         [words](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
           return cli::Describe(client, api, *words, base::SystemClock());
         });
+}
+
+void AddExplain(CLI::App& app, int& exit_code) {
+  auto [command, connection] =
+      AddCommand(app, "explain", "Say what a volume's way is blocked by, with its proof");
+  auto options = std::make_shared<cli::ExplainOptions>();
+  command
+      ->add_option("object", options->words,
+                   "pod/NAME, pvc/NAME, pv/NAME, volumeattachment/NAME, hostmount/NAME or "
+                   "node/NAME")
+      ->required();
+  command->add_option("-o,--output", options->output, "json");
+  command->callback([connection = connection, options, &exit_code] {
+    StopSignals signals;
+    exit_code = cli::ReportError([&]() -> Status {
+      ASSIGN_OR_RETURN(const kube::Config config,
+                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
+      // The records of a folder that the API is not known to belong to would be another's.
+      if (!config.socket.empty() || connection->data->count() > 0) {
+        options->flight_folder = cli::FlightFolder(connection->api.data_folder);
+      }
+      return cli::Explain(*client, connection->api, *options, base::SystemClock());
+    }());
+  });
+}
+
+void AddDoctor(CLI::App& app, int& exit_code) {
+  auto [command, connection] = AddCommand(
+      app, "doctor", "Look whether this machine can run Berth, and whether a running one is well");
+  auto options = std::make_shared<cli::DoctorOptions>();
+  command
+      ->add_option("--container-runtime-endpoint", options->runtime_endpoint,
+                   "CRI socket of the runtime")
+      ->capture_default_str();
+  command->add_option("-o,--output", options->output, "json");
+  command->callback([connection = connection, options, &exit_code] {
+    StopSignals signals;
+    std::unique_ptr<kube::Client> client;
+    const Status connected = [&]() -> Status {
+      ASSIGN_OR_RETURN(const kube::Config config,
+                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+      ASSIGN_OR_RETURN(client, kube::NewHttpClient(config, {}));
+      return base::OkStatus();
+    }();
+    options->data_folder =
+        std::filesystem::absolute(connection->api.data_folder).lexically_normal();
+    const auto healthy = cli::Doctor(*options, client.get(), connected, base::SystemClock());
+    exit_code = healthy.ok() ? (*healthy ? 0 : 1) : cli::ReportError(healthy.status());
+  });
 }
 
 void AddDelete(CLI::App& app, int& exit_code) {
@@ -182,6 +235,8 @@ void AddClientCommands(CLI::App& app, int& exit_code) {
   AddApply(app, exit_code);
   AddGet(app, exit_code);
   AddDescribe(app, exit_code);
+  AddExplain(app, exit_code);
+  AddDoctor(app, exit_code);
   AddDelete(app, exit_code);
   AddLogs(app, exit_code);
   AddExec(app, exit_code);

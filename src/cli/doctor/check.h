@@ -1,0 +1,52 @@
+// What `berth doctor` finds: one line each, with what to do where something is wrong.
+//
+// Checks look and change nothing, but for one small file that measures fsync. What cannot be looked
+// at (no root, no such folder) says so and is no fault.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "kube/client.h"
+
+namespace berth::cli::doctor {
+
+enum class Verdict { kOk, kBad, kNote };  // a note is neither: information, or not looked at
+
+struct Finding {
+  std::string_view area;  // "kernel"
+  std::string name;       // "loop devices"
+  Verdict verdict = Verdict::kOk;
+  std::string text;    // what was found
+  std::string advice;  // of a bad one: what to do
+};
+using Findings = std::vector<Finding>;
+
+// What is the machine's, put in by tests.
+struct Machine {
+  std::string root = "";  // before "/proc" and "/lib/modules"
+  bool is_root = true;
+};
+
+// machine.cc: kernel features, utilities, capabilities, mount propagation.
+void CheckKernel(const Machine& machine, Findings& out);
+void CheckCapabilities(const Machine& machine, Findings& out);
+void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out);
+
+// runtime.cc: the container runtime by CRI, and the pod network.
+void CheckRuntime(const Machine& machine, const std::string& endpoint, Findings& out);
+
+// folders.cc: path lengths, modes, space, the disk's fsync, certificates.
+void CheckFolders(const Machine& machine, const std::string& data_folder, Findings& out);
+void CheckDisk(const std::string& data_folder, Findings& out);
+void CheckCertificates(const std::string& data_folder, base::WallTime now, Findings& out);
+
+// running.cc: the API and what runs behind it, and the clock.
+void CheckClock(kube::Client* client, base::WallTime now, Findings& out);
+void CheckApi(kube::Client& client, Findings& out);  // with CheckNodes, where it answers
+void CheckNodes(kube::Client& client, Findings& out);
+
+}  // namespace berth::cli::doctor

@@ -1,0 +1,28 @@
+// `berth doctor`: whether this machine can run Berth, and whether a running one is well.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "cli/doctor/check.h"
+
+namespace berth::cli {
+
+struct DoctorOptions {
+  std::string data_folder;
+  std::string runtime_endpoint = "unix:///run/containerd/containerd.sock";
+  std::string output;  // "" or "json"
+};
+
+// Prints what it finds. `client` is null where no API is known (`why_no_api` says why). True: no
+// fault was found. INVALID_ARGUMENT: options.
+base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
+                            const base::Status& why_no_api, const base::Clock& clock);
+
+namespace doctor {
+std::string RenderText(const Findings& findings);
+base::Json RenderJson(const Findings& findings);
+bool Healthy(const Findings& findings);
+}  // namespace doctor
+
+}  // namespace berth::cli

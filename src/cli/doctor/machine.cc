@@ -1,0 +1,175 @@
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "cli/doctor/check.h"
+#include "platform/mounter.h"
+
+namespace berth::cli::doctor {
+namespace {
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Registered, or a module that the kernel loads when one is mounted.
+std::string FileSystem(const Machine& machine, const std::string& name) {
+  std::istringstream known(ReadAll(machine.root + "/proc/filesystems"));
+  for (std::string word; known >> word;) {
+    if (word == name) return "built in or loaded";
+  }
+  utsname system{};
+  uname(&system);
+  for (const char* list : {"modules.builtin", "modules.dep"}) {
+    const std::string text =
+        ReadAll(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
+    if (text.find(fmt::format("/{}.ko", name == "overlay" ? "overlay" : name)) !=
+        std::string::npos) {
+      return "a module that is there";
+    }
+  }
+  return "";
+}
+
+void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
+                     std::string_view what_for, Findings& out) {
+  const std::string found = FileSystem(machine, name);
+  if (!found.empty()) {
+    out.push_back({"kernel", name, Verdict::kOk, found, ""});
+  } else {
+    out.push_back({"kernel", name, needed ? Verdict::kBad : Verdict::kNote,
+                   fmt::format("the kernel has no {} (for {})", name, what_for),
+                   needed ? fmt::format("modprobe {}, or a kernel that has it", name) : ""});
+  }
+}
+
+// A system call that the kernel has refuses these arguments; one that it lacks says ENOSYS.
+void CheckCall(const char* name, long number, std::string_view what_for, Findings& out) {
+  errno = 0;
+  const long result = syscall(number, -1, nullptr, 0, 0, 0);
+  if (result >= 0) close(static_cast<int>(result));
+  if (errno != ENOSYS) {
+    out.push_back({"kernel", name, Verdict::kOk, "there", ""});
+  } else {
+    out.push_back({"kernel", name, Verdict::kBad, fmt::format("missing: {}", what_for),
+                   "Linux 5.6 or newer, and no seccomp filter that hides it"});
+  }
+}
+
+void CheckProgram(const std::string& name, bool needed, const std::string& package, Findings& out) {
+  for (const char* folder :
+       {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (access(path.c_str(), X_OK) == 0) {
+      out.push_back({"programs", name, Verdict::kOk, path, ""});
+      return;
+    }
+  }
+  out.push_back({"programs", name, needed ? Verdict::kBad : Verdict::kNote, "not in the PATH",
+                 needed ? fmt::format("apt-get install {}", package) : ""});
+}
+
+}  // namespace
+
+void CheckKernel(const Machine& machine, Findings& out) {
+  utsname system{};
+  uname(&system);
+  out.push_back({"kernel", "release", Verdict::kNote, system.release, ""});
+  CheckFileSystem(machine, "overlay", true, "containers' images", out);
+  CheckFileSystem(machine, "ext4", true, "volumes without another fsType", out);
+  CheckFileSystem(machine, "xfs", false, "volumes with fsType xfs", out);
+  CheckFileSystem(machine, "btrfs", false, "volumes with fsType btrfs", out);
+  CheckFileSystem(machine, "fuse", false, "drivers with a file system of their own", out);
+  CheckCall("openat2", SYS_openat2, "paths in volumes could not be resolved safely", out);
+  CheckCall("open_tree", SYS_open_tree, "mounts could not be made by descriptor", out);
+  CheckCall("pidfd_open", SYS_pidfd_open, "utilities could not be waited for", out);
+  if (access((machine.root + "/dev/loop-control").c_str(), F_OK) == 0) {
+    out.push_back({"kernel", "loop devices", Verdict::kOk, "/dev/loop-control is there", ""});
+  } else {
+    out.push_back({"kernel", "loop devices", Verdict::kBad, "/dev/loop-control is not there",
+                   "modprobe loop; the shipped driver keeps volumes in image files"});
+  }
+  CheckProgram("mkfs.ext4", true, "e2fsprogs", out);
+  CheckProgram("mkfs.xfs", false, "xfsprogs", out);
+  CheckProgram("mkfs.btrfs", false, "btrfs-progs", out);
+}
+
+void CheckCapabilities(const Machine& machine, Findings& out) {
+  std::istringstream status(ReadAll(machine.root + "/proc/self/status"));
+  uint64_t effective = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("CapEff:")) effective = std::strtoull(line.c_str() + 7, nullptr, 16);
+  }
+  if (!machine.is_root) {
+    out.push_back({"rights", "root", Verdict::kNote,
+                   "this is not root: run 'berth doctor' as root to see what 'berth up' may do",
+                   ""});
+    return;
+  }
+  struct Wanted {
+    int number;
+    const char* name;
+    bool needed;
+    const char* without;
+  };
+  constexpr Wanted kWanted[] = {
+      {21, "CAP_SYS_ADMIN", true, "nothing can be mounted"},
+      {0, "CAP_CHOWN", true, "volumes cannot be given to a pod's fsGroup"},
+      {1, "CAP_DAC_OVERRIDE", true, "pods' folders cannot be entered"},
+      {27, "CAP_MKNOD", false, "raw block volumes cannot be given to pods where /dev is bare"},
+      {24, "CAP_SYS_RESOURCE", false,
+       "ext4 cannot grow while it is mounted, only for its next pod"},
+  };
+  for (const Wanted& wanted : kWanted) {
+    const bool has = (effective >> wanted.number & 1) != 0;
+    out.push_back({"rights", wanted.name,
+                   has             ? Verdict::kOk
+                   : wanted.needed ? Verdict::kBad
+                                   : Verdict::kNote,
+                   has ? "given" : wanted.without,
+                   has || !wanted.needed ? "" : "run it outside of a container, or privileged"});
+  }
+}
+
+void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out) {
+  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  if (!table.ok()) {
+    out.push_back({"mounts", "mount table", Verdict::kBad,
+                   std::string(base::Message(table.status())), "mount /proc"});
+    return;
+  }
+  // The mount that the data folder lies on: the longest mount point above it, the last of equals.
+  const platform::MountEntry* holder = nullptr;
+  for (const platform::MountEntry& entry : *table) {
+    const bool above = entry.mount_point == "/" || data_folder == entry.mount_point ||
+                       data_folder.starts_with(entry.mount_point + "/");
+    if (above && (holder == nullptr || entry.mount_point.size() >= holder->mount_point.size())) {
+      holder = &entry;
+    }
+  }
+  if (holder == nullptr) return;
+  const std::string where =
+      fmt::format("'{}' on {} ({})", holder->mount_point, holder->source, holder->fs_type);
+  const bool shared =
+      std::any_of(holder->propagation.begin(), holder->propagation.end(),
+                  [](const std::string& mode) { return mode.starts_with("shared:"); });
+  out.push_back({"mounts", "propagation", Verdict::kOk,
+                 fmt::format("{} is {}{}", where, shared ? "shared" : "private",
+                             shared ? "" : "; 'berth up' shares the kubelet folder itself"),
+                 ""});
+  if (holder->read_only()) {
+    out.push_back({"mounts", "data folder", Verdict::kBad, fmt::format("{} is read-only", where),
+                   "use another folder, with --data"});
+  }
+}
+
+}  // namespace berth::cli::doctor

@@ -1,0 +1,103 @@
+#include <sys/timex.h>
+
+#include "api/kinds.h"
+#include "api/time.h"
+#include "cli/doctor/check.h"
+
+namespace berth::cli::doctor {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
+// 2025-01-01: no clock of a machine that runs this code is right before it.
+constexpr seconds kLeast{1735689600};
+constexpr seconds kSkew{5};
+
+// The newest heartbeat of a node agent, which comes every ten seconds or so.
+void CheckSkew(kube::Client& client, base::WallTime now, Findings& out) {
+  const auto leases = client.List(api::kinds::kLease, "kube-node-lease", {});
+  if (!leases.ok()) return;
+  std::optional<base::WallTime> newest;
+  for (const base::Json& item : leases->items) {
+    const auto time = api::ParseTime(base::json::String(item, {"spec", "renewTime"}));
+    if (time.ok() && (!newest.has_value() || *time > *newest)) newest = *time;
+  }
+  if (!newest.has_value()) return;
+  const auto ahead = duration_cast<seconds>(*newest - now);
+  const bool good = ahead <= kSkew;
+  out.push_back({"clock", "against the nodes'", good ? Verdict::kOk : Verdict::kBad,
+                 good ? fmt::format("the newest heartbeat is {} s old", -ahead.count())
+                      : fmt::format("the newest heartbeat is {} s in the future", ahead.count()),
+                 good ? "" : "set the clocks by NTP: certificates, leases and events need them"});
+}
+
+std::string GetText(kube::Client& client, std::string_view path, base::Status& status) {
+  std::string text;
+  status = client.GetStream(path, "*/*", {}, [&](std::string_view chunk) {
+    text += chunk;
+    return text.size() < 64 * 1024;
+  });
+  return text;
+}
+
+}  // namespace
+
+void CheckClock(kube::Client* client, base::WallTime now, Findings& out) {
+  const bool sane = now.time_since_epoch() >= kLeast;
+  out.push_back({"clock", "time", sane ? Verdict::kOk : Verdict::kBad, api::FormatTime(now),
+                 sane ? "" : "set the clock, best by NTP"});
+  timex state{};
+  if (adjtimex(&state) >= 0) {
+    out.push_back({"clock", "synchronised", Verdict::kNote,
+                   (state.status & STA_UNSYNC) != 0 ? "not by this kernel's NTP" : "by NTP", ""});
+  }
+  if (client != nullptr) CheckSkew(*client, now, out);
+}
+
+void CheckApi(kube::Client& client, Findings& out) {
+  base::Status status;
+  for (const char* path : {"/healthz", "/readyz"}) {
+    const std::string text = GetText(client, path, status);
+    const bool good = status.ok() && text == "ok";
+    out.push_back({"api", path, good ? Verdict::kOk : Verdict::kBad,
+                   status.ok() ? text : std::string(base::Message(status)),
+                   good ? "" : "see the log of 'berth up'; 'berth up' starts again where it was"});
+    if (!status.ok()) return;
+  }
+  CheckNodes(client, out);
+}
+
+void CheckNodes(kube::Client& client, Findings& out) {
+  const auto nodes = client.List(api::kinds::kNode, "", {});
+  const auto csi_nodes = client.List(api::kinds::kCsiNode, "", {});
+  if (!nodes.ok() || !csi_nodes.ok()) {
+    out.push_back({"api", "nodes", Verdict::kBad,
+                   std::string(base::Message(nodes.ok() ? csi_nodes.status() : nodes.status())),
+                   "use an administrator's kubeconfig"});
+    return;
+  }
+  if (nodes->items.empty()) {
+    out.push_back(
+        {"nodes", "nodes", Verdict::kBad, "no node is registered", "see the node agent's log"});
+  }
+  for (const base::Json& item : nodes->items) {
+    const api::Node node{base::Json(item)};
+    out.push_back({"nodes", node.name(), node.ready() ? Verdict::kOk : Verdict::kBad,
+                   node.ready() ? "Ready" : "not Ready: " + node.ready_message(),
+                   node.ready() ? "" : fmt::format("berth explain node/{}", node.name())});
+  }
+  for (const base::Json& item : csi_nodes->items) {
+    const api::CsiNode node{base::Json(item)};
+    std::vector<std::string> names;
+    for (const auto& driver : node.drivers()) names.push_back(driver.name);
+    out.push_back({"nodes", fmt::format("drivers on {}", node.name()),
+                   names.empty() ? Verdict::kBad : Verdict::kOk,
+                   names.empty() ? "none is registered" : fmt::format("{}", fmt::join(names, ", ")),
+                   names.empty() ? "start a CSI driver there; the shipped one is a child of "
+                                   "'berth up', whose log says why it is not there"
+                                 : ""});
+  }
+}
+
+}  // namespace berth::cli::doctor

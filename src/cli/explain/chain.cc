@@ -1,0 +1,202 @@
+#include "cli/explain/chain.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+struct Done {
+  bool done = false;
+  std::string text;
+};
+
+Done ClaimDone(const State& state) {
+  if (!state.claim) return {.text = fmt::format("claim '{}'", state.claim_key)};
+  const std::string name =
+      state.class_name.empty() ? "no class" : fmt::format("class '{}'", state.class_name);
+  return {.done = true, .text = fmt::format("claim '{}' with {}", state.claim_key, name)};
+}
+
+Done VolumeDone(const State& state) {
+  if (!state.volume) return {.text = "no volume yet"};
+  const std::string handle =
+      state.handle.empty() ? "" : fmt::format(" ('{}' of driver '{}')", state.handle, state.driver);
+  return {.done = state.bound() || !state.claim,
+          .text = fmt::format("volume '{}'{} is {}", state.volume->name(), handle,
+                              state.volume->phase())};
+}
+
+Done NodeDone(const State& state) {
+  if (state.node_name.empty()) return {.text = "no node is chosen yet"};
+  if (!state.node) return {.text = fmt::format("node '{}'", state.node_name)};
+  return {.done = true,
+          .text = fmt::format("node '{}' is {}", state.node_name,
+                              state.node->ready() ? "ready" : "there, and not ready for pods")};
+}
+
+Done AttachmentDone(const State& state) {
+  if (state.node_name.empty()) return {.text = "once there is a node"};
+  if (!state.attachment) {
+    return {.text = fmt::format("no VolumeAttachment to node '{}' yet", state.node_name)};
+  }
+  const bool attached = state.attachment->attached();
+  return {.done = attached,
+          .text = fmt::format("VolumeAttachment '{}' is {}attached{}", state.attachment->name(),
+                              attached ? "" : "not ",
+                              state.attachment->deleting() ? " and being deleted" : "")};
+}
+
+Done DriverDone(const State& state) {
+  if (state.node_name.empty()) return {.text = "once there is a node"};
+  const bool there = state.csi_node && state.csi_node->driver(state.driver).has_value();
+  return {.done = there,
+          .text = fmt::format("driver '{}' is {}registered on node '{}'", state.driver,
+                              there ? "" : "not ", state.node_name)};
+}
+
+// A step of the node agent, unless the one that undoes it came after; `target` empty: any.
+Done StepDone(const State& state, std::string_view step, std::string_view undo,
+              const std::string& target) {
+  const base::FlightRecord* last = nullptr;
+  for (const base::FlightRecord* record : RecordsOf(state, NodeKey(state))) {
+    if (record->kind != base::FlightKind::kStep) continue;
+    if (record->what != step && record->what != undo) continue;
+    // A long target is cut in the record.
+    if (!target.empty() && !target.starts_with(record->target)) continue;
+    last = record;
+  }
+  if (last == nullptr || last->what == undo) return {.text = "not begun yet"};
+  return {.done = !last->running && !last->interrupted && last->code == base::StatusCode::kOk,
+          .text = Describe(state, *last)};
+}
+
+bool Ready(const State& state) {
+  if (state.host_mount) return state.host_mount->phase() == "Mounted";
+  return state.pod &&
+         (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
+}
+
+Done MountDone(const State& state, Link link) {
+  if (state.node_name.empty()) return {.text = "once there is a node"};
+  const std::string user = state.pod          ? state.pod->key()
+                           : state.host_mount ? state.host_mount->key()
+                                              : "";
+  Done done = link == Link::kStage ? StepDone(state, "mount device", "unmount device", "")
+                                   : StepDone(state, "set up", "tear down", user);
+  // Records are bounded and may be another machine's; what runs has its volumes.
+  if (!done.done && Ready(state)) {
+    done = {.done = true, .text = fmt::format("done ({} is there)", state.subject)};
+  }
+  return done;
+}
+
+Done ContainersDone(const State& state) {
+  return {.done = state.pod->phase() == "Running" || state.pod->terminated(),
+          .text = fmt::format("pod is {}", state.pod->phase())};
+}
+
+std::vector<Link> LinksOf(const State& state) {
+  std::vector<Link> links;
+  if (state.object.deleting()) links.push_back(Link::kDeletion);
+  if (!state.claim_key.empty()) links.push_back(Link::kClaim);
+  if (!state.claim_key.empty() || state.volume) links.push_back(Link::kVolume);
+  const bool placed = state.wants_mount() || state.attachment || state.object.kind() == "Node";
+  if (placed) links.push_back(Link::kNode);
+  const bool csi = !state.driver.empty() && placed;
+  if (csi && state.needs_attach()) links.push_back(Link::kAttachment);
+  if (csi) links.push_back(Link::kDriver);
+  if (csi && state.wants_mount()) {
+    links.push_back(Link::kStage);
+    links.push_back(Link::kPublish);
+  }
+  if (state.pod) links.push_back(Link::kContainers);
+  return links;
+}
+
+Done DoneOf(const State& state, Link link) {
+  switch (link) {
+    case Link::kClaim:
+      return ClaimDone(state);
+    case Link::kVolume:
+      return VolumeDone(state);
+    case Link::kNode:
+      return NodeDone(state);
+    case Link::kAttachment:
+      return AttachmentDone(state);
+    case Link::kDriver:
+      return DriverDone(state);
+    case Link::kStage:
+    case Link::kPublish:
+      return MountDone(state, link);
+    case Link::kContainers:
+      return ContainersDone(state);
+    case Link::kDeletion:
+      break;
+  }
+  return {.text =
+              fmt::format("deleted at {}", state.object.String({"metadata", "deletionTimestamp"}))};
+}
+
+}  // namespace
+
+std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes) {
+  std::vector<Link> links = LinksOf(state);
+  // A cause may stand at a link that the subject's way does not list otherwise.
+  for (const Cause& cause : causes) {
+    if (std::find(links.begin(), links.end(), cause.link) == links.end()) {
+      links.push_back(cause.link);
+    }
+  }
+  std::vector<Step> chain;
+  for (const Link link : links) {
+    const Done done = DoneOf(state, link);
+    Step step{.link = link, .mark = done.done ? Mark::kOk : Mark::kWaiting, .text = done.text};
+    const auto cause = std::find_if(causes.begin(), causes.end(),
+                                    [link](const Cause& other) { return other.link == link; });
+    if (cause != causes.end()) {
+      step.mark = cause->waiting ? Mark::kWaiting : Mark::kBlocked;
+      step.text = cause->summary;
+    }
+    chain.push_back(std::move(step));
+  }
+  return chain;
+}
+
+std::string_view Explanation::verdict() const {
+  if (std::any_of(causes.begin(), causes.end(), [](const Cause& c) { return !c.waiting; })) {
+    return "blocked";
+  }
+  const auto waits = [](const Way& way) {
+    return std::any_of(way.chain.begin(), way.chain.end(),
+                       [](const Step& step) { return step.mark != Mark::kOk; });
+  };
+  return !causes.empty() || std::any_of(ways.begin(), ways.end(), waits) ? "waiting" : "ok";
+}
+
+Explanation ExplainStates(const std::vector<State>& states) {
+  const State& first = states.front();
+  Explanation out{.subject = first.subject, .ns = first.object.ns()};
+  if (!first.flights.ok()) out.flights = base::Message(first.flights);
+  // Of all ways: what blocks for good comes before what only waits its turn; else the chain
+  // decides.
+  std::multimap<std::pair<bool, int>, Cause> all;
+  for (const State& state : states) {
+    Way way{.volume = state.volume_name, .chain = {}, .causes = CausesOf(state)};
+    way.chain = ChainOf(state, way.causes);
+    for (const Cause& cause : way.causes) {
+      const int link = cause.link == Link::kDeletion ? -1 : static_cast<int>(cause.link);
+      const auto same = [&](const auto& known) { return known.second.summary == cause.summary; };
+      if (std::none_of(all.begin(), all.end(), same)) {
+        all.emplace(std::pair(cause.waiting, link), cause);
+      }
+    }
+    out.ways.push_back(std::move(way));
+  }
+  for (auto& [rank, cause] : all) out.causes.push_back(std::move(cause));
+  return out;
+}
+
+}  // namespace berth::cli::explain

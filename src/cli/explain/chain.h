@@ -1,0 +1,46 @@
+// The way of a volume as a person reads it: each link with a mark, and the one cause. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/explain/rules.h"
+
+namespace berth::cli::explain {
+
+enum class Mark { kOk, kWaiting, kBlocked };
+
+struct Step {
+  Link link;
+  Mark mark;
+  std::string text;
+};
+
+// The links that concern the subject, in order.
+std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes);
+
+struct Way {
+  std::string volume;  // the pod's name for it; empty: the subject has one way
+  std::vector<Step> chain;
+  std::vector<Cause> causes;
+};
+
+struct Explanation {
+  std::string subject;
+  std::string ns;
+  std::string flights;  // why the roles' own records could not be read; empty: they were
+  std::vector<Way> ways;
+  // The first blocking cause of all ways, and the others; none: nothing is in the way.
+  std::vector<Cause> causes;
+
+  // "ok", "waiting" or "blocked".
+  std::string_view verdict() const;
+};
+
+Explanation ExplainStates(const std::vector<State>& states);
+
+std::string RenderText(const Explanation& explanation);
+base::Json RenderJson(const Explanation& explanation);
+
+}  // namespace berth::cli::explain

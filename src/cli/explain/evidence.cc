@@ -1,0 +1,219 @@
+#include "cli/explain/evidence.h"
+
+#include <algorithm>
+
+#include "api/time.h"
+
+namespace berth::cli::explain {
+
+using base::FlightKind;
+using base::FlightRecord;
+using base::StatusCode;
+using platform::ProcessInfo;
+
+std::string AgeOf(const State& state, base::WallTime since) {
+  return api::FormatAge(
+      std::max(std::chrono::seconds(0),
+               std::chrono::duration_cast<std::chrono::seconds>(state.now - since)));
+}
+
+std::string ProgramOf(const ProcessInfo& process) {
+  return process.program.empty() ? process.name : process.program;
+}
+
+std::string Describe(const ProcessInfo& process) {
+  const std::string what = process.stopped() ? "is stopped"
+                           : process.wait_channel.empty()
+                               ? "runs"
+                               : fmt::format("waits in '{}'", process.wait_channel);
+  return fmt::format("{} {} '{}' {} (state {}), started {} ago",
+                     process.thread ? "thread" : "process", process.pid, ProgramOf(process), what,
+                     process.state, api::FormatAge(process.age));
+}
+
+std::string Describe(const State& state, const FlightRecord& record) {
+  std::string text = record.what;
+  if (!record.target.empty()) {
+    text += fmt::format("{}{}", record.kind == FlightKind::kStep ? " for " : " at ", record.target);
+  }
+  if (record.running) return fmt::format("{} has run for {}", text, AgeOf(state, record.start));
+  if (record.interrupted) {
+    return fmt::format("{} was cut off {} ago, when its caller ended; its outcome is unknown", text,
+                       AgeOf(state, record.start));
+  }
+  const std::string ago = AgeOf(state, record.end);
+  if (record.code == StatusCode::kOk) return fmt::format("{} succeeded {} ago", text, ago);
+  std::string times;
+  if (record.count > 1) {
+    times = fmt::format(" {} times in {}, last", record.count, AgeOf(state, record.first));
+  }
+  return fmt::format("{} failed{} {} ago: {}: {}", text, times, ago, base::CodeName(record.code),
+                     record.message);
+}
+
+const FlightRecord* BadCall(const State& state, const std::string& key,
+                            std::vector<std::string_view> only) {
+  const FlightRecord* last = nullptr;
+  for (const FlightRecord* record : RecordsOf(state, key)) {
+    if (record->kind != FlightKind::kCall) continue;
+    if (!only.empty() && std::find(only.begin(), only.end(), record->what) == only.end()) continue;
+    // What runs comes before all that has ended.
+    if (last != nullptr && last->running && !record->running) continue;
+    last = record;
+  }
+  if (last == nullptr || last->interrupted) return nullptr;
+  if (last->running) return Hangs(state, *last) ? last : nullptr;
+  return last->code == StatusCode::kOk ? nullptr : last;
+}
+
+bool Hangs(const State& state, const FlightRecord& call) {
+  return (call.running && state.now - call.start >= kPatience) ||
+         (!call.running && !call.interrupted && call.code == StatusCode::kDeadlineExceeded);
+}
+
+const ProcessInfo* StuckInKernel(const State& state, const std::string& socket) {
+  const auto server = state.servers.find(socket);
+  if (server == state.servers.end()) return nullptr;
+  // The deepest one: a parent waits for its child.
+  const ProcessInfo* stuck = nullptr;
+  for (const ProcessInfo& process : server->second.processes) {
+    if (process.in_kernel()) stuck = &process;
+  }
+  return stuck;
+}
+
+const ProcessInfo* StuckChild(const State& state, const std::string& key) {
+  for (const FlightRecord* record : RecordsOf(state, key)) {
+    if (record->kind == FlightKind::kRetry) continue;
+    const auto found = state.processes.find(record->pid);
+    if (found != state.processes.end() && found->second.in_kernel()) return &found->second;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// By the volume's own record in the driver, where the driver keeps one; else what stands still
+// below the driver's process may belong to another volume, but is the best there is.
+const ProcessInfo* StuckBehind(const State& state, const FlightRecord& call) {
+  bool recorded = false;
+  for (const std::string& key : DriverKeys(state)) {
+    if (const ProcessInfo* child = StuckChild(state, key)) return child;
+    recorded = recorded || !RecordsOf(state, key).empty();
+  }
+  return recorded ? nullptr : StuckInKernel(state, call.target);
+}
+
+Cause Hung(const State& state, Link link, const FlightRecord& call) {
+  Cause cause{.link = link, .proof = {Describe(state, call)}};
+  if (const ProcessInfo* stuck = StuckBehind(state, call)) {
+    cause.id = "mount-hung";
+    cause.summary =
+        fmt::format("{} hangs: {} {} '{}' stands still in the kernel", call.what,
+                    stuck->thread ? "thread" : "process", stuck->pid, ProgramOf(*stuck));
+    cause.proof.push_back(Describe(*stuck));
+    cause.owner = Owner::kKernel;
+    cause.step =
+        "no signal ends it: bring back what it waits for (a file system's server, a disk), or end "
+        "that for good (umount --force, the FUSE connection's 'abort'); the call is then repeated";
+    cause.command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", stuck->pid);
+    return cause;
+  }
+  cause.id = "driver-hung";
+  cause.summary = fmt::format("the driver '{}' does not answer {}", state.driver, call.what);
+  cause.owner = Owner::kDriver;
+  cause.step =
+      "see the driver's log for this call, and start the driver anew if it says nothing: "
+      "the call is repeated, its outcome being unknown";
+  const auto server = state.servers.find(call.target);
+  if (server == state.servers.end() || server->second.processes.empty()) return cause;
+  const ProcessInfo& process = server->second.processes.front();
+  cause.proof.push_back(Describe(process));
+  if (process.stopped()) {
+    cause.step = "somebody stopped the driver's process: let it go on";
+    cause.command = fmt::format("kill -CONT {}", process.pid);
+  }
+  return cause;
+}
+
+// The kernel takes the connection in the driver's name, and then nothing comes: for gRPC the driver
+// is not available.
+bool IsMute(const State& state, const FlightRecord& call) {
+  const auto server = state.servers.find(call.target);
+  if (call.code != StatusCode::kUnavailable || server == state.servers.end()) return false;
+  const std::vector<ProcessInfo>& processes = server->second.processes;
+  return (!processes.empty() && processes.front().stopped()) ||
+         StuckInKernel(state, call.target) != nullptr ||
+         call.message.find("before receiving SETTINGS") != std::string::npos;
+}
+
+Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call) {
+  if (Hangs(state, call) || IsMute(state, call)) return Hung(state, link, call);
+  Cause cause{.link = link, .proof = {Describe(state, call)}, .owner = Owner::kDriver};
+  const auto server = state.servers.find(call.target);
+  switch (call.code) {
+    case StatusCode::kUnavailable:
+      cause.id = "driver-absent";
+      cause.summary = fmt::format("nobody serves the driver '{}'", state.driver);
+      if (server != state.servers.end() && server->second.listening.ok()) {
+        cause.id = "driver-error";
+        cause.summary = fmt::format("the driver '{}' says that it is not available", state.driver);
+      } else if (server != state.servers.end()) {
+        cause.proof.emplace_back(base::Message(server->second.listening));
+      }
+      cause.step =
+          "start the driver, or see why it does not stay up: the call is repeated as soon "
+          "as it listens";
+      break;
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kOutOfRange:
+      cause.id = "no-capacity";
+      cause.summary =
+          fmt::format("the driver '{}' has no room for what {} asks", state.driver, call.what);
+      cause.owner = Owner::kPerson;
+      cause.step =
+          "free space behind the driver, or ask for less (a claim's request can only be "
+          "made smaller by a new claim)";
+      break;
+    default:
+      cause.id = "driver-error";
+      cause.summary =
+          fmt::format("the driver '{}' refuses {}: {}", state.driver, call.what, call.message);
+      cause.step = "cure what the driver names; the call is repeated by itself";
+  }
+  return cause;
+}
+
+}  // namespace
+
+std::string RetryOf(const State& state, const std::string& key) {
+  const FlightRecord* last = nullptr;
+  for (const FlightRecord* record : RecordsOf(state, key)) {
+    if (record->kind == FlightKind::kRetry) last = record;
+  }
+  if (last == nullptr) return "";
+  if (last->end <= state.now) return "tried again any moment now";
+  return fmt::format("tried again in {}", AgeOf(state, state.now - (last->end - state.now)));
+}
+
+Cause CauseOfCall(const State& state, Link link, const FlightRecord& call) {
+  Cause cause = CauseWithoutQueue(state, link, call);
+  const std::string retry = call.running ? "" : RetryOf(state, call.key);
+  if (!retry.empty()) cause.proof.push_back(fmt::format("in its queue: {}", retry));
+  return cause;
+}
+
+const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason) {
+  const api::Event* newest = nullptr;
+  for (const api::Event& event : state.events) {
+    if (event.String({"reason"}) != reason || event.String({"involvedObject", "kind"}) != kind) {
+      continue;
+    }
+    if (newest == nullptr || newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
+      newest = &event;
+    }
+  }
+  return newest;
+}
+
+}  // namespace berth::cli::explain

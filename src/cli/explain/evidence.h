@@ -1,0 +1,46 @@
+// What rules quote: calls, their outcomes, processes, events. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/explain/rules.h"
+
+namespace berth::cli::explain {
+
+// A call that runs for longer than this counts as hanging.
+inline constexpr std::chrono::seconds kPatience{5};
+
+std::string AgeOf(const State& state, base::WallTime since);
+std::string ProgramOf(const platform::ProcessInfo& process);
+// "process 4711 'mkfs.ext4' waits in 'folio_wait' (state D) for 3m"
+std::string Describe(const platform::ProcessInfo& process);
+// "NodeStageVolume at /x/csi.sock failed 3 times in 2m, last 10s ago: INTERNAL: no such pool"
+std::string Describe(const State& state, const base::FlightRecord& record);
+
+// The call of `key` that stands for what goes on now: one that runs, else the last one, if it
+// failed. `only` (empty: any) names the calls that count.
+const base::FlightRecord* BadCall(const State& state, const std::string& key,
+                                  std::vector<std::string_view> only = {});
+bool Hangs(const State& state, const base::FlightRecord& call);
+
+// A process that serves `socket` or runs below that one and stands still in the kernel; null if
+// there is none.
+const platform::ProcessInfo* StuckInKernel(const State& state, const std::string& socket);
+// The same among the threads that act for a key, and the child processes that they wait for.
+const platform::ProcessInfo* StuckChild(const State& state, const std::string& key);
+
+// When the work of `key`, which failed, is tried again: "tried again in 8s"; empty if it does not
+// wait for that.
+std::string RetryOf(const State& state, const std::string& key);
+
+// The cause that a bad call stands for: in the kernel, the driver hangs, is away, has no room, or
+// answers an error.
+Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call);
+
+// The newest event of `reason` about an object of `kind`; null if there is none.
+const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason);
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,22 @@
+// `berth explain KIND/NAME`: what a volume's way is blocked by, with its proof.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/arguments.h"
+#include "kube/client.h"
+
+namespace berth::cli {
+
+struct ExplainOptions {
+  std::vector<std::string> words;  // KIND/NAME
+  std::string output;              // "" or "json"
+  std::string flight_folder;       // of the roles behind the API; empty: of another machine
+};
+
+Status Explain(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
+               const base::Clock& clock);
+
+}  // namespace berth::cli

@@ -1,0 +1,253 @@
+#include "cli/explain/gather.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "api/csi_names.h"
+#include "cli/explain/live.h"
+
+namespace berth::cli::explain {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+
+template <typename T>
+StatusOr<std::optional<T>> Find(kube::Client& client, const std::string& ns,
+                                const std::string& name) {
+  if (name.empty()) return std::optional<T>();
+  auto found = kube::Get<T>(client, ns, name);
+  if (found.ok()) return std::optional<T>(*std::move(found));
+  if (found.status().code() == StatusCode::kNotFound) return std::optional<T>();
+  return found.status();
+}
+
+template <typename T>
+StatusOr<std::vector<T>> All(kube::Client& client, const std::string& ns) {
+  ASSIGN_OR_RETURN(kube::ListResult list, client.List(T::kInfo, ns, {}));
+  std::vector<T> out;
+  for (Json& item : list.items) out.emplace_back(std::move(item));
+  return out;
+}
+
+// "pvc/data": by the short name, where the kind has one that people type.
+std::string SubjectOf(const api::KindInfo& kind, const std::string& name) {
+  const bool shortened =
+      &kind == &api::kinds::kPersistentVolumeClaim || &kind == &api::kinds::kPersistentVolume;
+  return fmt::format("{}/{}", shortened ? kind.short_names.front() : kind.singular, name);
+}
+
+bool UsesClaim(const api::Pod& pod, const std::string& claim) {
+  const std::vector<api::PodVolume> volumes = pod.volumes();
+  return std::any_of(volumes.begin(), volumes.end(), [&](const api::PodVolume& volume) {
+    return volume.claim_name() == claim ||
+           (volume.has_claim_template() && pod.name() + "-" + volume.name() == claim);
+  });
+}
+
+class Gatherer {
+ public:
+  Gatherer(kube::Client& client, State state) : client_(client), state_(std::move(state)) {}
+
+  Status Cluster() {
+    ASSIGN_OR_RETURN(state_.nodes, All<api::Node>(client_, ""));
+    ASSIGN_OR_RETURN(state_.csi_nodes, All<api::CsiNode>(client_, ""));
+    ASSIGN_OR_RETURN(state_.classes, All<api::StorageClass>(client_, ""));
+    return base::OkStatus();
+  }
+
+  // The claim and all that it leads to.
+  Status FollowClaim(const std::string& ns, const std::string& name) {
+    state_.claim_key = api::ObjectKey(ns, name);
+    ASSIGN_OR_RETURN(state_.claim, Find<api::PersistentVolumeClaim>(client_, ns, name));
+    ASSIGN_OR_RETURN(std::vector<api::Pod> pods, All<api::Pod>(client_, ns));
+    for (api::Pod& pod : pods) {
+      if (!pod.terminated() && UsesClaim(pod, name)) state_.claim_pods.push_back(std::move(pod));
+    }
+    if (!state_.claim) return base::OkStatus();
+    FindClass();
+    return FollowVolume(state_.claim->volume_name());
+  }
+
+  Status FollowVolume(const std::string& name) {
+    if (!state_.volume) {
+      ASSIGN_OR_RETURN(state_.volume, Find<api::PersistentVolume>(client_, "", name));
+    }
+    if (!state_.volume) {
+      // Not provisioned yet: whom the class asks.
+      if (state_.storage_class) state_.driver = state_.storage_class->provisioner();
+      return FindDriver();
+    }
+    if (state_.volume->has_csi()) {
+      state_.driver = state_.volume->csi().driver();
+      state_.handle = state_.volume->csi().volume_handle();
+    }
+    ASSIGN_OR_RETURN(std::vector<api::VolumeAttachment> attachments,
+                     All<api::VolumeAttachment>(client_, ""));
+    for (api::VolumeAttachment& attachment : attachments) {
+      if (attachment.pv_name() == state_.volume->name()) {
+        state_.attachments.push_back(std::move(attachment));
+      }
+    }
+    return FindDriver();
+  }
+
+  // What is on the node, which is known by now or will not be.
+  void FollowNode() {
+    for (const api::Node& node : state_.nodes) {
+      if (node.name() == state_.node_name) state_.node = node;
+    }
+    for (const api::CsiNode& node : state_.csi_nodes) {
+      if (node.name() == state_.node_name) state_.csi_node = node;
+    }
+    for (const api::VolumeAttachment& attachment : state_.attachments) {
+      if (attachment.node_name() == state_.node_name) state_.attachment = attachment;
+    }
+  }
+
+  Status Events(const std::string& ns) {
+    ASSIGN_OR_RETURN(std::vector<api::Event> events,
+                     All<api::Event>(client_, ns.empty() ? "default" : ns));
+    std::vector<std::string> uids = {state_.object.uid()};
+    if (state_.pod) uids.push_back(state_.pod->uid());
+    if (state_.claim) uids.push_back(state_.claim->uid());
+    if (state_.volume) uids.push_back(state_.volume->uid());
+    for (api::Event& event : events) {
+      const std::string about = event.String({"involvedObject", "uid"});
+      if (std::find(uids.begin(), uids.end(), about) != uids.end()) {
+        state_.events.push_back(std::move(event));
+      }
+    }
+    return base::OkStatus();
+  }
+
+  State& state() { return state_; }
+
+ private:
+  void FindClass() {
+    state_.class_name = state_.claim->storage_class_name().value_or("");
+    for (const api::StorageClass& known : state_.classes) {
+      if (known.name() == state_.class_name && !state_.class_name.empty()) {
+        state_.storage_class = known;
+      }
+    }
+  }
+
+  Status FindDriver() {
+    ASSIGN_OR_RETURN(state_.driver_object, Find<api::CsiDriver>(client_, "", state_.driver));
+    return base::OkStatus();
+  }
+
+  kube::Client& client_;
+  State state_;
+};
+
+// The claims of a pod, by the names of its volumes.
+std::vector<std::pair<std::string, std::string>> ClaimsOf(const api::Pod& pod) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const api::PodVolume& volume : pod.volumes()) {
+    if (!volume.claim_name().empty()) out.emplace_back(volume.name(), volume.claim_name());
+    if (volume.has_claim_template()) {
+      out.emplace_back(volume.name(), pod.name() + "-" + volume.name());
+    }
+  }
+  return out;
+}
+
+StatusOr<State> Finish(Gatherer& gatherer, const std::string& ns,
+                       const std::string& flight_folder) {
+  gatherer.FollowNode();
+  RETURN_IF_ERROR(gatherer.Events(ns));
+  AddLive(gatherer.state(), flight_folder);
+  return std::move(gatherer.state());
+}
+
+StatusOr<std::vector<State>> GatherPod(kube::Client& client, State state,
+                                       const std::string& flight_folder) {
+  const api::Pod pod(state.object.json());
+  state.pod = pod;
+  state.node_name = pod.node_name();
+  std::vector<State> out;
+  for (const auto& [volume, claim] : ClaimsOf(pod)) {
+    Gatherer gatherer(client, state);
+    gatherer.state().volume_name = volume;
+    RETURN_IF_ERROR(gatherer.Cluster());
+    RETURN_IF_ERROR(gatherer.FollowClaim(pod.ns(), claim));
+    ASSIGN_OR_RETURN(State full, Finish(gatherer, pod.ns(), flight_folder));
+    out.push_back(std::move(full));
+  }
+  if (!out.empty()) return out;
+  Gatherer gatherer(client, std::move(state));
+  RETURN_IF_ERROR(gatherer.Cluster());
+  ASSIGN_OR_RETURN(State full, Finish(gatherer, pod.ns(), flight_folder));
+  out.push_back(std::move(full));
+  return out;
+}
+
+// Everything that is no pod: one way to follow.
+Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
+  State& state = gatherer.state();
+  const api::Object object = state.object;
+  if (&kind == &api::kinds::kPersistentVolumeClaim) {
+    RETURN_IF_ERROR(gatherer.FollowClaim(object.ns(), object.name()));
+    // Where it is to be, its first user decides.
+    if (state.claim && state.claim->phase() != "Bound" && !state.claim_pods.empty()) {
+      state.pod = state.claim_pods.front();
+      state.node_name = state.pod->node_name();
+    }
+    return base::OkStatus();
+  }
+  if (&kind == &api::kinds::kPersistentVolume) {
+    state.volume = api::PersistentVolume(object.json());
+    RETURN_IF_ERROR(gatherer.FollowVolume(object.name()));
+    if (!state.volume->has_claim_ref()) return base::OkStatus();
+    const std::string ns = state.volume->claim_namespace();
+    const std::string name = state.volume->claim_name();
+    const std::string uid = state.volume->claim_uid();
+    RETURN_IF_ERROR(gatherer.FollowClaim(ns, name));
+    // Another claim of that name, or none, is no fault of the volume's.
+    if (!state.claim || (!uid.empty() && state.claim->uid() != uid)) {
+      state.claim.reset();
+      state.claim_key.clear();
+    }
+    return base::OkStatus();
+  }
+  if (&kind == &api::kinds::kVolumeAttachment) {
+    const api::VolumeAttachment attachment(object.json());
+    state.node_name = attachment.node_name();
+    return gatherer.FollowVolume(attachment.pv_name());
+  }
+  if (&kind == &api::kinds::kHostMount) {
+    state.host_mount = api::HostMount(object.json());
+    state.node_name = state.host_mount->node_name();
+    return gatherer.FollowClaim(object.ns(), state.host_mount->claim_name());
+  }
+  if (&kind == &api::kinds::kNode) {
+    state.node_name = object.name();
+    return base::OkStatus();
+  }
+  return base::Error(StatusCode::kInvalidArgument,
+                     "'{}' has no way to follow: explain a pod, pvc, pv, volumeattachment, "
+                     "hostmount or node",
+                     kind.singular);
+}
+
+}  // namespace
+
+StatusOr<std::vector<State>> Gather(kube::Client& client, const api::KindInfo& kind,
+                                    const std::string& ns, const std::string& name,
+                                    const std::string& flight_folder, const base::Clock& clock) {
+  ASSIGN_OR_RETURN(Json object, client.Get(kind, ns, name));
+  State state{.now = clock.Now(), .subject = SubjectOf(kind, name)};
+  state.object = api::Object(std::move(object));
+  if (&kind == &api::kinds::kPod) return GatherPod(client, std::move(state), flight_folder);
+  Gatherer gatherer(client, std::move(state));
+  RETURN_IF_ERROR(gatherer.Cluster());
+  RETURN_IF_ERROR(Follow(gatherer, kind));
+  ASSIGN_OR_RETURN(State full, Finish(gatherer, ns, flight_folder));
+  std::vector<State> out;
+  out.push_back(std::move(full));
+  return out;
+}
+
+}  // namespace berth::cli::explain

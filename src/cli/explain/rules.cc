@@ -1,0 +1,55 @@
+#include "cli/explain/rules.h"
+
+#include <array>
+#include <map>
+
+namespace berth::cli::explain {
+
+std::string_view Name(Link link) {
+  constexpr std::array<std::string_view, 9> kNames = {"claim",      "volume",     "node",
+                                                      "attachment", "driver",     "stage",
+                                                      "publish",    "containers", "deletion"};
+  return kNames[static_cast<size_t>(link)];
+}
+
+std::string_view Name(Owner owner) {
+  constexpr std::array<std::string_view, 5> kNames = {"person", "driver", "controller",
+                                                      "node agent", "kernel"};
+  return kNames[static_cast<size_t>(owner)];
+}
+
+std::span<const Rule> AllRules() {
+  // Of one link, what explains the others comes first.
+  static constexpr std::array kRules = {
+      &ClaimMissing,   &NoClass,                                                   // claim
+      &WrongTopology,  &NoCapacity,       &ProvisionerAbsent, &ProvisioningFails,  // volume
+      &VolumeLost,     &WaitsForConsumer, &ExpansionFails,                         //
+      &NodeGone,       &Unschedulable,                                             // node
+      &InUseElsewhere, &AttachFails,                                               // attachment
+      &DriverAbsent,                                                               // driver
+      &MountHung,      &MountFails,       &WorkRetries,       &NodeHangs,          // mount
+      &NoRuntime,      &ImageMissing,     &ContainerFails,                         // containers
+      &DeletionFails,  &FinalizerLeft};                                            // deletion
+  return kRules;
+}
+
+std::vector<Cause> CausesOf(const State& state) {
+  // What is asked to go has no other goal: what holds it comes before what kept it from starting.
+  const auto rank = [&state](const Cause& cause) {
+    return state.object.deleting() && cause.link == Link::kDeletion ? -1
+                                                                    : static_cast<int>(cause.link);
+  };
+  std::multimap<int, Cause> found;  // of one rank, in the order of the rules
+  for (const Rule rule : AllRules()) {
+    if (auto cause = rule(state)) found.emplace(rank(*cause), *std::move(cause));
+  }
+  std::vector<Cause> causes;
+  for (auto& [place, cause] : found) {
+    // One call that fails may be seen by two rules.
+    const bool seen = !causes.empty() && causes.back().summary == cause.summary;
+    if (!seen) causes.push_back(std::move(cause));
+  }
+  return causes;
+}
+
+}  // namespace berth::cli::explain

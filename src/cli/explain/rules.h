@@ -1,0 +1,82 @@
+// Why a volume's way is blocked: one small function for each cause, over a gathered State. Pure.
+//
+// A rule looks for its cause and gives it with what proves it, or nothing. The causes of a state
+// come in the order of the chain, so the first one is what blocks; it is gone from the list as soon
+// as it is cured.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/explain/state.h"
+
+namespace berth::cli::explain {
+
+// In the order in which a volume passes them.
+enum class Link {
+  kClaim,       // it is there, with a class that exists
+  kVolume,      // provisioned and bound
+  kNode,        // the pod has one, and it lives
+  kAttachment,  // to that node
+  kDriver,      // registered on that node
+  kStage,       // NodeStageVolume
+  kPublish,     // NodePublishVolume
+  kContainers,  // sandbox, images, containers
+  kDeletion,    // of the subject, once that is asked for
+};
+std::string_view Name(Link link);
+
+enum class Owner { kPerson, kDriver, kController, kNodeAgent, kKernel };
+std::string_view Name(Owner owner);
+
+struct Cause {
+  std::string_view id;  // "no-class"; stable, for programs
+  Link link = Link::kClaim;
+  bool waiting = false;  // in the way of things: nothing is wrong yet
+  std::string summary;
+  std::vector<std::string> proof;
+  Owner owner = Owner::kPerson;
+  std::string step;     // what to do next that cannot harm
+  std::string command;  // to do it, if there is one
+};
+
+using Rule = std::optional<Cause> (*)(const State&);
+
+// All rules, by the chain.
+std::span<const Rule> AllRules();
+
+// The causes that hold, the first blocking one first.
+std::vector<Cause> CausesOf(const State& state);
+
+// rules_claim.cc
+std::optional<Cause> ClaimMissing(const State& state);
+std::optional<Cause> NoClass(const State& state);
+std::optional<Cause> WaitsForConsumer(const State& state);
+std::optional<Cause> ProvisionerAbsent(const State& state);
+std::optional<Cause> NoCapacity(const State& state);
+std::optional<Cause> ProvisioningFails(const State& state);
+std::optional<Cause> VolumeLost(const State& state);
+std::optional<Cause> ExpansionFails(const State& state);
+// rules_node.cc
+std::optional<Cause> NodeGone(const State& state);
+std::optional<Cause> NoRuntime(const State& state);
+std::optional<Cause> WrongTopology(const State& state);
+std::optional<Cause> Unschedulable(const State& state);
+std::optional<Cause> InUseElsewhere(const State& state);
+std::optional<Cause> AttachFails(const State& state);
+std::optional<Cause> DriverAbsent(const State& state);
+// rules_mount.cc
+std::optional<Cause> MountHung(const State& state);
+std::optional<Cause> MountFails(const State& state);
+std::optional<Cause> WorkRetries(const State& state);
+std::optional<Cause> NodeHangs(const State& state);
+// rules_pod.cc
+std::optional<Cause> ImageMissing(const State& state);
+std::optional<Cause> ContainerFails(const State& state);
+std::optional<Cause> DeletionFails(const State& state);
+std::optional<Cause> FinalizerLeft(const State& state);
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,183 @@
+// From a claim to a bound volume.
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
+
+bool Pending(const State& state) {
+  return state.claim.has_value() && !state.claim->deleting() && state.claim->phase() != "Bound";
+}
+
+std::string EventText(const api::Event& event) {
+  return fmt::format("event {}: {}", event.String({"reason"}), event.String({"message"}));
+}
+
+bool Registered(const State& state, const std::string& driver) {
+  for (const api::CsiNode& node : state.csi_nodes) {
+    if (node.driver(driver).has_value()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<Cause> ClaimMissing(const State& state) {
+  if (state.claim_key.empty() || state.claim.has_value()) return std::nullopt;
+  const auto [ns, name] = api::SplitKey(state.claim_key);
+  return Cause{.id = "claim-missing",
+               .link = Link::kClaim,
+               .summary = fmt::format("claim '{}' does not exist", state.claim_key),
+               .proof = {fmt::format("{} names it", state.subject)},
+               .owner = Owner::kPerson,
+               .step = "create the claim, or name another one",
+               .command = fmt::format("berth get pvc -n {}", ns)};
+}
+
+std::optional<Cause> NoClass(const State& state) {
+  if (!Pending(state) || state.storage_class.has_value()) return std::nullopt;
+  // It was bound to a volume by hand: no class is needed.
+  if (!state.claim->volume_name().empty()) return std::nullopt;
+  Cause cause{
+      .id = "no-class",
+      .link = Link::kClaim,
+      .proof = {fmt::format(
+          "claim '{}' is {} and names {}", state.claim_key, state.claim->phase(),
+          state.class_name.empty() ? "no class" : fmt::format("class '{}'", state.class_name))},
+      .owner = Owner::kPerson};
+  std::vector<std::string> names;
+  for (const api::StorageClass& known : state.classes) names.push_back(known.name());
+  const std::string known = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  cause.proof.push_back(fmt::format("classes that exist: {}", known));
+  if (state.class_name.empty()) {
+    cause.summary = fmt::format(
+        "claim '{}' names no storage class, there is no default one, and no volume fits",
+        state.claim_key);
+    cause.step =
+        "mark a class as the default one: claims without a class then take it; or make a "
+        "volume by hand";
+    if (!names.empty()) {
+      cause.command = fmt::format(
+          "kubectl annotate storageclass {} storageclass.kubernetes.io/is-default-class=true",
+          names.front());
+    }
+  } else {
+    cause.summary = fmt::format("storage class '{}' does not exist", state.class_name);
+    cause.step = "create the class, or make the claim anew with one that exists";
+    cause.command = "berth get storageclasses";
+  }
+  return cause;
+}
+
+std::optional<Cause> WaitsForConsumer(const State& state) {
+  if (!Pending(state) || !state.storage_class || !state.storage_class->wait_for_first_consumer()) {
+    return std::nullopt;
+  }
+  if (state.wants_mount() || !state.claim_pods.empty()) return std::nullopt;
+  return Cause{.id = "waits-for-consumer",
+               .link = Link::kVolume,
+               .waiting = true,
+               .summary = fmt::format("class '{}' makes a volume only when a pod uses the claim",
+                                      state.storage_class->name()),
+               .proof = {fmt::format("volumeBindingMode of class '{}' is WaitForFirstConsumer, and "
+                                     "no pod uses claim '{}'",
+                                     state.storage_class->name(), state.claim_key)},
+               .owner = Owner::kPerson,
+               .step = "create a pod that uses the claim, or mount it on the host",
+               .command = fmt::format("berth mount {} PATH", state.claim->name())};
+}
+
+// Nobody makes volumes of the class: no call was ever made for the claim.
+std::optional<Cause> ProvisionerAbsent(const State& state) {
+  if (!Pending(state) || !state.storage_class) return std::nullopt;
+  const std::string driver = state.storage_class->provisioner();
+  if (driver == kNoProvisioner || BadCall(state, ProvisionKey(state)) != nullptr) {
+    return std::nullopt;
+  }
+  std::vector<std::string> proof;
+  for (const base::FlightLog& log : state.logs) {
+    for (const base::FlightRecord& record : log.records) {
+      if (record.key != "driver " + record.target) continue;
+      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
+    }
+  }
+  const bool registered = Registered(state, driver);
+  if (registered && proof.empty()) return std::nullopt;
+  if (!registered) {
+    proof.insert(proof.begin(),
+                 fmt::format("no node's CSINode lists the driver '{}', which class '{}' names",
+                             driver, state.storage_class->name()));
+  }
+  return Cause{.id = "driver-absent",
+               .link = Link::kVolume,
+               .summary = fmt::format("the driver '{}' is not there to make a volume", driver),
+               .proof = std::move(proof),
+               .owner = Owner::kDriver,
+               .step =
+                   "start the driver; the claim is then served at once. A driver beside the "
+                   "shipped one needs 'berth up --csi-driver SOCKET' for its controllers",
+               .command = "berth get csinodes -o yaml"};
+}
+
+std::optional<Cause> NoCapacity(const State& state) {
+  if (!Pending(state) || state.pod == std::nullopt) return std::nullopt;
+  const base::Json* scheduled = state.pod->condition("PodScheduled");
+  if (scheduled == nullptr) return std::nullopt;
+  const std::string message = base::json::String(*scheduled, {"message"});
+  if (message.find("enough free storage") == std::string::npos) return std::nullopt;
+  return Cause{.id = "no-capacity",
+               .link = Link::kVolume,
+               .summary = fmt::format("no node has {} free for claim '{}'",
+                                      state.claim->requested_storage(), state.claim_key),
+               .proof = {fmt::format("scheduler: {}", message)},
+               .owner = Owner::kPerson,
+               .step = "free space in the driver's pool, add some, or ask for less in a new claim",
+               .command = "berth get csistoragecapacities -A"};
+}
+
+std::optional<Cause> ProvisioningFails(const State& state) {
+  if (!Pending(state) || !state.storage_class) return std::nullopt;
+  if (const base::FlightRecord* call = BadCall(state, ProvisionKey(state))) {
+    Cause cause = CauseOfCall(state, Link::kVolume, *call);
+    if (cause.id == "no-capacity") {
+      cause.proof.push_back(
+          fmt::format("claim '{}' asks for {}", state.claim_key, state.claim->requested_storage()));
+    }
+    return cause;
+  }
+  // Without records (another machine, or refused before any call) the event says it.
+  const api::Event* event = EventOf(state, "PersistentVolumeClaim", "ProvisioningFailed");
+  if (event == nullptr) return std::nullopt;
+  return Cause{.id = "driver-error",
+               .link = Link::kVolume,
+               .summary = event->String({"message"}),
+               .proof = {EventText(*event)},
+               .owner = Owner::kDriver,
+               .step = "cure what the message names; provisioning is tried again by itself"};
+}
+
+std::optional<Cause> VolumeLost(const State& state) {
+  if (!state.claim || state.claim->volume_name().empty() || state.volume.has_value()) {
+    return std::nullopt;
+  }
+  return Cause{.id = "volume-lost",
+               .link = Link::kVolume,
+               .summary = fmt::format("volume '{}' of claim '{}' does not exist any more",
+                                      state.claim->volume_name(), state.claim_key),
+               .proof = {fmt::format("the claim's phase is {}", state.claim->phase())},
+               .owner = Owner::kPerson,
+               .step =
+                   "bring the PersistentVolume object back from a backup ('berth restore'); "
+                   "the data behind it may still be there"};
+}
+
+// Of a claim that asks for more than it has; its pods go on as before.
+std::optional<Cause> ExpansionFails(const State& state) {
+  if (state.object.kind() != "PersistentVolumeClaim" || !state.bound()) return std::nullopt;
+  const base::FlightRecord* call = BadCall(state, ResizeKey(state));
+  if (call == nullptr) return std::nullopt;
+  return CauseOfCall(state, Link::kVolume, *call);
+}
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,113 @@
+// What happens on the node: stage, publish, mount, process.
+#include <set>
+
+#include "api/csi_names.h"
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+using base::FlightKind;
+using base::FlightRecord;
+
+Link LinkOf(const FlightRecord& call) {
+  if (call.what.find("Stage") != std::string::npos ||
+      call.what.find("Unstage") != std::string::npos) {
+    return Link::kStage;
+  }
+  return call.what.find("ublish") != std::string::npos ? Link::kPublish : Link::kDriver;
+}
+
+// The volume's own queue, the pod's other volumes', and the host mount's.
+std::vector<std::string> KeysOnNode(const State& state) {
+  std::set<std::string> keys;
+  if (!state.driver.empty()) keys.insert(NodeKey(state));
+  if (state.host_mount) keys.insert("host-mounts " + state.host_mount->key());
+  if (state.pod) {
+    const std::string own = fmt::format("volumes {}/", state.pod->uid());
+    for (const base::FlightLog& log : state.logs) {
+      for (const FlightRecord& record : log.records) {
+        if (record.key.starts_with(own)) keys.insert(record.key);
+      }
+    }
+  }
+  return {keys.begin(), keys.end()};
+}
+
+bool Goes(const State& state) { return state.object.deleting(); }
+
+}  // namespace
+
+// A child process of the node agent itself (mount, umount, a look at a path) stands still. A call
+// of the driver that hangs is MountFails'.
+std::optional<Cause> MountHung(const State& state) {
+  for (const std::string& key : KeysOnNode(state)) {
+    for (const FlightRecord* record : RecordsOf(state, key)) {
+      if (record->kind != FlightKind::kProcess && record->kind != FlightKind::kStep) continue;
+      const auto process = state.processes.find(record->pid);
+      if (process == state.processes.end() || !process->second.in_kernel()) continue;
+      return Cause{
+          .id = "mount-hung",
+          .link = Goes(state) ? Link::kDeletion : Link::kPublish,
+          .summary =
+              fmt::format("'{}' hangs: process {} stands still in the kernel",
+                          record->target.empty() ? record->what : record->target, record->pid),
+          .proof = {Describe(state, *record), Describe(process->second)},
+          .owner = Owner::kKernel,
+          .step =
+              "no signal ends it: bring back what it waits for (a file system's server, a "
+              "disk), or end that for good (umount --force, the FUSE connection's 'abort'); "
+              "Berth tries again by itself",
+          .command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", record->pid)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> MountFails(const State& state) {
+  if (state.driver.empty()) return std::nullopt;
+  const FlightRecord* call = BadCall(state, NodeKey(state));
+  if (call == nullptr) return std::nullopt;
+  return CauseOfCall(state, Goes(state) ? Link::kDeletion : LinkOf(*call), *call);
+}
+
+// Work that fails before or beside any call: the node agent says what it waits for.
+std::optional<Cause> WorkRetries(const State& state) {
+  for (const std::string& key : KeysOnNode(state)) {
+    if (BadCall(state, key) != nullptr) continue;  // the same failure, better told
+    for (const FlightRecord* record : RecordsOf(state, key)) {
+      if (record->kind != FlightKind::kRetry) continue;
+      return Cause{.id = "node-error",
+                   .link = Goes(state) ? Link::kDeletion : Link::kPublish,
+                   .summary = record->message,
+                   .proof = {fmt::format("the node agent tried {} times in {}; {}", record->count,
+                                         AgeOf(state, record->first), RetryOf(state, key))},
+                   .owner = Owner::kNodeAgent,
+                   .step = "cure what the message names; it is tried again by itself"};
+    }
+  }
+  return std::nullopt;
+}
+
+// Of a node as a whole: what hangs on it, whatever the volume.
+std::optional<Cause> NodeHangs(const State& state) {
+  if (state.object.kind() != "Node") return std::nullopt;
+  for (const base::FlightLog& log : state.logs) {
+    for (const FlightRecord& record : log.records) {
+      const bool call = record.kind == FlightKind::kCall && record.running && Hangs(state, record);
+      if (!call || log.role != "node") continue;
+      State of_volume = state;
+      const std::string device = record.key.substr(record.key.find(' ') + 1);
+      if (const auto name = api::ParseUniqueVolumeName(device)) {
+        of_volume.driver = name->driver;
+        of_volume.handle = name->volume_handle;
+      }
+      Cause cause = CauseOfCall(of_volume, Link::kStage, record);
+      cause.proof.insert(cause.proof.begin(), fmt::format("for {}", record.key));
+      return cause;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace berth::cli::explain

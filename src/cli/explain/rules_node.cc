@@ -1,0 +1,293 @@
+// From a bound volume to a node that may use it.
+#include <algorithm>
+
+#include "api/csi_names.h"
+#include "api/selector.h"
+#include "api/time.h"
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+std::string ConditionText(const api::Node& node) {
+  const base::Json* ready = node.condition("Ready");
+  if (ready == nullptr) return fmt::format("node '{}' has no condition Ready", node.name());
+  return fmt::format("node '{}': Ready is {} ({}): {}", node.name(),
+                     base::json::String(*ready, {"status"}), base::json::String(*ready, {"reason"}),
+                     base::json::String(*ready, {"message"}));
+}
+
+bool Lacks(const api::Node& node, std::string_view reason) {
+  const base::Json* ready = node.condition("Ready");
+  return ready != nullptr && base::json::String(*ready, {"status"}) == "False" &&
+         base::json::String(*ready, {"reason"}) == reason;
+}
+
+bool Unscheduled(const State& state) {
+  return state.pod.has_value() && state.pod->node_name().empty() && !state.pod->terminated();
+}
+
+// Whether the pod may run on the node, by what it asks for itself.
+bool PodAllows(const api::Pod& pod, const api::Node& node) {
+  const api::Labels labels = node.labels();
+  for (const auto& [key, value] : pod.node_selector()) {
+    const auto found = labels.find(key);
+    if (found == labels.end() || found->second != value) return false;
+  }
+  const base::Json* affinity = pod.required_node_affinity();
+  if (affinity == nullptr) return true;
+  const auto matches = api::NodeSelectorMatches(*affinity, labels, node.name());
+  return matches.ok() && *matches;
+}
+
+bool VolumeAllows(const api::PersistentVolume& volume, const api::Node& node) {
+  const base::Json* affinity = volume.node_affinity();
+  if (affinity == nullptr) return true;
+  const auto matches = api::NodeSelectorMatches(*affinity, node.labels(), node.name());
+  return matches.ok() && *matches;
+}
+
+// allowedTopologies: one term must match, with all its keys.
+bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node) {
+  const base::Json& terms = storage_class.allowed_topologies();
+  if (terms.empty()) return true;
+  const api::Labels labels = node.labels();
+  return std::any_of(terms.begin(), terms.end(), [&](const base::Json& term) {
+    const base::Json& expressions = base::json::Array(term, {"matchLabelExpressions"});
+    return std::all_of(expressions.begin(), expressions.end(), [&](const base::Json& expression) {
+      const auto label = labels.find(base::json::String(expression, {"key"}));
+      if (label == labels.end()) return false;
+      const base::Json& values = base::json::Array(expression, {"values"});
+      return std::find(values.begin(), values.end(), base::Json(label->second)) != values.end();
+    });
+  });
+}
+
+// The nodes on which the pod (or the host mount) wants to be, by what a person asked for.
+std::vector<const api::Node*> WantedNodes(const State& state) {
+  std::vector<const api::Node*> out;
+  for (const api::Node& node : state.nodes) {
+    const bool wanted = !state.node_name.empty() ? node.name() == state.node_name
+                        : state.pod              ? PodAllows(*state.pod, node)
+                                                 : true;
+    if (wanted) out.push_back(&node);
+  }
+  return out;
+}
+
+std::string NamesOf(const std::vector<const api::Node*>& nodes) {
+  std::vector<std::string> names;
+  for (const api::Node* node : nodes) names.push_back(node->name());
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool Shareable(const State& state) {
+  const std::vector<std::string> modes = state.volume->access_modes();
+  return std::any_of(modes.begin(), modes.end(), [](const std::string& mode) {
+    return mode == "ReadWriteMany" || mode == "ReadOnlyMany";
+  });
+}
+
+}  // namespace
+
+std::optional<Cause> NodeGone(const State& state) {
+  if (state.node_name.empty()) return std::nullopt;
+  Cause cause{.id = "node-gone", .link = Link::kNode, .owner = Owner::kPerson};
+  if (!state.node) {
+    cause.summary = fmt::format("node '{}' does not exist", state.node_name);
+    cause.proof = {
+        fmt::format("the API has no Node of that name, and {} is to be there", state.subject)};
+    cause.step =
+        "start the node agent there, or delete what is to run there: it is then made "
+        "anew elsewhere, and the volume comes off the node";
+    cause.command = "berth get nodes";
+    return cause;
+  }
+  const base::Json* ready = state.node->condition("Ready");
+  if (ready == nullptr || base::json::String(*ready, {"status"}) != "Unknown") return std::nullopt;
+  cause.summary = fmt::format("node '{}' has gone silent", state.node_name);
+  cause.proof = {ConditionText(*state.node)};
+  const std::string since = base::json::String(*ready, {"lastTransitionTime"});
+  if (!since.empty()) cause.proof.push_back("since " + api::AgeSince(since, state.now));
+  cause.step =
+      "bring the node back. If it is surely switched off, say so: its volumes then come "
+      "off it; never do that to a node that may still write";
+  cause.command =
+      fmt::format("kubectl taint node {} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                  state.node_name);
+  return cause;
+}
+
+std::optional<Cause> NoRuntime(const State& state) {
+  if (!state.pod && state.object.kind() != "Node") return std::nullopt;
+  if (state.pod && state.pod->terminated()) return std::nullopt;
+  const api::Node* lacking = nullptr;
+  if (state.node) {
+    if (Lacks(*state.node, "ContainerRuntimeNotReady")) lacking = &*state.node;
+  } else if (Unscheduled(state)) {
+    // Only if no wanted node has one.
+    for (const api::Node* node : WantedNodes(state)) {
+      if (!Lacks(*node, "ContainerRuntimeNotReady")) return std::nullopt;
+      lacking = node;
+    }
+  }
+  if (lacking == nullptr) return std::nullopt;
+  return Cause{.id = "no-runtime",
+               .link = Unscheduled(state) ? Link::kNode : Link::kContainers,
+               .summary = fmt::format("no container runtime answers on node '{}'", lacking->name()),
+               .proof = {ConditionText(*lacking)},
+               .owner = Owner::kPerson,
+               .step =
+                   "start the container runtime, or name its socket with 'berth up "
+                   "--container-runtime-endpoint'; pods then start by themselves",
+               .command = "systemctl status containerd"};
+}
+
+std::optional<Cause> WrongTopology(const State& state) {
+  if (!state.wants_mount() || !state.claim || state.nodes.empty()) return std::nullopt;
+  if (state.pod && state.pod->terminated()) return std::nullopt;
+  std::vector<const api::Node*> reach;
+  std::string what;
+  if (state.volume && state.bound()) {
+    for (const api::Node& node : state.nodes) {
+      if (VolumeAllows(*state.volume, node)) reach.push_back(&node);
+    }
+    what = fmt::format("volume '{}'", state.volume->name());
+  } else if (state.storage_class && !state.storage_class->allowed_topologies().empty()) {
+    for (const api::Node& node : state.nodes) {
+      if (ClassAllows(*state.storage_class, node)) reach.push_back(&node);
+    }
+    what = fmt::format("a volume of class '{}'", state.storage_class->name());
+  } else {
+    return std::nullopt;
+  }
+  const std::vector<const api::Node*> wanted = WantedNodes(state);
+  for (const api::Node* node : wanted) {
+    if (std::find(reach.begin(), reach.end(), node) != reach.end()) return std::nullopt;
+  }
+  if (wanted.empty() && !reach.empty() && !state.node_name.empty()) return std::nullopt;
+  return Cause{
+      .id = "wrong-topology",
+      .link = Link::kVolume,
+      .summary = fmt::format("{} cannot be reached from where {} is to be", what, state.subject),
+      .proof = {fmt::format("nodes that reach the volume: {}", NamesOf(reach)),
+                fmt::format("nodes that {} asks for: {}", state.subject, NamesOf(wanted))},
+      .owner = Owner::kPerson,
+      .step =
+          "let it run where the volume is (its node selector or node name), or use a volume "
+          "of the other place",
+      .command = state.volume ? fmt::format("berth get pv {} -o yaml", state.volume->name())
+                              : fmt::format("berth get storageclass {} -o yaml",
+                                            state.storage_class->name())};
+}
+
+std::optional<Cause> Unschedulable(const State& state) {
+  if (!Unscheduled(state)) return std::nullopt;
+  const base::Json* scheduled = state.pod->condition("PodScheduled");
+  const std::string message =
+      scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
+  if (NoRuntime(state).has_value()) return std::nullopt;
+  return Cause{.id = "unscheduled",
+               .link = Link::kNode,
+               .waiting = message.empty(),
+               .summary = message.empty() ? "the scheduler has not chosen a node yet"
+                                          : fmt::format("no node takes the pod: {}", message),
+               .proof = {message.empty() ? "the pod has no condition PodScheduled"
+                                         : fmt::format("scheduler: {}", message)},
+               .owner = message.empty() ? Owner::kController : Owner::kPerson,
+               .step = "make a node fit the pod, or the pod a node",
+               .command = "berth get nodes -o wide"};
+}
+
+std::optional<Cause> InUseElsewhere(const State& state) {
+  if (!state.bound() || !state.wants_mount()) return std::nullopt;
+  if (state.pod && (state.pod->terminated() || state.pod->deleting())) return std::nullopt;
+  Cause cause{.id = "in-use-elsewhere", .link = Link::kAttachment, .owner = Owner::kPerson};
+  const std::vector<std::string> modes = state.claim->access_modes();
+  const bool one_pod = std::find(modes.begin(), modes.end(), "ReadWriteOncePod") != modes.end();
+  const std::string own_uid = state.pod ? state.pod->uid() : "";
+  for (const api::Pod& other : state.claim_pods) {
+    if (!one_pod || other.uid() == own_uid || other.node_name().empty()) continue;
+    // Of two pods, the one that runs has it.
+    if (state.pod && state.pod->phase() != "Pending") return std::nullopt;
+    if (other.phase() == "Pending" && state.pod &&
+        other.creation_timestamp() > state.pod->creation_timestamp()) {
+      continue;
+    }
+    cause.summary = fmt::format("claim '{}' is for one pod at a time, and pod '{}' has it",
+                                state.claim_key, other.key());
+    cause.proof = {fmt::format("its access mode is ReadWriteOncePod; pod '{}' is {} on node '{}'",
+                               other.key(), other.phase(), other.node_name())};
+    cause.step = "wait for the other pod's end, or delete it";
+    cause.command = fmt::format("berth delete pod {} -n {}", other.name(), other.ns());
+    return cause;
+  }
+  if (Shareable(state) || state.node_name.empty()) return std::nullopt;
+  if (state.attachment && state.attachment->attached()) return std::nullopt;
+  for (const api::VolumeAttachment& other : state.attachments) {
+    if (other.node_name() == state.node_name) continue;
+    cause.summary =
+        fmt::format("volume '{}' is in use on node '{}', and its access mode lets one node use it",
+                    state.volume->name(), other.node_name());
+    cause.proof = {fmt::format("VolumeAttachment '{}' to node '{}': {}{}", other.name(),
+                               other.node_name(),
+                               other.attached() ? "attached" : "not attached yet",
+                               other.deleting() ? ", being deleted" : "")};
+    for (const api::Pod& pod : state.claim_pods) {
+      if (pod.node_name() != other.node_name()) continue;
+      cause.proof.push_back(fmt::format("pod '{}' uses it there", pod.key()));
+      cause.command = fmt::format("berth delete pod {} -n {}", pod.name(), pod.ns());
+    }
+    if (other.deleting()) cause.owner = Owner::kController;
+    cause.step = cause.command.empty()
+                     ? "nothing uses it there any more as far as the API knows: see why it is not "
+                       "detached"
+                     : "end what uses it there; it is then detached by itself";
+    if (cause.command.empty()) {
+      cause.command = fmt::format("berth explain volumeattachment/{}", other.name());
+    }
+    return cause;
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> AttachFails(const State& state) {
+  if (!state.attachment || state.attachment->deleting()) return std::nullopt;
+  if (state.attachment->attached()) return std::nullopt;
+  const std::string& name = state.attachment->name();
+  if (const base::FlightRecord* call = BadCall(state, AttachKey(name))) {
+    return CauseOfCall(state, Link::kAttachment, *call);
+  }
+  const std::string error = state.attachment->attach_error();
+  if (error.empty()) return std::nullopt;
+  return Cause{.id = "driver-error",
+               .link = Link::kAttachment,
+               .summary = fmt::format("attaching to node '{}' fails: {}", state.node_name, error),
+               .proof = {fmt::format("VolumeAttachment '{}': status.attachError", name)},
+               .owner = Owner::kDriver,
+               .step = "cure what the driver names; attaching is tried again by itself"};
+}
+
+std::optional<Cause> DriverAbsent(const State& state) {
+  if (state.driver.empty() || !state.bound() || !state.wants_mount()) return std::nullopt;
+  if (!state.node || (state.pod && state.pod->terminated())) return std::nullopt;
+  if (state.csi_node && state.csi_node->driver(state.driver).has_value()) return std::nullopt;
+  std::vector<std::string> registered;
+  if (state.csi_node) {
+    for (const auto& driver : state.csi_node->drivers()) registered.push_back(driver.name);
+  }
+  return Cause{.id = "driver-absent",
+               .link = Link::kDriver,
+               .summary = fmt::format("the driver '{}' is not registered on node '{}'",
+                                      state.driver, state.node_name),
+               .proof = {fmt::format(
+                   "CSINode '{}' lists: {}", state.node_name,
+                   registered.empty() ? "none" : fmt::format("{}", fmt::join(registered, ", ")))},
+               .owner = Owner::kDriver,
+               .step =
+                   "start the driver on that node; it registers by a socket in the kubelet "
+                   "folder's plugins_registry, and the volume is mounted at once",
+               .command = fmt::format("berth get csinode {} -o yaml", state.node_name)};
+}
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,193 @@
+// Containers, and the end of things.
+#include <algorithm>
+
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+struct Waiting {
+  std::string container, image, reason, message;
+};
+
+std::vector<Waiting> WaitingContainers(const api::Pod& pod) {
+  std::vector<Waiting> out;
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
+      if (base::json::Find(status, {"state", "waiting"}) == nullptr) continue;
+      out.push_back({.container = base::json::String(status, {"name"}),
+                     .image = base::json::String(status, {"image"}),
+                     .reason = base::json::String(status, {"state", "waiting", "reason"}),
+                     .message = base::json::String(status, {"state", "waiting", "message"})});
+    }
+  }
+  return out;
+}
+
+bool IsImageReason(const std::string& reason) {
+  constexpr std::string_view kReasons[] = {"ErrImagePull",      "ImagePullBackOff",
+                                           "ErrImageNeverPull", "InvalidImageName",
+                                           "ImageInspectError", "RegistryUnavailable"};
+  return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
+}
+
+std::vector<std::string> NamesOf(const std::vector<api::Pod>& pods) {
+  std::vector<std::string> names;
+  for (const api::Pod& pod : pods) names.push_back(pod.key());
+  return names;
+}
+
+// Who sets the finalizer, and what it waits for.
+struct Holder {
+  Owner owner;
+  std::string waits_for;
+  std::string step;
+};
+
+Holder HolderOf(const State& state, const std::string& finalizer) {
+  if (finalizer == "kubernetes.io/pvc-protection") {
+    const std::vector<std::string> pods = NamesOf(state.claim_pods);
+    if (!pods.empty()) {
+      return {Owner::kPerson, fmt::format("pods that use the claim: {}", fmt::join(pods, ", ")),
+              "end those pods; the claim then goes by itself"};
+    }
+    return {Owner::kController, "the protection controller, which takes it off once no pod uses it",
+            "look whether 'berth up' runs and what it logs"};
+  }
+  if (finalizer == "kubernetes.io/pv-protection") {
+    if (state.claim) {
+      return {Owner::kPerson, fmt::format("claim '{}', which is bound to it", state.claim_key),
+              "delete the claim first, if the data may go"};
+    }
+    return {Owner::kController, "the protection controller, which takes it off once it is unbound",
+            "look whether 'berth up' runs and what it logs"};
+  }
+  if (finalizer.starts_with("external-provisioner.volume.kubernetes.io")) {
+    return {Owner::kController, "the provisioner's DeleteVolume",
+            "see that the driver's controllers run; the volume's data goes before this object"};
+  }
+  if (finalizer.starts_with("external-attacher/")) {
+    return {Owner::kController, "the attacher's ControllerUnpublishVolume",
+            "see that the driver's controllers run; taking it off by hand may leave the volume "
+            "attached"};
+  }
+  if (finalizer == "storage.berth.dev/provisioning") {
+    return {Owner::kController, "a CreateVolume whose outcome is not known yet",
+            "see that the driver answers; otherwise a volume would be left that no object names"};
+  }
+  if (finalizer == "storage.berth.dev/host-mount") {
+    return {Owner::kNodeAgent, fmt::format("the node agent of '{}' to unmount it", state.node_name),
+            "look whether that node agent runs and what it logs"};
+  }
+  if (finalizer == "foregroundDeletion" || finalizer == "orphan") {
+    return {Owner::kController, "the garbage collector, which first sees to what it owns",
+            "look for dependents that are being deleted"};
+  }
+  return {Owner::kPerson, fmt::format("whoever set '{}'; nothing in Berth knows it", finalizer),
+          "find the program that set it and let it finish. Only if that is gone for good, take the "
+          "finalizer off by hand"};
+}
+
+}  // namespace
+
+std::optional<Cause> ImageMissing(const State& state) {
+  if (!state.pod || state.pod->deleting()) return std::nullopt;
+  for (const Waiting& waiting : WaitingContainers(*state.pod)) {
+    if (!IsImageReason(waiting.reason)) continue;
+    Cause cause{.id = "image-missing",
+                .link = Link::kContainers,
+                .summary = fmt::format("image '{}' of container '{}' cannot be had", waiting.image,
+                                       waiting.container),
+                .proof = {fmt::format("{}: {}", waiting.reason, waiting.message)},
+                .owner = Owner::kPerson,
+                .step =
+                    "correct the image's name, give the runtime access to its registry, or "
+                    "import it",
+                .command = fmt::format("ctr -n k8s.io images ls | grep {}", waiting.image)};
+    return cause;
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> ContainerFails(const State& state) {
+  if (!state.pod || state.pod->deleting() || state.pod->terminated()) return std::nullopt;
+  if (NoRuntime(state).has_value()) return std::nullopt;
+  for (const Waiting& waiting : WaitingContainers(*state.pod)) {
+    if (IsImageReason(waiting.reason) || waiting.reason == "ContainerCreating" ||
+        waiting.reason == "PodInitializing") {
+      continue;
+    }
+    return Cause{.id = "container-fails",
+                 .link = Link::kContainers,
+                 .summary = fmt::format("container '{}' does not run: {}", waiting.container,
+                                        waiting.reason),
+                 .proof = {waiting.message.empty() ? waiting.reason : waiting.message},
+                 .owner = Owner::kPerson,
+                 .step = "see what it wrote; its volumes are there",
+                 .command = fmt::format("berth logs {} -n {} -c {} -p", state.pod->name(),
+                                        state.pod->ns(), waiting.container)};
+  }
+  const api::Event* sandbox = EventOf(state, "Pod", "FailedCreatePodSandBox");
+  if (sandbox == nullptr || state.pod->phase() != "Pending") return std::nullopt;
+  return Cause{.id = "sandbox-fails",
+               .link = Link::kContainers,
+               .summary = "the container runtime cannot make the pod's sandbox",
+               .proof = {sandbox->String({"message"})},
+               .owner = Owner::kPerson,
+               .step = "'berth doctor' looks at the runtime and its network",
+               .command = "berth doctor"};
+}
+
+// The call that the subject's end waits for.
+std::optional<Cause> DeletionFails(const State& state) {
+  const bool goes = state.object.deleting();
+  if (state.object.kind() == "PersistentVolume" && (goes || state.volume->phase() == "Released")) {
+    if (const base::FlightRecord* call = BadCall(state, DeleteKey(state))) {
+      return CauseOfCall(state, Link::kDeletion, *call);
+    }
+  }
+  if (state.object.kind() == "VolumeAttachment" && goes) {
+    if (const base::FlightRecord* call = BadCall(state, AttachKey(state.object.name()))) {
+      return CauseOfCall(state, Link::kDeletion, *call);
+    }
+    const std::string error = api::VolumeAttachment(state.object.json()).detach_error();
+    if (error.empty()) return std::nullopt;
+    return Cause{.id = "driver-error",
+                 .link = Link::kDeletion,
+                 .summary = fmt::format("detaching fails: {}", error),
+                 .proof = {"the VolumeAttachment's status.detachError"},
+                 .owner = Owner::kDriver,
+                 .step = "cure what the driver names; detaching is tried again by itself"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> FinalizerLeft(const State& state) {
+  if (!state.object.deleting()) return std::nullopt;
+  const std::vector<std::string> finalizers = state.object.finalizers();
+  if (finalizers.empty()) return std::nullopt;
+  // What no one here takes off blocks for ever: it is named first.
+  std::string finalizer = finalizers.front();
+  for (const std::string& candidate : finalizers) {
+    if (HolderOf(state, candidate).waits_for.starts_with("whoever")) finalizer = candidate;
+  }
+  const Holder holder = HolderOf(state, finalizer);
+  Cause cause{
+      .id = "finalizer-left",
+      .link = Link::kDeletion,
+      .summary = fmt::format("{} is deleted but kept by finalizer '{}'", state.subject, finalizer),
+      .proof = {fmt::format("finalizers: {}; deleted at {}", fmt::join(finalizers, ", "),
+                            state.object.String({"metadata", "deletionTimestamp"})),
+                fmt::format("it waits for {}", holder.waits_for)},
+      .owner = holder.owner,
+      .step = holder.step};
+  if (holder.waits_for.starts_with("whoever")) {
+    const std::string ns =
+        state.object.ns().empty() ? "" : fmt::format(" -n {}", state.object.ns());
+    cause.command =
+        fmt::format("kubectl get {}{} -o yaml --show-managed-fields", state.subject, ns);
+  }
+  return cause;
+}
+
+}  // namespace berth::cli::explain

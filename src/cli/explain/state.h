@@ -1,0 +1,79 @@
+// What is known about one volume's way, gathered once (gather.h), so that the rules (rules.h) are
+// functions of it and nothing else.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/clock.h"
+#include "base/flight.h"
+#include "platform/process_info.h"
+
+namespace berth::cli::explain {
+
+// Who serves a driver's socket, and what runs below it.
+struct Server {
+  base::Status listening;
+  std::vector<platform::ProcessInfo> processes;  // the listener first
+};
+
+struct State {
+  base::WallTime now;
+  std::string subject;  // "pod/web"
+  api::Object object;   // the subject itself
+
+  // Of the chain, what there is.
+  std::optional<api::Pod> pod;
+  std::optional<api::HostMount> host_mount;
+  std::string volume_name;  // the pod's name for it
+  std::string claim_key;    // "default/data", whether or not it exists
+  std::optional<api::PersistentVolumeClaim> claim;
+  std::optional<api::PersistentVolume> volume;
+  std::optional<api::StorageClass> storage_class;
+  std::string class_name;  // that the claim names, or the default; empty: none
+  std::optional<api::CsiDriver> driver_object;
+  std::string driver;  // empty: not known yet, or no CSI volume
+  std::string handle;
+  std::string node_name;  // where the volume is to be, once that is decided
+  std::optional<api::Node> node;
+  std::optional<api::CsiNode> csi_node;
+  std::optional<api::VolumeAttachment> attachment;  // to that node
+
+  // Beside it.
+  std::vector<api::StorageClass> classes;
+  std::vector<api::Node> nodes;
+  std::vector<api::CsiNode> csi_nodes;
+  std::vector<api::VolumeAttachment> attachments;  // of the volume, to any node
+  std::vector<api::Pod> claim_pods;                // that use the claim and have not ended
+  std::vector<api::Event> events;                  // about the pod, the claim, the volume
+
+  // Live, from the roles of this machine.
+  base::Status flights;  // not OK: why there are none here
+  std::vector<base::FlightLog> logs;
+  std::map<std::string, Server> servers;             // by socket
+  std::map<pid_t, platform::ProcessInfo> processes;  // that records name and that still run
+
+  bool wants_mount() const { return pod.has_value() || host_mount.has_value(); }
+  bool bound() const {
+    return claim.has_value() && claim->phase() == "Bound" && volume.has_value();
+  }
+  bool needs_attach() const {
+    return !driver_object.has_value() || driver_object->attach_required();
+  }
+};
+
+// The keys under which roles record (base/flight.h).
+std::string ProvisionKey(const State& state);             // controllers
+std::string DeleteKey(const State& state);                // controllers
+std::string AttachKey(const std::string& name);           // controllers, of a VolumeAttachment
+std::string ResizeKey(const State& state);                // controllers
+std::string NodeKey(const State& state);                  // node
+std::vector<std::string> DriverKeys(const State& state);  // csi-driver
+
+// The records of a key, newest last.
+std::vector<const base::FlightRecord*> RecordsOf(const State& state, const std::string& key);
+
+}  // namespace berth::cli::explain

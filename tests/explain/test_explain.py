@@ -1,0 +1,294 @@
+"""Ways to be stuck: `berth explain` names the one cause with its proof, whose it is and what to do, and the next
+cause once the first is cured.
+
+All but one need no container runtime; they share a Berth whose pool is a file system of its own, so that a test
+can freeze it: what writes to it then stands still in the kernel until it is thawed.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+from lib import objects
+from lib.standalone import Standalone, wait_for
+
+pytestmark = [pytest.mark.honest]
+
+DRIVER = "local.csi.berth.dev"
+
+
+def run(*command):
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def bare():
+    """A Berth without a container runtime, and class 'now', which makes volumes at once."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    pool = folder / "pool"
+    pool.mkdir()
+    with open(folder / "pool.img", "wb") as image:
+        image.truncate(512 << 20)
+    run("mkfs.ext4", "-q", folder / "pool.img")
+    run("mount", "-o", "loop", folder / "pool.img", pool)
+    berth = Standalone(folder / "b", folder / "no.sock", flags=["--pool", str(pool)])
+    try:
+        berth.start(wait=False)
+        wait_for("the driver on the node", lambda: DRIVER in berth.run("get", "csinodes", "-o", "json", check=False).stdout)
+        berth.apply(objects.storage_class("now", binding="Immediate"))
+        yield berth
+        berth.remove_everything(seconds=30)
+        berth.stop()
+    finally:
+        berth.kill()
+        with open("/proc/self/mountinfo") as table:
+            targets = [line.split()[4] for line in table]
+        for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
+            subprocess.run(["umount", "--lazy", target], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def explain(berth, subject):
+    return json.loads(berth.run("explain", subject, "-o", "json").stdout)
+
+
+def cause(berth, subject):
+    return explain(berth, subject)["cause"] or {"id": None}
+
+
+def wait_cause(berth, subject, wanted, seconds=30):
+    """The cause, once it is `wanted`; it says whose it is and what to do, and shows the same as text."""
+    def probe():
+        found = cause(berth, subject)
+        return found if found["id"] == wanted else None
+    try:
+        found = wait_for(f"{subject} to be explained by {wanted}", probe, seconds)
+    except AssertionError as failure:
+        raise AssertionError(f"{failure}\n{berth.run('explain', subject, check=False).stdout}") from None
+    assert found["proof"] and found["owner"] and found["step"], found
+    return found
+
+
+def proves(found, *texts):
+    proof = "\n".join(found["proof"])
+    assert all(text in proof for text in texts), f"{texts} not in:\n{proof}"
+
+
+def children_of(pid):
+    threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+
+
+def driver_process(berth):
+    for child in children_of(berth.process.pid):
+        if b"csi-driver" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
+            return child
+    raise AssertionError("the driver does not run")
+
+
+@contextlib.contextmanager
+def host_mount(berth, claim, path):
+    """A claim that is to be mounted on the host, whether or not that succeeds; gives its subject."""
+    path.mkdir()
+    mounting = subprocess.Popen([berth.binary, "mount", "--data", berth.data, claim, path],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        def made():
+            return [m for m in berth.items("hostmounts") if m["spec"]["path"] == str(path)]
+        yield "hostmount/" + wait_for("the host mount", made)[0]["metadata"]["name"]
+    finally:
+        mounting.kill()
+        mounting.wait()
+
+
+def test_no_class_then_no_runtime(bare):
+    """Two causes at once: the first one is named, and the other one when that is cured."""
+    bare.apply([objects.claim("classless", storage_class="later"), objects.pod("two", "true", ["classless"])])
+    found = wait_cause(bare, "pod/two", "no-class")
+    assert "'later' does not exist" in found["summary"] and found["owner"] == "person"
+    proves(found, "classes that exist: local, now")
+    assert [other["id"] for other in explain(bare, "pod/two")["then"]] == ["no-runtime"]
+    text = bare.run("explain", "pod/two").stdout
+    assert "✗ claim" in text and "Cause: storage class 'later' does not exist" in text, text
+
+    bare.apply(objects.storage_class("later", binding="Immediate"))
+    found = wait_cause(bare, "pod/two", "no-runtime")
+    proves(found, "ContainerRuntimeNotReady", "no.sock")
+    text = bare.run("explain", "pod/two").stdout
+    assert "✓ volume" in text and "does not exist" not in text, text
+    assert explain(bare, "pvc/classless")["verdict"] == "ok"
+
+
+def test_no_capacity(bare):
+    bare.apply(objects.claim("big", storage="900Ti", storage_class="now"))
+    found = wait_cause(bare, "pvc/big", "no-capacity")
+    proves(found, "CreateVolume", "OUT_OF_RANGE", "asks for 900Ti")
+    assert found["owner"] == "person"
+
+
+def test_driver_absent(bare):
+    bare.apply([objects.storage_class("foreign", binding="Immediate", provisioner="foreign.csi.example.com"),
+                objects.claim("foreign", storage_class="foreign")])
+    found = wait_cause(bare, "pvc/foreign", "driver-absent")
+    proves(found, "foreign.csi.example.com")
+    assert found["owner"] == "driver"
+
+
+def test_driver_hung(bare):
+    driver = driver_process(bare)
+    os.kill(driver, signal.SIGSTOP)
+    try:
+        bare.apply(objects.claim("hung", storage_class="now"))
+        found = wait_cause(bare, "pvc/hung", "driver-hung")
+        proves(found, "CreateVolume", f"process {driver} 'berth' is stopped (state T)")
+        assert found["command"] == f"kill -CONT {driver}"
+    finally:
+        os.kill(driver, signal.SIGCONT)
+    bare.wait_phase("pvc", "hung", "Bound")
+    assert explain(bare, "pvc/hung")["verdict"] == "ok"
+
+
+def test_driver_answers_error(bare):
+    bare.apply(objects.claim("broken", storage_class="now"))
+    volume = bare.wait_phase("pvc", "broken", "Bound")["spec"]["volumeName"]
+    handle = bare.get("pv", volume)["spec"]["csi"]["volumeHandle"]
+    image = bare.folder.parent / "pool" / "volumes" / f"{handle}.img"
+    aside = image.with_suffix(".aside")
+    image.rename(aside)
+    with host_mount(bare, "broken", bare.folder / "broken") as subject:
+        found = wait_cause(bare, subject, "driver-error")
+        proves(found, "NodeStageVolume", "failed")
+        aside.rename(image)
+        wait_for("the mount", lambda: explain(bare, subject)["verdict"] == "ok", 60)
+
+
+def test_wrong_topology(bare):
+    bare.apply([objects.storage_class("far", allowedTopologies=[{"matchLabelExpressions": [
+                    {"key": f"topology.{DRIVER}/node", "values": ["node-z"]}]}]),
+                objects.claim("far", storage_class="far"), objects.pod("far", "true", ["far"])])
+    found = wait_cause(bare, "pod/far", "wrong-topology")
+    proves(found, "nodes that reach the volume: none", "pod/far asks for: node-a")
+
+
+def test_in_use_elsewhere(bare):
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "shared"},
+              "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                       "persistentVolumeReclaimPolicy": "Retain",
+                       "claimRef": {"namespace": "default", "name": "shared"},
+                       "csi": {"driver": "foreign.csi.example.com", "volumeHandle": "shared-1"}}}
+    attachment = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "to-b"},
+                  "spec": {"attacher": "foreign.csi.example.com", "nodeName": "node-b",
+                           "source": {"persistentVolumeName": "shared"}}}
+    bare.apply([volume, objects.claim("shared", storage_class="", volumeName="shared"), attachment,
+                objects.pod("shared", "true", ["shared"], nodeName="node-a")])
+    found = wait_cause(bare, "pod/shared", "in-use-elsewhere")
+    proves(found, "VolumeAttachment 'to-b' to node 'node-b'")
+    bare.run("delete", "volumeattachments", "to-b", "--wait=false", check=False)
+    wait_cause(bare, "pod/shared", "driver-absent")
+
+
+def test_node_gone(bare):
+    bare.apply(objects.pod("lonely", "true", nodeName="node-z"))
+    found = wait_cause(bare, "pod/lonely", "node-gone")
+    assert found["summary"] == "node 'node-z' does not exist"
+    bare.run("delete", "pods", "lonely", "--grace-period", "0")
+
+
+def test_no_runtime(bare):
+    bare.apply(objects.pod("idle", "true"))
+    wait_cause(bare, "pod/idle", "no-runtime")
+    wait_cause(bare, "node/node-a", "no-runtime")
+
+
+def test_mount_hung_in_the_kernel(bare):
+    bare.apply(objects.claim("frozen", storage_class="now"))
+    bare.wait_phase("pvc", "frozen", "Bound")
+    pool = bare.folder.parent / "pool"
+    run("fsfreeze", "--freeze", pool)
+    try:
+        with host_mount(bare, "frozen", bare.folder / "frozen") as subject:
+            found = wait_cause(bare, subject, "mount-hung")
+            proves(found, "NodeStageVolume", "(state D)", "waits in '")
+            assert found["owner"] == "kernel"
+            # Another volume's way is not blamed on it.
+            assert cause(bare, "pvc/big")["id"] != "mount-hung"
+            run("fsfreeze", "--unfreeze", pool)
+            wait_for("the mount", lambda: explain(bare, subject)["verdict"] == "ok", 60)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", pool], capture_output=True)
+
+
+def test_finalizer_left(bare):
+    claim = objects.claim("held", storage_class="now")
+    claim["metadata"]["finalizers"] = ["example.com/hold"]
+    bare.apply(claim)
+    bare.wait_phase("pvc", "held", "Bound")
+    bare.run("delete", "pvc", "held", "--wait=false")
+    found = wait_cause(bare, "pvc/held", "finalizer-left")
+    assert "'example.com/hold'" in found["summary"] and found["owner"] == "person"
+    claim["metadata"]["finalizers"] = []
+    bare.apply(claim)
+    bare.wait_gone("pvc", "held")
+
+
+def test_records_outlive_the_process(bare):
+    """After kill -9 the count of a failure goes on where it was, and no secret is in a record."""
+    def failures():
+        proof = wait_cause(bare, "pvc/doomed", "no-capacity")["proof"][0]
+        words = proof.split()
+        return int(words[words.index("times") - 1]) if "times" in words else 1
+    bare.apply(objects.claim("doomed", storage="800Ti", storage_class="now"))
+    wait_for("three failures", lambda: failures() >= 3)
+    before = failures()
+    bare.kill()
+    bare.start(wait=False)
+    wait_for("the API", lambda: bare.run("get", "nodes", check=False).returncode == 0)
+    wait_for("another failure, counted on", lambda: failures() > before)
+    for record in (bare.data / "flight").iterdir():
+        assert record.stat().st_mode & 0o777 == 0o600
+        assert record.stat().st_size < 9 << 20
+
+
+def test_image_missing(berth):
+    pod = objects.pod("pictureless", "true")
+    pod["spec"]["containers"][0].update(image="berth.local/nothing:1", imagePullPolicy="Never")
+    berth.apply(pod)
+    found = wait_cause(berth, "pod/pictureless", "image-missing")
+    proves(found, "ErrImageNeverPull")
+    assert "berth.local/nothing:1" in found["summary"]
+
+
+def test_doctor(bare):
+    """Each fault has its cure; without a Berth, and as nobody, it looks as far as it can."""
+    result = bare.run("doctor", "--container-runtime-endpoint", bare.folder / "no.sock", "-o", "json", check=False)
+    assert result.returncode == 1, result.stdout
+    found = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert found["CRI"]["verdict"] == "bad" and "start containerd" in found["CRI"]["advice"]
+    assert found["node-a"]["verdict"] == "bad" and found["node-a"]["advice"] == "berth explain node/node-a"
+    for name in ("/healthz", "/readyz", "drivers on node-a", "overlay", "path length", str(bare.data / "kubeconfig"),
+                 "ca.crt", "time"):
+        assert found[name]["verdict"] == "ok", found[name]
+    bad = [finding for finding in found.values() if finding["verdict"] == "bad"]
+    assert all(finding["advice"] for finding in bad), bad
+
+    (bare.data / "kubeconfig").chmod(0o644)
+    text = bare.run("doctor", check=False).stdout
+    (bare.data / "kubeconfig").chmod(0o600)
+    assert "✗ " + str(bare.data / "kubeconfig") in text and "chmod 0600" in text, text
+
+    nobody = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", bare.binary, "doctor",
+                             "--data", "/nowhere"], capture_output=True, text=True, timeout=60)
+    assert "this is not root" in nobody.stdout and "is 'berth up' running there" in nobody.stdout, nobody
+
+
+def test_bad_words_are_told(bare):
+    for subject, complaint in (("pod", "one KIND/NAME"), ("pod/none", "not found"),
+                               ("configmap/kube-root-ca.crt", "has no way to follow"),
+                               ("teapot/x", "no kind 'teapot'")):
+        result = bare.run("explain", subject, check=False)
+        assert result.returncode == 1 and complaint in result.stderr, result.stderr
