@@ -68,20 +68,33 @@ TEST_F(VolumeIdentity, TheNextAgentKnowsTheStagedMountToo) {
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 1U);
 }
 
-TEST_F(VolumeIdentity, WhatStoodThereBeforeARebootSaysNothing) {
-  world_.StopManager();
-  world_.shared->Reboot();
-  // As a record of another boot has it.
-  const auto names = world_.RecordFiles("devices");
+// As a record of another boot has it, which numbers its mounts anew: `change` makes it so.
+void ChangeRecord(const World& world, const std::string& records,
+                  const std::function<void(Json& record)>& change) {
+  const auto names = world.RecordFiles(records);
   ASSERT_EQ(names.size(), 1U);
-  const std::string path = world_.RecordFolder("devices") + "/" + names.front();
+  const std::string path = world.RecordFolder(records) + "/" + names.front();
   Json record = *base::json::Parse(*platform::ReadFile(path));
   record["bootId"] = "another";
-  record["mount"]["id"] = 1;
+  change(record);
   ASSERT_TRUE(platform::WriteDurably(path, record.dump()).ok());
+}
+
+TEST_F(VolumeIdentity, WhatWasStagedBeforeARebootSaysNothing) {
+  world_.StopManager();
+  ChangeRecord(world_, "devices", [](Json& record) { record["mount"]["id"] = 1; });
   ASSERT_TRUE(world_.Start().ok());
   world_.manager->Want(world_.ClaimPod("b", "x"));
   EXPECT_TRUE(world_.WaitReady("uid-b"));
+}
+
+TEST_F(VolumeIdentity, WhatWasPublishedBeforeARebootIsNotTakenForWhatHasItsNumbersNow) {
+  world_.StopManager();
+  ChangeRecord(world_, "pods", [](Json&) {});
+  ASSERT_TRUE(world_.Start().ok());
+  world_.manager->Want(world_.ClaimPod("a", "x"));
+  ASSERT_TRUE(world_.WaitReady("uid-a"));
+  EXPECT_EQ(world_.shared->CallCount("SetUp"), 2U);
 }
 
 // ---- lost records ----
