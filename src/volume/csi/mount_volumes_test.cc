@@ -198,6 +198,18 @@ TEST_F(MountVolumesTest, AFinalFailureAfterAnUnknownOneTakesNothingAway) {
   EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
 }
 
+TEST_F(MountVolumesTest, AStageOfUnknownOutcomeIsKeptWhileItsMountDoesNotShow) {
+  driver_->script().AfterEffect("NodeStageVolume", nullptr);
+  driver_->script().LoseAnswer("NodeStageVolume");
+  EXPECT_EQ(Stage().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Exists(kDevice + "/vol_data.json"));
+  driver_->script().Fail("NodeStageVolume", base::Status(StatusCode::kInternal, "no"));
+  EXPECT_EQ(Stage().code(), StatusCode::kInternal);
+  EXPECT_TRUE(Exists(kDevice + "/vol_data.json"));
+  ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnstageVolume"), 1);
+}
+
 TEST_F(MountVolumesTest, ARepublishThatFailsLeavesTheVolumePublished) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(Publish().ok());
