@@ -20,6 +20,7 @@ until_true() {
   exit 1
 }
 
+# claim NAME [CLASS [SIZE]]
 claim() {
   berth apply -f - <<YAML
 apiVersion: v1
@@ -28,7 +29,7 @@ metadata: {name: $1}
 spec:
   accessModes: [ReadWriteOnce]
   storageClassName: ${2:-local}
-  resources: {requests: {storage: 8Mi}}
+  resources: {requests: {storage: ${3:-8Mi}}}
 YAML
 }
 

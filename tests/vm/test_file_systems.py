@@ -18,6 +18,22 @@ def test_a_mounted_volume_grows_whatever_its_file_system(machine):
     assert passed(result.output) == 3  # ext4, xfs, btrfs
 
 
+GROW = """
+. ./berth.sh
+start
+claim data
+berth mount data /mnt/claim
+echo precious >/mnt/claim/file
+claim data local 64Mi
+until_true 'the file system to grow' '[ "$(df -k /mnt/claim | awk "END { print \\$2 }")" -gt 50000 ]'
+cat /mnt/claim/file
+"""
+
+
+def test_a_mounted_claim_that_asks_for_more_grows(node):
+    assert node.run(GROW, seconds=240).output.endswith("precious\n")
+
+
 SERVE_NFS = """
 set -e
 mkdir -p /srv/nfs /var/lib/nfs/v4recovery && touch /etc/exports /var/lib/nfs/etab
