@@ -174,9 +174,10 @@ bool Fits(const Pair& pair, const Pair& authority, const Identity& identity, bas
 
 // The key first: a certificate whose key is missing is made again, one whose key is another's too.
 Status Write(const std::string& folder, const std::string& name, const Pair& pair) {
-  RETURN_IF_ERROR(
-      platform::WriteDurably(fmt::format("{}/{}.key", folder, name), pair.key_pem, 0600));
-  return platform::WriteDurably(fmt::format("{}/{}.crt", folder, name), pair.certificate_pem, 0600);
+  RETURN_IF_ERROR(platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name),
+                                                          pair.key_pem, 0600));
+  return platform::WriteDurably<"apiserver.certificate">(fmt::format("{}/{}.crt", folder, name),
+                                                         pair.certificate_pem, 0600);
 }
 
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
@@ -202,7 +203,7 @@ base::StatusOr<std::string> EnsureTokenKey(const std::string& folder) {
   if (pem.ok() && ParseKey(*pem).ok()) return pem;
   ASSIGN_OR_RETURN(const KeyPtr key, NewKey());
   ASSIGN_OR_RETURN(std::string made, KeyToPem(key.get()));
-  RETURN_IF_ERROR(platform::WriteDurably(path, made, 0600));
+  RETURN_IF_ERROR(platform::WriteDurably<"apiserver.secret_file">(path, made, 0600));
   return made;
 }
 
@@ -226,6 +227,8 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
                                                 base::WallTime now) {
   const std::string& folder = options.folder;
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  // A torn write of a key would lie about for ever.
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   if (chmod(folder.c_str(), 0700) != 0) {
     return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
                  strerror(errno));
@@ -285,7 +288,7 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "current-context: berth\n",
       server_url, base::EncodeBase64(ca_certificate), user.name,
       base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
-  return base::Annotate(platform::WriteDurably(path, text, 0600),
+  return base::Annotate(platform::WriteDurably<"apiserver.kubeconfig">(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));
 }
 

@@ -55,8 +55,8 @@ Status Write(const std::string& path, const std::vector<StaticToken>& tokens) {
     if (token.expires) entry["expires"] = api::FormatTime(*token.expires);
     list.push_back(std::move(entry));
   }
-  return platform::WriteDurably(path, base::json::Dump(Json{{"tokens", std::move(list)}}) + "\n",
-                                0600);
+  return platform::WriteDurably<"apiserver.tokens">(
+      path, base::json::Dump(Json{{"tokens", std::move(list)}}) + "\n", 0600);
 }
 
 // Reads, changes and writes the file, one process at a time.

@@ -4,99 +4,176 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <string>
+#include <thread>
 
+#include "base/fault_spec.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace berth::base {
-namespace {
 
-struct Fault {
-  bool crash = false;
-  int at_passage = 1;
-  int passages = 0;
-};
-
-struct Faults {
-  Mutex mutex;
-  std::map<std::string, Fault, std::less<>> on ABSL_GUARDED_BY(mutex);
-  std::set<std::string, std::less<>> seen ABSL_GUARDED_BY(mutex);
-  UniqueFd log ABSL_GUARDED_BY(mutex);
-  std::string once_folder ABSL_GUARDED_BY(mutex);
-};
-
-// Leaves the mark of a crash; false if it is there already.
-bool MarkCrash(const std::string& folder, std::string_view point) {
-  if (folder.empty()) return true;
-  const std::string path = fmt::format("{}/{}", folder, point);
-  return UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).valid();
-}
-
-std::atomic<bool> enabled{false};
-
-Faults& State() {
-  static Faults faults;
-  return faults;
-}
-
-}  // namespace
-
-Status FaultPoint(std::string_view name) {
-  if (!enabled.load(std::memory_order_relaxed)) return OkStatus();
-  Faults& faults = State();
-  MutexLock lock(faults.mutex);
-  if (faults.log.valid() && faults.seen.emplace(name).second) {
-    const std::string line = fmt::format("{}\n", name);
-    if (write(faults.log.get(), line.data(), line.size()) < 0) faults.log.Reset();
+// All points of the program, and what they were told. Sites put themselves in before main.
+class FaultRegistry {
+ public:
+  static FaultRegistry& Get() {
+    // Never destroyed: threads pass points while the process ends.
+    static FaultRegistry& registry = *new FaultRegistry;
+    return registry;
   }
-  const auto it = faults.on.find(name);
-  if (it == faults.on.end() || ++it->second.passages < it->second.at_passage) return OkStatus();
-  if (it->second.crash) {
-    if (!MarkCrash(faults.once_folder, name)) return OkStatus();
+
+  void Add(FaultSite* site) {
+    MutexLock lock(mutex_);
+    sites_.emplace(site->name(), site);
+  }
+  void Add(std::function<void()> family) {
+    MutexLock lock(mutex_);
+    families_.push_back(std::move(family));
+  }
+
+  std::vector<std::string> Names() {
+    MakeFamilies();
+    MutexLock lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, site] : sites_) names.push_back(name);
+    return names;
+  }
+
+  Status Init(std::string_view role) {
+    MakeFamilies();
+    MutexLock lock(mutex_);
+    role_ = role;
+    told_.clear();
+    for (const auto& [name, site] : sites_) site->armed_ = false;
+    if (const char* folder = std::getenv("BERTH_FAULT_ONCE"); folder != nullptr) {
+      once_folder_ = folder;
+    }
+    if (const char* path = std::getenv("BERTH_FAULT_LOG"); path != nullptr) {
+      log_.Reset(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+      for (const auto& [name, site] : sites_) site->armed_ = true;
+    }
+    const char* text = std::getenv("BERTH_FAULTS");
+    if (text == nullptr) return OkStatus();
+    const StatusOr<std::vector<FaultSpec>> specs = ParseFaults(text);
+    RETURN_IF_ERROR_WITH(specs, "BERTH_FAULTS");
+    for (const FaultSpec& spec : *specs) RETURN_IF_ERROR_WITH(Arm(spec), "BERTH_FAULTS");
+    return OkStatus();
+  }
+
+  Status Pass(const FaultSite& site) {
+    std::chrono::milliseconds delay{0};
+    Status result;
+    {
+      MutexLock lock(mutex_);
+      Log(site.name());
+      const auto told = told_.find(&site);
+      if (told == told_.end()) return OkStatus();
+      const uint64_t passage = ++told->second.passages;
+      for (const FaultSpec& spec : told->second.specs) {
+        if (!spec.ActsAt(site.name(), passage)) continue;
+        if (spec.action == FaultSpec::Action::kDelay) {
+          delay += spec.delay;
+        } else if (spec.action == FaultSpec::Action::kCrash) {
+          Crash(site.name());
+        } else if (result.ok()) {
+          result = Failure(spec, site.name());
+        }
+      }
+    }
+    if (delay.count() > 0) std::this_thread::sleep_for(delay);
+    return result;
+  }
+
+ private:
+  struct Told {
+    std::vector<FaultSpec> specs;
+    uint64_t passages = 0;
+  };
+
+  static Status Failure(const FaultSpec& spec, std::string_view name) {
+    if (spec.action == FaultSpec::Action::kCut) {
+      return Error(StatusCode::kUnavailable,
+                   "the connection was cut after the request was sent (fault point '{}')", name);
+    }
+    return Error(spec.code, "fault point '{}' was told to fail", name);
+  }
+
+  // Without the lock: what a family makes adds itself.
+  void MakeFamilies() {
+    std::vector<std::function<void()>> families;
+    {
+      MutexLock lock(mutex_);
+      families.swap(families_);
+    }
+    for (const auto& make : families) make();
+  }
+
+  Status Arm(const FaultSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    bool named = false;
+    bool armed = false;
+    for (const auto& [name, site] : sites_) {
+      if (!spec.Names(name)) continue;
+      named = true;
+      if (spec.action == FaultSpec::Action::kCut && site->kind() != FaultSite::Kind::kAnswer) {
+        continue;
+      }
+      armed = true;
+      if (!spec.role.empty() && spec.role != role_) continue;
+      told_[site].specs.push_back(spec);
+      site->armed_ = true;
+    }
+    if (!named) {
+      return Error(StatusCode::kInvalidArgument,
+                   "no fault point is called '{}'; 'berth faults list' names all of them",
+                   spec.name);
+    }
+    if (!armed) {
+      return Error(StatusCode::kInvalidArgument,
+                   "no answer arrives at '{}' that could be cut off; use the '.after' of a request",
+                   spec.name);
+    }
+    return OkStatus();
+  }
+
+  void Log(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!log_.valid() || !seen_.insert(name).second) return;
+    const std::string line = fmt::format("{}{}{}\n", role_, role_.empty() ? "" : "/", name);
+    if (write(log_.get(), line.data(), line.size()) < 0) log_.Reset();
+  }
+
+  // Returns if it has crashed here before and may do so once only.
+  void Crash(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!once_folder_.empty()) {
+      const std::string mark = fmt::format("{}/{}", once_folder_, name);
+      const UniqueFd fd(open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+      if (!fd.valid()) return;
+    }
     kill(getpid(), SIGKILL);
     _exit(137);
   }
-  return Error(StatusCode::kInternal, "fault point '{}' was told to fail", name);
+
+  Mutex mutex_;
+  std::map<std::string, FaultSite*, std::less<>> sites_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> families_ ABSL_GUARDED_BY(mutex_);
+  std::map<const FaultSite*, Told> told_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> seen_ ABSL_GUARDED_BY(mutex_);
+  std::string role_ ABSL_GUARDED_BY(mutex_);
+  std::string once_folder_ ABSL_GUARDED_BY(mutex_);
+  UniqueFd log_ ABSL_GUARDED_BY(mutex_);
+};
+
+FaultSite::FaultSite(std::string name, Kind kind) : name_(std::move(name)), kind_(kind) {
+  FaultRegistry::Get().Add(this);
 }
 
-Status InitFaultPoints() {
-  Faults& faults = State();
-  MutexLock lock(faults.mutex);
-  if (const char* path = std::getenv("BERTH_FAULT_LOG"); path != nullptr) {
-    faults.log.Reset(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    enabled = true;
-  }
-  if (const char* folder = std::getenv("BERTH_FAULT_ONCE"); folder != nullptr) {
-    faults.once_folder = folder;
-  }
-  const char* spec = std::getenv("BERTH_FAULTS");
-  if (spec == nullptr) return OkStatus();
-  std::string_view rest = spec;
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
-    const size_t equals = item.find('=');
-    Fault fault;
-    std::string_view action = equals == std::string_view::npos ? "" : item.substr(equals + 1);
-    if (action.starts_with("crash@")) {
-      fault.at_passage = std::atoi(std::string(action.substr(6)).c_str());
-      action = "crash";
-    }
-    fault.crash = action == "crash";
-    if ((action != "crash" && action != "error") || fault.at_passage < 1) {
-      return Error(StatusCode::kInvalidArgument,
-                   "BERTH_FAULTS: '{}' is not NAME=crash[@N] or NAME=error", item);
-    }
-    faults.on.emplace(item.substr(0, equals), fault);
-  }
-  enabled = true;
-  return OkStatus();
-}
+Status FaultSite::PassArmed() { return FaultRegistry::Get().Pass(*this); }
+
+FaultFamily::FaultFamily(std::function<void()> make) { FaultRegistry::Get().Add(std::move(make)); }
+
+std::vector<std::string> FaultPointNames() { return FaultRegistry::Get().Names(); }
+
+Status InitFaultPoints(std::string_view role) { return FaultRegistry::Get().Init(role); }
 
 }  // namespace berth::base

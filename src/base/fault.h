@@ -1,29 +1,115 @@
 // Fault points: named places at which a test can make a process fail.
 //
-//   RETURN_IF_ERROR(base::FaultPoint("store.commit.before"));
+//   RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
 //
-// Off (the usual state), a point costs one relaxed load. BERTH_FAULTS in the environment switches
-// points on, as a comma-separated list of NAME=ACTION with ACTION one of
-//   crash       the process ends at once, as by SIGKILL
-//   error       the point returns INTERNAL
-//   crash@N     as crash, at the N-th passage (from 1)
-// BERTH_FAULT_ONCE names a folder in which a crash leaves a file with the point's name, and where
-// such a file lies, no process crashes there again: one crash, however often the process is started
-// anew. BERTH_FAULT_LOG names a file to which each point's name is appended when it is first
-// passed.
+// The name is part of the type, so that every point that a program contains is known to it before
+// it is passed (FaultPointNames, `berth faults list`). Off, the usual state, a point costs one
+// relaxed load. What switches points on and what they then do is in fault_spec.h.
+//
+// The environment, read by InitFaultPoints:
+//   BERTH_FAULTS      what to do at which point (fault_spec.h)
+//   BERTH_FAULT_ONCE  a folder in which a crash leaves a file with the point's name; where such a
+//                     file lies, no process crashes there again: one crash, however often the
+//                     process is started anew
+//   BERTH_FAULT_LOG   a file to which each point's name is appended when it is first passed, as
+//                     "ROLE/NAME" by a program that told its role
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
 namespace berth::base {
 
-// `name` is ROOM.OPERATION.PLACE in lower case, and a literal: it must outlive the process.
-Status FaultPoint(std::string_view name);
+// A literal as a template argument. ROOM.OPERATION.PLACE in lower case, but for names of RPCs.
+template <size_t kSize>
+struct FaultName {
+  char text[kSize] = {};
+  constexpr FaultName() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): "literal" is to be accepted as it stands
+  consteval FaultName(const char (&literal)[kSize]) { std::copy_n(literal, kSize, text); }
+  constexpr std::string_view view() const { return {text, kSize - 1}; }
+};
 
-// Reads the environment. Called once by each program before threads start; without it no point is
-// on.
-Status InitFaultPoints();
+template <size_t kA, size_t kB>
+consteval FaultName<kA + kB - 1> operator+(const FaultName<kA>& a, const char (&b)[kB]) {
+  FaultName<kA + kB - 1> joined;
+  std::copy_n(a.text, kA - 1, joined.text);
+  std::copy_n(b, kB, joined.text + kA - 1);
+  return joined;
+}
+
+// One point. It lives as long as the process. Thread-safe.
+class FaultSite {
+ public:
+  enum class Kind {
+    kStep,
+    kAnswer,  // the answer to a request is there: it can be lost, the request being done
+  };
+  FaultSite(std::string name, Kind kind);
+  FaultSite(const FaultSite&) = delete;
+  FaultSite& operator=(const FaultSite&) = delete;
+
+  Status Pass() { return armed_.load(std::memory_order_relaxed) ? PassArmed() : OkStatus(); }
+
+  const std::string& name() const { return name_; }
+  Kind kind() const { return kind_; }
+
+ private:
+  friend class FaultRegistry;
+  Status PassArmed();
+
+  const std::string name_;
+  const Kind kind_;
+  std::atomic<bool> armed_{false};
+};
+
+namespace internal {
+template <FaultName kName, FaultSite::Kind kKind>
+inline FaultSite fault_site(std::string(kName.view()), kKind);
+}  // namespace internal
+
+template <FaultName kName, FaultSite::Kind kKind = FaultSite::Kind::kStep>
+FaultSite& FaultSiteOf() {
+  return internal::fault_site<kName, kKind>;
+}
+
+template <FaultName kName>
+Status FaultPoint() {
+  return FaultSiteOf<kName>().Pass();
+}
+
+// The two points of a request to another process. At `after`, `cut` gives UNAVAILABLE: the request
+// was done and its answer is lost.
+struct CallPoints {
+  FaultSite* before;
+  FaultSite* after;
+};
+
+template <FaultName kCall>
+CallPoints CallPointsOf() {
+  return {&FaultSiteOf<kCall + ".before">(),
+          &FaultSiteOf<kCall + ".after", FaultSite::Kind::kAnswer>()};
+}
+
+// For points whose names come from a table: as a static object it has `make` called when names are
+// first needed, to construct them.
+class FaultFamily {
+ public:
+  explicit FaultFamily(std::function<void()> make);
+};
+
+// The names of all points of this program, sorted.
+std::vector<std::string> FaultPointNames();
+
+// Reads the environment. Called by each program before threads start; without it no point is on.
+// Called again, only what the environment then says is on. INVALID_ARGUMENT: BERTH_FAULTS is malformed or names what this program does not have.
+// `role`, which may be empty, tells this process from others of the same program.
+Status InitFaultPoints(std::string_view role = "");
 
 }  // namespace berth::base

@@ -91,7 +91,7 @@ base::Status RemoveImage(const std::string& path, const Record& record, const Po
         "removed: move it away first",
         base::Quote(path), st.st_ino, record.image.inode);
   }
-  return platform::RemoveDurably(path);
+  return platform::RemoveDurably<"block.image">(path);
 }
 
 int64_t AllocatedBytes(const std::string& path) {

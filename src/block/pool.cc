@@ -160,14 +160,12 @@ base::Status Pool::Reserve(const Record& record) {
 
 base::Status Pool::WriteRecord(const Record& record) {
   return base::Annotate(
-      platform::WriteDurably(paths_.Record(record.kind, record.id), Encode(record)),
+      platform::WriteDurably<"block.record">(paths_.Record(record.kind, record.id), Encode(record)),
       fmt::format("write the record of {} {}", Name(record.kind), base::Quote(record.id)));
 }
 
 base::Status Pool::Update(const Record& record) {
-  RETURN_IF_ERROR(base::FaultPoint("block.record.update.before"));
   RETURN_IF_ERROR(WriteRecord(record));
-  RETURN_IF_ERROR(base::FaultPoint("block.record.update.after"));
   base::MutexLock lock(mutex_);
   Remember(record);
   return base::OkStatus();
@@ -265,22 +263,22 @@ base::StatusOr<Record> Pool::Make(Record record, const std::optional<Record>& so
 }
 
 base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source) {
-  RETURN_IF_ERROR(base::FaultPoint("block.image.create.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.before">());
   RETURN_IF_ERROR(WriteRecord(record));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.create.recorded"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.recorded">());
   const std::string path = paths_.Image(record.kind, record.id);
   ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.create.made"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
   if (source.has_value() && record.content != Content::kBlank) {
     RETURN_IF_ERROR(Fill(image, record, *source));
-    RETURN_IF_ERROR(base::FaultPoint("block.image.create.copied"));
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.create.copied">());
   }
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
   ASSIGN_OR_RETURN(record.image, FinishImage(image, path, place_.boot_id));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.create.synced"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.synced">());
   record.state = State::kReady;
   RETURN_IF_ERROR(WriteRecord(record));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.create.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.after">());
   base::MutexLock lock(mutex_);
   Remember(record);
   return base::OkStatus();
@@ -290,22 +288,22 @@ base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source
 // still says `creating`, which at open means the same.
 base::Status Pool::Remove(Record record) {
   if (record.state == State::kReady) {
-    RETURN_IF_ERROR(base::FaultPoint("block.image.delete.before"));
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.before">());
     record.state = State::kDeleting;
     const base::Status written = WriteRecord(record);
     // On a full disk the image goes all the same, or the pool could never be emptied. A record that
     // still says `ready` then lacks its image, and the repeated call removes it.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
-    RETURN_IF_ERROR(base::FaultPoint("block.image.delete.recorded"));
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.recorded">());
   }
   {
     base::MutexLock lock(mutex_);
     Remember(record);
   }
   RETURN_IF_ERROR(RemoveImage(paths_.Image(record.kind, record.id), record, place_));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.delete.unlinked"));
-  RETURN_IF_ERROR(platform::RemoveDurably(paths_.Record(record.kind, record.id)));
-  RETURN_IF_ERROR(base::FaultPoint("block.image.delete.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.unlinked">());
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.record">(paths_.Record(record.kind, record.id)));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.after">());
   base::MutexLock lock(mutex_);
   shelf(record.kind).records.erase(record.id);
   shelf(record.kind).ids.erase(record.name);

@@ -8,7 +8,6 @@
 //   mapped          flush, clone (as after a crash) refused
 #include <fcntl.h>
 
-#include "base/fault.h"
 #include "base/log.h"
 #include "block/device.h"
 #include "block/mounts.h"
@@ -84,14 +83,11 @@ base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& t
 
 base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
                               const std::string& mount_point) {
-  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.before"));
   const auto deadline = steady_clock::now() + options_.freeze_limit;
   ASSIGN_OR_RETURN(const std::unique_ptr<platform::FrozenFileSystem> frozen,
                    platform::FreezeFileSystem(mount_point, options_.freeze_limit));
-  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.frozen"));
   const base::Status copied = CopyBy(from, to, deadline);
   const base::Status thawed = frozen->Thaw();
-  RETURN_IF_ERROR(base::FaultPoint("block.copy.freeze.after"));
   if (copied.code() == StatusCode::kDeadlineExceeded ||
       thawed.code() == StatusCode::kDeadlineExceeded) {
     return Error(

@@ -42,10 +42,8 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
   RETURN_IF_ERROR(CheckImage(record));
   ASSIGN_OR_RETURN(std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) {
-    RETURN_IF_ERROR(base::FaultPoint("block.device.map.before"));
     ASSIGN_OR_RETURN(device, platform::AttachLoop(paths_.Image(Kind::kVolume, volume_id),
                                                   {.block_size = record.sector_size}));
-    RETURN_IF_ERROR(base::FaultPoint("block.device.map.after"));
   }
   // The path may have been swapped since the check.
   if (device->backing.ino != record.image.inode || device->backing.dev != place_.device) {
@@ -66,7 +64,6 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
 base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds patience) {
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
-  RETURN_IF_ERROR(base::FaultPoint("block.device.unmap.before"));
   RETURN_IF_ERROR(SetReadOnly(*device, false));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   base::Status detached = platform::DetachLoop(*device);
@@ -75,8 +72,7 @@ base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds
     std::this_thread::sleep_for(kDetachPause);
     detached = platform::DetachLoop(*device);
   }
-  RETURN_IF_ERROR_WITH(detached, fmt::format("detach volume {}", base::Quote(volume_id)));
-  return base::FaultPoint("block.device.unmap.after");
+  return base::Annotate(detached, fmt::format("detach volume {}", base::Quote(volume_id)));
 }
 
 base::StatusOr<LoopDevice> Pool::MapEmptied(const std::string& volume_id) {
@@ -109,7 +105,7 @@ base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& 
       record.content == Content::kCopied || record.content == Content::kFormatted;
   RETURN_IF_ERROR(Reserve(record));
   const base::Status written = [&] {
-    RETURN_IF_ERROR(base::FaultPoint("block.volume.grow.before"));
+    RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.before">());
     return WriteRecord(record);
   }();
   if (!written.ok()) {
@@ -117,7 +113,7 @@ base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& 
     Remember(before);
     return written;
   }
-  RETURN_IF_ERROR(base::FaultPoint("block.volume.grow.recorded"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.recorded">());
   RETURN_IF_ERROR(CompleteGrowth(record));
   return Get(Kind::kVolume, id);
 }
@@ -126,7 +122,7 @@ base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& 
 base::Status Pool::CompleteGrowth(Record record) {
   ASSIGN_OR_RETURN(const base::UniqueFd image, OpenChecked(record, O_RDWR));
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
-  RETURN_IF_ERROR(base::FaultPoint("block.volume.grow.extended"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.extended">());
   record.growing_from = 0;
   return Update(record);
 }

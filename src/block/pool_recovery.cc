@@ -60,12 +60,11 @@ base::Status Pool::Recover() {
 }
 
 base::Status Pool::Load(Kind kind) {
+  RETURN_IF_ERROR(platform::RemoveTornWrites(paths_.Folder(kind)));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(paths_.Folder(kind)));
   for (const std::string& name : names) {
     const std::string_view id = std::string_view(name).substr(0, name.rfind('.'));
-    if (name.starts_with(".") && name.find(".tmp-") != std::string::npos) {
-      RETURN_IF_ERROR(platform::RemoveDurably(paths_.Folder(kind) + "/" + name));
-    } else if (name.ends_with(".json") && IsId(id)) {
+    if (name.ends_with(".json") && IsId(id)) {
       LoadRecord(kind, std::string(id));
     } else if (!name.ends_with(".img") ||
                !std::ranges::binary_search(names, std::string(id) + ".json")) {
@@ -103,7 +102,7 @@ void Pool::LoadRecord(Kind kind, const std::string& id) {
 }
 
 base::Status Pool::Resume(const Record& record) {
-  RETURN_IF_ERROR(base::FaultPoint("block.open.resume.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.open.resume.before">());
   if (record.state == State::kReady) return CompleteGrowth(record);
   if (record.state == State::kCreating) ThawSource(record);
   LOG_INFO("removing {} {}, left {} by a crash", Name(record.kind), base::Quote(record.id),

@@ -46,7 +46,7 @@ class PoolTest : public testing::Test {
 
   // Writes `record` as a crash would have left it.
   void Leave(const Record& record) {
-    ASSERT_TRUE(platform::WriteDurably(RecordPath(record), Encode(record)).ok());
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(RecordPath(record), Encode(record)).ok());
   }
 
   static void Write(const std::string& path, off_t at, const std::string& text) {

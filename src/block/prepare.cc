@@ -63,9 +63,9 @@ base::Status TakeOver(Pool& pool, platform::Exec& exec, const platform::FileSyst
                       Record& record, const LoopDevice& device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
   if (!found.has_value() || found->type != record.fs_type) return Foreign(record, device, found);
-  RETURN_IF_ERROR(base::FaultPoint("block.prepare.new_uuid.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.prepare.new_uuid.before">());
   RETURN_IF_ERROR(fs.NewUuid(exec, device.path));
-  RETURN_IF_ERROR(base::FaultPoint("block.prepare.new_uuid.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.prepare.new_uuid.after">());
   ASSIGN_OR_RETURN(const std::optional<Signature> renewed, platform::ProbeSignature(device.path));
   if (!renewed.has_value() || renewed->uuid == found->uuid) {
     return Error(StatusCode::kInternal, "the file system on {} did not take a new UUID",
@@ -103,11 +103,14 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
       break;
   }
   if (!record.grow_file_system) {
+    RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.before">());
     RETURN_IF_ERROR(fs->Check(exec, device.path, platform::CheckDepth::kQuick));
+    RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.after">());
     return device;
   }
-  RETURN_IF_ERROR(base::FaultPoint("block.prepare.grow.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"block.prepare.grow.before">());
   RETURN_IF_ERROR(fs->Resize(exec, device.path, /*mount_point=*/""));
+  RETURN_IF_ERROR(base::FaultPoint<"block.prepare.grow.after">());
   record.grow_file_system = false;
   RETURN_IF_ERROR(pool.Update(record));
   return device;

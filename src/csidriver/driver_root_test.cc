@@ -195,7 +195,7 @@ TEST_F(DriverTest, AFormatThatACrashCutOffIsBegunAnew) {
   auto record = block::DecodeRecord(*platform::ReadFile(path));
   ASSERT_EQ(record->content, block::Content::kFormatted);
   record->content = block::Content::kFormatting;
-  ASSERT_TRUE(platform::WriteDurably(path, block::Encode(*record)).ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(path, block::Encode(*record)).ok());
   Restart();
   Bring(id, capability, "pod");
   EXPECT_EQ(block::DecodeRecord(*platform::ReadFile(path))->content, block::Content::kFormatted);

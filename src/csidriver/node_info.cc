@@ -1,3 +1,4 @@
+#include "base/fault.h"
 #include "base/log.h"
 #include "csidriver/node.h"
 #include "platform/file_system.h"
@@ -121,12 +122,14 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   if (fs == nullptr) {
     return Error(StatusCode::kFailedPrecondition, "{} is not supported here", volume.fs_type);
   }
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.before">());
   base::Status grown = fs->Resize(exec_, device.path, presence.AnyMountPoint());
   if (grown.code() == StatusCode::kPermissionDenied) {
     // CSI's code for "cannot be expanded while in use"; the next stage grows it.
     grown = Error(StatusCode::kFailedPrecondition, "{}", base::Message(grown));
   }
   RETURN_IF_ERROR_WITH(grown, fmt::format("expand volume {}", base::Quote(volume.id)));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.after">());
   // Map may have changed the record.
   ASSIGN_OR_RETURN(volume, pool_.Get(block::Kind::kVolume, volume.id));
   volume.grow_file_system = false;

@@ -165,7 +165,7 @@ base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
 
 base::Status Node::Bind(const block::Record& volume, const PublishedTarget& target,
                         const Presence& presence) {
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.publish.target.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.target.before">());
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
   platform::MountRequest mount{.target = target.path, .options = {"bind"}};
   if (volume.access == block::AccessType::kBlock) {
@@ -176,9 +176,9 @@ base::Status Node::Bind(const block::Record& volume, const PublishedTarget& targ
     mount.source = presence.recorded()->staging_path;
   }
   if (target.read_only) mount.options.push_back("ro");
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.publish.mount.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.mount.before">());
   RETURN_IF_ERROR(mounter_.Mount(mount));
-  return base::FaultPoint("csidriver.publish.mount.after");
+  return base::FaultPoint<"csidriver.publish.mount.after">();
 }
 
 base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
@@ -197,9 +197,9 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   }
   const std::string context =
       fmt::format("unpublish volume {} from {}", base::Quote(id), base::Quote(path));
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.unpublish.unmount.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.unmount.before">());
   RETURN_IF_ERROR_WITH(UnmountAll(id, path), context);
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.unpublish.unmount.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.unmount.after">());
   RETURN_IF_ERROR_WITH(RemoveTarget(path), context);
   if (presence.recorded().has_value() && presence.recorded()->FindTarget(path) != nullptr) {
     NodeRecord record = *presence.recorded();

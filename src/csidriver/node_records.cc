@@ -1,6 +1,5 @@
 #include "csidriver/node_records.h"
 
-#include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
@@ -66,14 +65,11 @@ base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string
 }
 
 base::Status NodeRecords::Load() {
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
   base::MutexLock lock(mutex_);
   for (const std::string& name : names) {
     const std::string path = folder_ + "/" + name;
-    if (name.starts_with(".") && name.find(".tmp-") != std::string::npos) {
-      RETURN_IF_ERROR(platform::RemoveDurably(path));
-      continue;
-    }
     if (!name.ends_with(".json")) continue;
     ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
     base::StatusOr<NodeRecord> record = DecodeNodeRecord(text);
@@ -86,7 +82,7 @@ base::Status NodeRecords::Load() {
       continue;
     }
     if (record->boot_id != boot_id_) {
-      RETURN_IF_ERROR(platform::RemoveDurably(path));
+      RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(path));
       continue;
     }
     const std::string volume_id = record->volume_id;
@@ -104,10 +100,9 @@ std::optional<NodeRecord> NodeRecords::Get(const std::string& volume_id) const {
 
 base::Status NodeRecords::Put(NodeRecord record) {
   record.boot_id = boot_id_;
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.write.before"));
-  RETURN_IF_ERROR_WITH(platform::WriteDurably(Path(record.volume_id), Encode(record)),
-                       "write node record");
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.write.after"));
+  RETURN_IF_ERROR_WITH(
+      platform::WriteDurably<"csidriver.node_record">(Path(record.volume_id), Encode(record)),
+      "write node record");
   base::MutexLock lock(mutex_);
   records_[record.volume_id] = std::move(record);
   return base::OkStatus();
@@ -124,9 +119,8 @@ base::Status NodeRecords::PutShorter(NodeRecord record) {
 }
 
 base::Status NodeRecords::Remove(const std::string& volume_id) {
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.remove.before"));
-  RETURN_IF_ERROR_WITH(platform::RemoveDurably(Path(volume_id)), "remove node record");
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.node_record.remove.after"));
+  RETURN_IF_ERROR_WITH(platform::RemoveDurably<"csidriver.node_record">(Path(volume_id)),
+                       "remove node record");
   base::MutexLock lock(mutex_);
   records_.erase(volume_id);
   return base::OkStatus();

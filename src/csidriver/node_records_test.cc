@@ -44,7 +44,7 @@ TEST(NodeRecordsTest, RecordsOfAnotherBootAreDropped) {
   NodeRecord record = Sample();
   record.boot_id = "another boot";
   const std::string path = folder / (record.volume_id + ".json");
-  ASSERT_TRUE(platform::WriteDurably(path, Encode(record)).ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(path, Encode(record)).ok());
   EXPECT_FALSE(Open(folder.path())->Get(record.volume_id).has_value());
   EXPECT_EQ(platform::ReadFile(path).status().code(), base::StatusCode::kNotFound);
 }

@@ -104,17 +104,17 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
 
 base::Status Node::StageMount(const block::Record& volume, const Capability& capability,
                               const std::string& path) {
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.map.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.map.before">());
   ASSIGN_OR_RETURN(platform::LoopDevice device, pool_.Map(volume.id));
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.map.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.map.after">());
   if (volume.access == block::AccessType::kBlock) return base::OkStatus();
   ASSIGN_OR_RETURN(device, block::PrepareFileSystem(pool_, exec_, volume.id, device));
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.stage.mount.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.mount.before">());
   RETURN_IF_ERROR(mounter_.Mount({.source = device.path,
                                   .target = path,
                                   .fs_type = volume.fs_type,
                                   .options = capability.mount_flags}));
-  return base::FaultPoint("csidriver.stage.mount.after");
+  return base::FaultPoint<"csidriver.stage.mount.after">();
 }
 
 base::Status Node::UndoStage(const std::string& volume_id) {
@@ -168,9 +168,9 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
     return Error(StatusCode::kFailedPrecondition, "volume {} is still published at {}",
                  base::Quote(id), base::Quote(targets[0].path));
   }
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.before">());
   RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
-  RETURN_IF_ERROR(base::FaultPoint("csidriver.unstage.unmount.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.after">());
   RETURN_IF_ERROR_WITH(pool_.Unmap(id, kUnmapPatience),
                        fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(records_.Remove(id));

@@ -1,6 +1,5 @@
 #include "csidriver/services.h"
 
-#include "base/fault.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "proto/csi.grpc.pb.h"

@@ -7,6 +7,7 @@
 #include "base/percent_encode.h"
 #include "kube/http_status.h"
 #include "kube/http_transport.h"
+#include "kube/write_points.h"
 
 namespace berth::kube {
 namespace {
@@ -186,7 +187,8 @@ class HttpClient : public Client {
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
     ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
-    return Write("POST", std::move(target), kJsonType, base::json::Dump(object));
+    return Write(WritePointsOf("create", kind), "POST", std::move(target), kJsonType,
+                 base::json::Dump(object));
   }
 
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
@@ -194,19 +196,22 @@ class HttpClient : public Client {
     ASSIGN_OR_RETURN(std::string target,
                      ObjectTarget(kind, base::json::String(object, {"metadata", "namespace"}),
                                   base::json::String(object, {"metadata", "name"}), subresource));
-    return Write("PUT", std::move(target), kJsonType, base::json::Dump(object));
+    return Write(WritePointsOf("update", kind, subresource), "PUT", std::move(target), kJsonType,
+                 base::json::Dump(object));
   }
 
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
     ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, subresource));
-    return Write("PATCH", std::move(target), ContentType(type), base::json::Dump(patch));
+    return Write(WritePointsOf("patch", kind, subresource), "PATCH", std::move(target),
+                 ContentType(type), base::json::Dump(patch));
   }
 
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
     ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, ""));
-    return Write("DELETE", std::move(target), kJsonType, base::json::Dump(DeleteBody(options)))
+    return Write(WritePointsOf("delete", kind), "DELETE", std::move(target), kJsonType,
+                 base::json::Dump(DeleteBody(options)))
         .status();
   }
 
@@ -218,7 +223,8 @@ class HttpClient : public Client {
                    kind.namespaced ? "is missing" : "does not apply");
     }
     ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
-    return Write("DELETE", std::move(target), kJsonType, base::json::Dump(DeleteBody(options)))
+    return Write(WritePointsOf("delete", kind), "DELETE", std::move(target), kJsonType,
+                 base::json::Dump(DeleteBody(options)))
         .status();
   }
 
@@ -226,7 +232,8 @@ class HttpClient : public Client {
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
     ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, subresource));
-    return Write("POST", std::move(target), kJsonType, base::json::Dump(body));
+    return Write(WritePointsOf("create", kind, subresource), "POST", std::move(target), kJsonType,
+                 base::json::Dump(body));
   }
 
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
@@ -303,13 +310,15 @@ class HttpClient : public Client {
     }
   }
 
-  StatusOr<Json> Write(std::string_view method, std::string target, std::string_view content_type,
-                       std::string body) {
+  StatusOr<Json> Write(const base::CallPoints& points, std::string_view method, std::string target,
+                       std::string_view content_type, std::string body) {
     const HttpRequest request{.method = std::string(method),
                               .target = std::move(target),
                               .content_type = std::string(content_type),
                               .body = std::move(body)};
+    RETURN_IF_ERROR(points.before->Pass());
     ASSIGN_OR_RETURN(const HttpAnswer answer, transport_->Perform(request, Deadline()));
+    RETURN_IF_ERROR_WITH(points.after->Pass(), request.what());
     return Parse(request, answer);
   }
 

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "base/fake_faults.h"
 #include "kube/fake_http_server.h"
 
 namespace berth::kube {
@@ -192,6 +193,25 @@ TEST(HttpClientTest, AnAnswerCutShortIsUnavailable) {
   });
   EXPECT_EQ(ClientOf(server)->Get(kPod, "default", "web").status().code(),
             StatusCode::kUnavailable);
+}
+
+TEST(HttpClientTest, AFaultStopsAWriteOrLosesItsAnswer) {
+  FakeHttpServer server([](const Request&, Wire& wire) {
+    return wire.Answer(200, R"({"metadata": {"name": "x"}})");
+  });
+  auto client = ClientOf(server);
+  const base::FakeFaults faults(
+      "kube.patch.nodes.before=error,kube.patch.nodes.status.after=cut,"
+      "kube.create.other.after=error:ABORTED@1");
+  EXPECT_EQ(client->Patch(kNode, "", "n", PatchType::kMerge, Json::object(), "").status().code(),
+            StatusCode::kInternal);
+  EXPECT_TRUE(server.requests().empty());
+  const auto lost = client->Patch(kNode, "", "n", PatchType::kMerge, Json::object(), "status");
+  EXPECT_EQ(lost.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(server.requests().size(), 1u);
+  const auto binding = client->CreateSubresource(kPod, "default", "web", "binding", Json::object());
+  EXPECT_EQ(binding.status().code(), StatusCode::kAborted);
+  EXPECT_TRUE(client->Patch(kPod, "default", "x", PatchType::kMerge, Json::object(), "").ok());
 }
 
 TEST(HttpClientTest, ABodyBeyondTheLimitIsRefused) {

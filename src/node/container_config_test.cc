@@ -222,7 +222,7 @@ TEST_F(ContainerConfigTest, RecordsAPodWithoutItsSecrets) {
             "list");
   EXPECT_TRUE(loaded->at("u").pod->containers()[0].Has({"lifecycle", "preStop"}));
   // A damaged record stops nobody.
-  ASSERT_TRUE(platform::WriteDurably(folder_ + "/records/v.json", "{half").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(folder_ + "/records/v.json", "{half").ok());
   EXPECT_EQ((*records)->Load()->size(), 1u);
   ASSERT_TRUE((*records)->Remove("u").ok());
   EXPECT_TRUE((*records)->Load()->empty());

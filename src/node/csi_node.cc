@@ -161,7 +161,7 @@ Status CsiNodes::Add(const NodeDriver& driver) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' gave a negative max_volumes_per_node",
                  driver.name);
   }
-  RETURN_IF_ERROR(base::FaultPoint("node.csi_node.add"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.csi_node.add">());
   RETURN_IF_ERROR_WITH(OnConflict([&] { return PatchNode(driver, true); }),
                        fmt::format("write driver '{}' to node '{}'", driver.name, node_name_));
   RETURN_IF_ERROR_WITH(OnConflict([&] { return WriteCsiNode(driver, true); }),
@@ -171,7 +171,7 @@ Status CsiNodes::Add(const NodeDriver& driver) {
 
 Status CsiNodes::Remove(const std::string& driver) {
   const NodeDriver gone{.name = driver};
-  RETURN_IF_ERROR(base::FaultPoint("node.csi_node.remove"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.csi_node.remove">());
   RETURN_IF_ERROR_WITH(OnConflict([&] { return WriteCsiNode(gone, false); }),
                        fmt::format("remove driver '{}' from CSINode '{}'", driver, node_name_));
   RETURN_IF_ERROR_WITH(OnConflict([&] { return PatchNode(gone, false); }),

@@ -150,14 +150,11 @@ std::string HostMountTargets::File(const std::string& uid) const {
 StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::string>& damaged) {
   RETURN_IF_ERROR(platform::MakeFolders(folder_, 0700));
   ASSIGN_OR_RETURN(boot_id_, platform::BootId());
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
   std::vector<HostMountRecord> records;
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}", folder_, name);
-    if (name.starts_with('.')) {
-      RETURN_IF_ERROR(platform::RemoveDurably(path));
-      continue;
-    }
     if (!name.ends_with(kSuffix)) continue;  // set aside before
     StatusOr<HostMountRecord> record = [&]() -> StatusOr<HostMountRecord> {
       ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, 64 * 1024));
@@ -181,11 +178,10 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
 }
 
 Status HostMountTargets::Write(HostMountRecord& record) {
-  RETURN_IF_ERROR(base::FaultPoint("node.host_mount_record.write"));
   record.boot_id = boot_id_;
-  RETURN_IF_ERROR_WITH(platform::WriteDurably(File(record.uid), base::json::Dump(Encode(record))),
-                       "record the mount");
-  return base::FaultPoint("node.host_mount_record.written");
+  return base::Annotate(platform::WriteDurably<"node.host_mount_record">(
+                            File(record.uid), base::json::Dump(Encode(record))),
+                        "record the mount");
 }
 
 StatusOr<bool> HostMountTargets::IsMounted(const HostMountRecord& record) const {
@@ -284,7 +280,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
 
 Status HostMountTargets::Unmount(const HostMountRecord& record) {
   const std::string context = fmt::format("unmount {}", Quote(record.path));
-  RETURN_IF_ERROR(base::FaultPoint("node.host_mount.unmount"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.host_mount.unmount">());
   const StatusOr<bool> mounted = IsMounted(record);
   RETURN_IF_ERROR_WITH(mounted, context);
   if (*mounted) {
@@ -307,7 +303,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
     LOG_WARNING("{}", base::ToString(platform::ErrnoError(
                           errno, fmt::format("remove {}", Quote(record.path)))));
   }
-  return platform::RemoveDurably(File(record.uid));
+  return platform::RemoveDurably<"node.host_mount_record">(File(record.uid));
 }
 
 }  // namespace berth::node

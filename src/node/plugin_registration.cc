@@ -220,7 +220,7 @@ StatusOr<NodeDriver> PluginRegistration::AskDriver(const std::string& name,
 
 Status PluginRegistration::Register(const std::string& path, const Identity& identity) {
   const std::string context = fmt::format("register the plugin at {}", Quote(path));
-  RETURN_IF_ERROR(base::FaultPoint("node.registration.begin"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.registration.begin">());
   const StatusOr<rpc::PluginInfo> info = rpc::GetPluginInfo(path, kGetInfoTimeout);
   RETURN_IF_ERROR_WITH(info, context);
   std::string endpoint = info->endpoint.empty() ? path : info->endpoint;

@@ -1,6 +1,5 @@
 #include "node/pod_records.h"
 
-#include "base/fault.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
 
@@ -52,6 +51,7 @@ StatusOr<PodRecord> Decode(const std::string& text) {
 
 StatusOr<std::unique_ptr<PodRecords>> PodRecords::Open(std::string folder) {
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   return std::unique_ptr<PodRecords>(new PodRecords(std::move(folder)));
 }
 
@@ -63,7 +63,7 @@ StatusOr<std::map<std::string, PodRecord>> PodRecords::Load() const {
   std::map<std::string, PodRecord> out;
   ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder_));
   for (const std::string& name : names) {
-    if (name.starts_with('.') || !name.ends_with(kSuffix)) continue;  // a temp file of a crash
+    if (!name.ends_with(kSuffix)) continue;
     const std::string uid = name.substr(0, name.size() - kSuffix.size());
     const auto text = platform::ReadFile(Path(uid), 4 * 1024 * 1024);
     auto record = text.ok() ? Decode(*text) : StatusOr<PodRecord>(text.status());
@@ -89,14 +89,13 @@ Status PodRecords::Write(const PodRecord& record) const {
                      {"reason", record.ended_reason},
                      {"message", record.ended_message}};
   }
-  RETURN_IF_ERROR(base::FaultPoint("node.pod_record.before"));
-  RETURN_IF_ERROR_WITH(platform::WriteDurably(Path(record.pod->uid()), json::Dump(text)),
-                       fmt::format("record pod '{}'", record.pod->key()));
-  return base::FaultPoint("node.pod_record.after");
+  return base::Annotate(
+      platform::WriteDurably<"node.pod_record">(Path(record.pod->uid()), json::Dump(text)),
+      fmt::format("record pod '{}'", record.pod->key()));
 }
 
 Status PodRecords::Remove(const std::string& uid) const {
-  return platform::RemoveDurably(Path(uid));
+  return platform::RemoveDurably<"node.pod_record">(Path(uid));
 }
 
 }  // namespace berth::node

@@ -57,9 +57,9 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
   cri::RunPodSandboxRequest request;
   *request.mutable_config() = SandboxConfig(pod, attempt);
   ASSIGN_OR_RETURN(*request.mutable_runtime_handler(), RuntimeHandler(pod));
-  RETURN_IF_ERROR(base::FaultPoint("node.sandbox.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.before">());
   ASSIGN_OR_RETURN(const auto response, parts_.cri.RunPodSandbox(request, kSandboxTimeout));
-  RETURN_IF_ERROR(base::FaultPoint("node.sandbox.after"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.after">());
   SandboxState sandbox{.id = response.pod_sandbox_id(),
                        .attempt = attempt,
                        .ready = true,
@@ -155,7 +155,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
   if (!folder.ok()) return fail("CreateContainerConfigError", folder);
   const auto created = parts_.cri.CreateContainer(create, kCallTimeout);
   if (!created.ok()) return fail("CreateContainerError", created.status());
-  if (const Status fault = base::FaultPoint("node.container.created"); !fault.ok()) {
+  if (const Status fault = base::FaultPoint<"node.container.created">(); !fault.ok()) {
     return fail("CreateContainerError", fault);
   }
 

@@ -108,7 +108,7 @@ Status PodTeardown::DeleteFromApi(PodEntry& entry) {
   if (!entry.final_status.is_null()) {
     RETURN_IF_ERROR(parts_.statuses.Write(pod, entry.final_status));
   }
-  RETURN_IF_ERROR(base::FaultPoint("node.pod_delete.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"node.pod_delete.before">());
   const Status deleted = parts_.client.Delete(api::Pod::kInfo, pod.ns(), pod.name(),
                                               {.grace_period_seconds = 0, .uid = pod.uid()});
   // ABORTED: another pod has the name by now.

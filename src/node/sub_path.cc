@@ -105,7 +105,7 @@ StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRe
     }
     RETURN_IF_ERROR(ClearTarget(mounter, request.target));
     RETURN_IF_ERROR(MakeTarget(request.target, S_ISDIR(kind.st_mode)));
-    RETURN_IF_ERROR(base::FaultPoint("node.sub_path.mount"));
+    RETURN_IF_ERROR(base::FaultPoint<"node.sub_path.mount">());
     platform::MountRequest mount{.source = platform::ProcPath(source), .target = request.target};
     mount.options = {"bind"};
     if (request.read_only) mount.options.emplace_back("ro");

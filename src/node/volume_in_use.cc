@@ -97,7 +97,7 @@ Outcome VolumesInUse::Report() {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });
     }
   }
-  if (const Status fault = base::FaultPoint("node.volumes_in_use.write"); !fault.ok()) {
+  if (const Status fault = base::FaultPoint<"node.volumes_in_use.write">(); !fault.ok()) {
     return Outcome::Retry(fault);
   }
   const auto written = client_.Patch(

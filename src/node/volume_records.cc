@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/fault.h"
 #include "base/ids.h"
 #include "base/json.h"
 #include "platform/durable_file.h"
@@ -219,14 +218,10 @@ StatusOr<VolumeRecords::Loaded> VolumeRecords::Load() {
   Loaded loaded;
   const auto each = [&](const std::string& subfolder, const auto& take) -> Status {
     const std::string folder = fmt::format("{}/{}", folder_, subfolder);
+    RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
     ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
     for (const std::string& name : names) {
       const std::string path = fmt::format("{}/{}", folder, name);
-      // What a crash left of a write that never became a record (durable_file.h).
-      if (name.starts_with('.')) {
-        RETURN_IF_ERROR(platform::RemoveDurably(path));
-        continue;
-      }
       const StatusOr<Json> json = ReadRecord(path);
       const Status taken = json.ok() ? take(*json, path) : json.status();
       if (!taken.ok()) loaded.damaged.push_back(SetAside(subfolder, name, taken));
@@ -252,31 +247,25 @@ StatusOr<VolumeRecords::Loaded> VolumeRecords::Load() {
 }
 
 Status VolumeRecords::Write(StoredDevice& device) {
-  RETURN_IF_ERROR(base::FaultPoint("node.device_record.write"));
   device.boot_id = boot_id_;
-  RETURN_IF_ERROR_WITH(
-      platform::WriteDurably(DeviceFile(device.record), base::json::Dump(Encode(device))),
-      fmt::format("record that the volume is {}", Name(device.step)));
-  return base::FaultPoint("node.device_record.written");
+  return base::Annotate(platform::WriteDurably<"node.device_record">(
+                            DeviceFile(device.record), base::json::Dump(Encode(device))),
+                        fmt::format("record that the volume is {}", Name(device.step)));
 }
 
 Status VolumeRecords::Write(StoredPodVolume& volume) {
-  RETURN_IF_ERROR(base::FaultPoint("node.pod_volume_record.write"));
   volume.boot_id = boot_id_;
-  RETURN_IF_ERROR_WITH(
-      platform::WriteDurably(PodVolumeFile(volume.record), base::json::Dump(Encode(volume))),
-      fmt::format("record that the pod's volume is {}", Name(volume.step)));
-  return base::FaultPoint("node.pod_volume_record.written");
+  return base::Annotate(platform::WriteDurably<"node.pod_volume_record">(
+                            PodVolumeFile(volume.record), base::json::Dump(Encode(volume))),
+                        fmt::format("record that the pod's volume is {}", Name(volume.step)));
 }
 
 Status VolumeRecords::Remove(const StoredDevice& device) {
-  RETURN_IF_ERROR(base::FaultPoint("node.device_record.remove"));
-  return platform::RemoveDurably(DeviceFile(device.record));
+  return platform::RemoveDurably<"node.device_record">(DeviceFile(device.record));
 }
 
 Status VolumeRecords::Remove(const StoredPodVolume& volume) {
-  RETURN_IF_ERROR(base::FaultPoint("node.pod_volume_record.remove"));
-  return platform::RemoveDurably(PodVolumeFile(volume.record));
+  return platform::RemoveDurably<"node.pod_volume_record">(PodVolumeFile(volume.record));
 }
 
 }  // namespace berth::node

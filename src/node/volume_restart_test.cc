@@ -203,7 +203,7 @@ void AgeRecords(World& world) {
       const std::string path = world.RecordFolder(folder) + "/" + name;
       Json json = *base::json::Parse(*platform::ReadFile(path));
       json["bootId"] = "an-earlier-boot";
-      ASSERT_TRUE(platform::WriteDurably(path, base::json::Dump(json)).ok());
+      ASSERT_TRUE(platform::WriteDurably<"test.file">(path, base::json::Dump(json)).ok());
     }
   }
 }

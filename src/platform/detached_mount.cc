@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "platform/child.h"
 #include "platform/file_systems.h"
@@ -41,7 +42,8 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
   const std::string type(fs_type);
   const Source source{device.c_str(), type.c_str(), flags};
   const std::string what = fmt::format("mount {} {} for maintenance", type, base::Quote(device));
-  return RunInChild(what, timeout, [&] {
+  RETURN_IF_ERROR(base::FaultPoint<"platform.detached_mount.before">());
+  RETURN_IF_ERROR(RunInChild(what, timeout, [&] {
     const int mounted = MountDetached(source);
     if (mounted < 0) return -mounted;
     const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +53,8 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
     close(root);
     close(mounted);
     return result;
-  });
+  }));
+  return base::FaultPoint<"platform.detached_mount.after">();
 }
 
 }  // namespace berth::platform

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "base/fault.h"
 #include "base/log.h"
 #include "platform/child.h"
 #include "platform/errno.h"
@@ -19,6 +18,8 @@ namespace berth::platform {
 namespace {
 
 using base::Quote;
+
+constexpr std::string_view kTempMark = ".tmp-";
 
 // The folder that holds `path`.
 std::string Parent(const std::string& path) {
@@ -45,41 +46,68 @@ base::Status WriteAll(int fd, std::string_view content) {
 }
 
 // Fills, syncs and renames the temp file; the caller removes it on failure.
-base::Status Replace(int fd, const std::string& temp, const std::string& path,
-                     std::string_view content, mode_t mode) {
+base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
+                     const std::string& path, std::string_view content, mode_t mode) {
   RETURN_IF_ERROR(WriteAll(fd, content));
   if (fchmod(fd, mode) != 0) return ErrnoError(errno, "chmod");
   if (fsync(fd) != 0) return ErrnoError(errno, "fsync");
+  RETURN_IF_ERROR(points.temp.Pass());
   if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoError(errno, "rename");
   return base::OkStatus();
 }
 
 }  // namespace
 
-base::Status WriteDurably(const std::string& path, std::string_view content, mode_t mode) {
-  RETURN_IF_ERROR(base::FaultPoint("platform.durable_write.before"));
+namespace internal {
+
+base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
+                   mode_t mode) {
+  RETURN_IF_ERROR(points.before.Pass());
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
   // Cut, so that a long name plus the suffix still fits into NAME_MAX.
   const std::string name = path.substr(path.rfind('/') + 1).substr(0, 200);
-  std::string temp = fmt::format("{}/.{}.tmp-XXXXXX", Parent(path), name);
+  std::string temp = fmt::format("{}/.{}{}XXXXXX", Parent(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, context);
-  if (base::Status status = Replace(fd.get(), temp, path, content, mode); !status.ok()) {
+  if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {
     unlink(temp.c_str());
     return base::Annotate(status, context);
   }
   if (fsync(folder.get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
-  return base::FaultPoint("platform.durable_write.after");
+  return points.after.Pass();
 }
 
-base::Status RemoveDurably(const std::string& path) {
+base::Status Remove(const RemovePoints& points, const std::string& path) {
+  RETURN_IF_ERROR(points.before.Pass());
   const std::string context = fmt::format("remove {}", Quote(path));
   base::StatusOr<base::UniqueFd> folder = OpenParent(path);
   if (folder.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
   RETURN_IF_ERROR_WITH(folder, context);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(errno, context);
   if (fsync(folder->get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
+  return points.after.Pass();
+}
+
+}  // namespace internal
+
+bool IsTornWrite(std::string_view name) {
+  constexpr size_t kRandom = 6;
+  return name.starts_with('.') && name.size() > kTempMark.size() + kRandom + 1 &&
+         name.substr(name.size() - kTempMark.size() - kRandom).starts_with(kTempMark);
+}
+
+base::Status RemoveTornWrites(const std::string& folder) {
+  const base::StatusOr<std::vector<std::string>> names = ListFolder(folder);
+  if (names.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
+    if (!IsTornWrite(name)) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+    }
+  }
   return base::OkStatus();
 }
 

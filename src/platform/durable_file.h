@@ -7,18 +7,54 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace berth::platform {
 
-// Replaces `path` whole: after a crash it holds the old or the new content. The temp file is
-// ".NAME.tmp-XXXXXX" beside it. Passes the fault points "platform.durable_write.before" and
-// ".after".
-base::Status WriteDurably(const std::string& path, std::string_view content, mode_t mode = 0600);
+namespace internal {
+struct WritePoints {
+  base::FaultSite& before;
+  base::FaultSite& temp;
+  base::FaultSite& after;
+};
+base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
+                   mode_t mode);
+struct RemovePoints {
+  base::FaultSite& before;
+  base::FaultSite& after;
+};
+base::Status Remove(const RemovePoints& points, const std::string& path);
+}  // namespace internal
 
-// Removes a file and syncs its folder; one that is not there is OK.
-base::Status RemoveDurably(const std::string& path);
+// Replaces `path` whole: after a crash it holds the old or the new content. The temp file is
+// ".NAME.tmp-XXXXXX" beside it; a crash may leave it there (RemoveTornWrites).
+// `kRecord` is what the record is called in its fault points, ROOM.RECORD: it passes
+// "RECORD.write.before", ".write.temp" with the temp file complete, and ".write.after".
+template <base::FaultName kRecord>
+base::Status WriteDurably(const std::string& path, std::string_view content, mode_t mode = 0600) {
+  return internal::Write(
+      {base::FaultSiteOf<kRecord + ".write.before">(), base::FaultSiteOf<kRecord + ".write.temp">(),
+       base::FaultSiteOf<kRecord + ".write.after">()},
+      path, content, mode);
+}
+
+// Removes a file and syncs its folder; one that is not there is OK. Passes "RECORD.remove.before"
+// and ".remove.after".
+template <base::FaultName kRecord>
+base::Status RemoveDurably(const std::string& path) {
+  return internal::Remove({base::FaultSiteOf<kRecord + ".remove.before">(),
+                           base::FaultSiteOf<kRecord + ".remove.after">()},
+                          path);
+}
+
+// If a file of that name, without its folder, is a temp file of WriteDurably.
+bool IsTornWrite(std::string_view name);
+
+// Removes the temp files that writes cut short by a crash left in a folder; a folder that is not
+// there is OK. Call it before anything is written there.
+base::Status RemoveTornWrites(const std::string& folder);
 
 // The content, at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Not through a symlink.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);

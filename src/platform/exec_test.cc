@@ -56,7 +56,8 @@ TEST_F(ExecTest, RunsWithAMinimalEnvironment) {
 
 TEST_F(ExecTest, FindsProgramsInThePathOfTheCommand) {
   const TempFolder folder;
-  ASSERT_TRUE(WriteDurably(folder / "frobnicate", "#!/bin/sh\necho found\n", 0755).ok());
+  ASSERT_TRUE(
+      WriteDurably<"test.file">(folder / "frobnicate", "#!/bin/sh\necho found\n", 0755).ok());
   const auto result =
       exec_->Run({.argv = {"frobnicate"}, .env = {"PATH=/nowhere:" + folder.path()}});
   ASSERT_TRUE(result.ok()) << base::ToString(result.status());

@@ -162,10 +162,10 @@ base::Status FormatIfBlank(Exec& exec, const std::string& device, std::string_vi
                        type);
   }
   RETURN_IF_ERROR(CheckZeroEnds(device, fs->min_bytes()));
-  RETURN_IF_ERROR(base::FaultPoint("platform.format.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"platform.format.before">());
   RETURN_IF_ERROR_WITH(fs->Format(exec, device, options),
                        fmt::format("format {} as {}", Quote(device), type));
-  return base::FaultPoint("platform.format.after");
+  return base::FaultPoint<"platform.format.after">();
 }
 
 }  // namespace berth::platform

@@ -112,7 +112,7 @@ TEST_P(FileSystemTest, FormatsABlankDeviceOnceAndKeepsItsData) {
   ASSERT_OK(FormatDisk({.label = "berth", .uuid = kUuid}));
   EXPECT_EQ(Uuid(), kUuid);
   ASSERT_OK(disk_.Mount(GetParam()));
-  ASSERT_OK(WriteDurably(disk_.mount_point() + "/file", "data"));
+  ASSERT_OK(WriteDurably<"test.file">(disk_.mount_point() + "/file", "data"));
   ASSERT_OK(disk_.Unmount());
   ASSERT_OK(FormatDisk());
   EXPECT_EQ(Uuid(), kUuid);
@@ -126,7 +126,7 @@ TEST_P(FileSystemTest, GrowsWhileItIsNotMounted) {
   ASSERT_OK(FormatDisk());
   ASSERT_OK(disk_.Mount(GetParam()));
   const int64_t before = disk_.MountedBytes();
-  ASSERT_OK(WriteDurably(disk_.mount_point() + "/file", "data"));
+  ASSERT_OK(WriteDurably<"test.file">(disk_.mount_point() + "/file", "data"));
   ASSERT_OK(disk_.Unmount());
   disk_.Grow(2 * kSize);
   ASSERT_OK(fs().Resize(*exec_, disk_.device(), ""));
@@ -155,7 +155,7 @@ TEST_P(FileSystemTest, GrowsWhileItIsMounted) {
 TEST_P(FileSystemTest, ACloneGetsAUuidOfItsOwnAndMountsBesideTheOriginal) {
   ASSERT_OK(FormatDisk());
   ASSERT_OK(disk_.Mount(GetParam()));
-  ASSERT_OK(WriteDurably(disk_.mount_point() + "/file", "data"));
+  ASSERT_OK(WriteDurably<"test.file">(disk_.mount_point() + "/file", "data"));
   const std::string original = Uuid();
   Disk clone(disk_);
   if (GetParam() == std::string_view("btrfs")) {
@@ -174,7 +174,7 @@ TEST_P(FileSystemTest, ACloneGetsAUuidOfItsOwnAndMountsBesideTheOriginal) {
 TEST_P(FileSystemTest, MountsADeviceThatCannotBeWritten) {
   ASSERT_OK(FormatDisk());
   ASSERT_OK(disk_.Mount(GetParam()));
-  ASSERT_OK(WriteDurably(disk_.mount_point() + "/file", "data"));
+  ASSERT_OK(WriteDurably<"test.file">(disk_.mount_point() + "/file", "data"));
   Disk snapshot(disk_, true);
   ASSERT_OK(disk_.Unmount());
   std::vector<std::string> options = fs().ReadOnlyDeviceOptions();

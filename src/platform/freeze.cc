@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/child.h"
@@ -129,7 +130,8 @@ class KeptFrozen : public FrozenFileSystem {
       return base::Error(StatusCode::kDeadlineExceeded,
                          "{}: the time for which it may be frozen had passed", what);
     }
-    return *answer == 0 ? base::OkStatus() : ErrnoError(*answer, what);
+    if (*answer != 0) return ErrnoError(*answer, what);
+    return base::FaultPoint<"platform.thaw.after">();
   }
 
  private:
@@ -144,6 +146,7 @@ class KeptFrozen : public FrozenFileSystem {
 base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
     const std::string& mount_point, std::chrono::milliseconds limit) {
   const std::string what = fmt::format("freeze {}", Quote(mount_point));
+  RETURN_IF_ERROR(base::FaultPoint<"platform.freeze.before">());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, what);
   UniqueFd commands_in(ends[0]), commands_out(ends[1]);
@@ -165,8 +168,10 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
 
   const std::optional<int> answer = ReadAnswer(answers_in.get(), limit);
   if (answer && *answer == 0) {
-    return std::unique_ptr<FrozenFileSystem>(std::make_unique<KeptFrozen>(
-        mount_point, pid, std::move(commands_out), std::move(answers_in)));
+    std::unique_ptr<FrozenFileSystem> frozen = std::make_unique<KeptFrozen>(
+        mount_point, pid, std::move(commands_out), std::move(answers_in));
+    RETURN_IF_ERROR(base::FaultPoint<"platform.freeze.after">());
+    return frozen;
   }
   // Not killed: once the kernel lets it go it must thaw, which the closed pipe tells it to.
   commands_out.Reset();

@@ -15,6 +15,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
@@ -133,6 +134,7 @@ base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOption
       return ErrnoError(errno, context + ": find a free loop device");
     }
     const std::string path = LoopPath(number);
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.before">());
     const UniqueFd device = OpenLoop(path, number, options.read_only ? O_RDONLY : O_RDWR);
     if (!device.valid()) {
       if (errno == ENXIO || errno == EBUSY) continue;  // removed or taken meanwhile
@@ -141,6 +143,7 @@ base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOption
     const int error = Configure(device.get(), file.get(), image, options);
     if (error == EBUSY) continue;
     if (error != 0) return ErrnoError(error, fmt::format("{} to {}", context, path));
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.after">());
     std::optional<LoopDevice> loop = Describe(device.get(), path);
     if (!loop) return ErrnoError(errno, fmt::format("{}: status of {}", context, path));
     return *std::move(loop);
@@ -199,10 +202,12 @@ base::Status DetachLoop(const LoopDevice& loop) {
     }
     const std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
     if (!now || !(now->backing == loop.backing)) return base::OkStatus();
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.before">());
     if (ioctl(fd.get(), LOOP_CLR_FD) != 0) {
       if (errno == ENXIO) return base::OkStatus();
       return ErrnoError(errno, context);
     }
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.after">());
     // While someone else has the device open, the kernel only marks it to go with its last user.
     loop_info64 info = {};
     if (ioctl(fd.get(), LOOP_GET_STATUS64, &info) != 0) return base::OkStatus();
@@ -218,7 +223,9 @@ base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop) {
   if (!fd.valid()) return ErrnoError(errno, context);
   std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
   if (!now || !(now->backing == loop.backing)) return NoLongerThat(loop);
+  RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.before">());
   if (ioctl(fd.get(), LOOP_SET_CAPACITY, 0) != 0) return ErrnoError(errno, context);
+  RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.after">());
   uint64_t size = 0;
   if (ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return ErrnoError(errno, context);
   return size;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/child.h"
@@ -218,7 +219,9 @@ class KernelMounter : public Mounter {
     if (plan.fs_type.empty() && plan.propagation == 0 && !(plan.flags & (MS_BIND | MS_REMOUNT))) {
       return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
     }
-    return RunInChild(what, kMountTimeout, [&plan] { return RunPlan(plan); });
+    RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
+    RETURN_IF_ERROR(RunInChild(what, kMountTimeout, [&plan] { return RunPlan(plan); }));
+    return base::FaultPoint<"platform.mount.after">();
   }
 
   base::Status Unmount(std::string_view target) override { return UnmountWith(target, 0); }
@@ -245,13 +248,15 @@ class KernelMounter : public Mounter {
     RETURN_IF_ERROR(CheckAbsolute(target));
     const std::string path(target);
     const std::string what = fmt::format("unmount {}", Quote(target));
+    RETURN_IF_ERROR(base::FaultPoint<"platform.unmount.before">());
     // The error itself tells "not mounted" (EINVAL) from "busy", which the code alone may not.
     int error = 0;
     RETURN_IF_ERROR(RunInChild(what, kUnmountTimeout, &error, sizeof(error), [&] {
       error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
       return 0;
     }));
-    if (error == 0 || error == ENOENT) return base::OkStatus();
+    if (error == 0) return base::FaultPoint<"platform.unmount.after">();
+    if (error == ENOENT) return base::OkStatus();
     if (error != EINVAL && error != ENOTDIR) return ErrnoError(error, what);
     ASSIGN_OR_RETURN(const std::vector<MountEntry> table, List());
     return FindMount(table, target) == nullptr ? base::OkStatus() : ErrnoError(error, what);

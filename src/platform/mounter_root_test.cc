@@ -13,6 +13,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/fake_faults.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/mounter.h"
@@ -66,6 +67,19 @@ TEST_F(MounterTest, MountsAndUnmounts) {
   EXPECT_TRUE(mounter_->Unmount(folder_ / "none").ok());
 }
 
+TEST_F(MounterTest, AFaultStopsAMountOrComesAfterIt) {
+  {
+    const base::FakeFaults faults("platform.mount.before=error@1,platform.mount.after=error@1");
+    EXPECT_EQ(Tmpfs(a_, {}).code(), base::StatusCode::kInternal);
+    EXPECT_EQ(Entry(a_).id, 0u);
+    EXPECT_EQ(Tmpfs(a_, {}).code(), base::StatusCode::kInternal);
+    EXPECT_NE(Entry(a_).id, 0u);
+  }
+  const base::FakeFaults faults("platform.unmount.after=error@1");
+  EXPECT_EQ(mounter_->Unmount(a_).code(), base::StatusCode::kInternal);
+  EXPECT_EQ(Entry(a_).id, 0u);
+}
+
 TEST_F(MounterTest, NamesWhatFailed) {
   const base::Status status =
       mounter_->Mount({.source = "/dev/none", .target = a_, .fs_type = "ext4"});
@@ -98,8 +112,8 @@ TEST_F(MounterTest, AReadOnlyBindRefusesWritesAndTheSourceDoesNot) {
   EXPECT_TRUE(Entry(b_).read_only());
   EXPECT_THAT(Entry(b_).options, Contains("nodev"));
   EXPECT_FALSE(Entry(a_).read_only());
-  EXPECT_FALSE(WriteDurably(b_ + "/x", "x").ok());
-  EXPECT_TRUE(WriteDurably(a_ + "/x", "x").ok());
+  EXPECT_FALSE(WriteDurably<"test.file">(b_ + "/x", "x").ok());
+  EXPECT_TRUE(WriteDurably<"test.file">(a_ + "/x", "x").ok());
   EXPECT_EQ(*ReadFile(b_ + "/x"), "x");
 }
 
@@ -158,8 +172,8 @@ TEST_F(MounterTest, ANewMountTakesItsPropagation) {
 }
 
 TEST_F(MounterTest, BindsFilesAndDescriptors) {
-  ASSERT_TRUE(WriteDurably(a_ + "/file", "content").ok());
-  ASSERT_TRUE(WriteDurably(b_ + "/target", "").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/file", "content").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(b_ + "/target", "").ok());
   const auto root = OpenFolder(a_);
   ASSERT_TRUE(root.ok());
   const auto file = OpenBeneath(root->get(), "file");
@@ -199,9 +213,9 @@ TEST_F(MounterTest, PropagationGoesWhereItIsAskedTo) {
 
 TEST_F(MounterTest, RemoveTreeTouchesNothingWhereSomethingIsMounted) {
   ASSERT_TRUE(MakeFolders(a_ + "/in").ok());
-  ASSERT_TRUE(WriteDurably(a_ + "/file", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/file", "x").ok());
   ASSERT_TRUE(Tmpfs(a_ + "/in").ok());
-  ASSERT_TRUE(WriteDurably(a_ + "/in/data", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/in/data", "x").ok());
   EXPECT_EQ(RemoveTree(a_).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(RemoveTree(a_ + "/in").code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(*ReadFile(a_ + "/in/data"), "x");
@@ -214,11 +228,11 @@ TEST_F(MounterTest, RemoveTreeTouchesNothingWhereSomethingIsMounted) {
 
 TEST_F(MounterTest, FsGroupStaysWithinItsMount) {
   ASSERT_TRUE(MakeFolders(a_ + "/in").ok());
-  ASSERT_TRUE(WriteDurably(a_ + "/file", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/file", "x").ok());
   ASSERT_TRUE(Bind(b_, a_ + "/in", {}).ok());
-  ASSERT_TRUE(WriteDurably(b_ + "/other", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(b_ + "/other", "x").ok());
   ASSERT_EQ(symlink("in/other", (a_ + "/link").c_str()), 0);
-  ASSERT_TRUE(WriteDurably(a_ + "/setuid", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/setuid", "x").ok());
   ASSERT_EQ(chmod((a_ + "/setuid").c_str(), 04755), 0);
   const base::Status status = ApplyFsGroup(a_, {.group = 4242});
   ASSERT_TRUE(status.ok()) << base::ToString(status);

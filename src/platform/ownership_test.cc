@@ -16,10 +16,10 @@ using base::StatusCode;
 // The group of the process itself, so that no privilege is needed; the root tests use another one.
 TEST(ApplyFsGroup, AddsModesAndLeavesSymlinksAlone) {
   const TempFolder folder;
-  ASSERT_TRUE(WriteDurably(folder / "outside", "x", 0600).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "outside", "x", 0600).ok());
   ASSERT_TRUE(MakeFolders(folder / "volume/sub", 0700).ok());
-  ASSERT_TRUE(WriteDurably(folder / "volume/sub/file", "x", 0600).ok());
-  ASSERT_TRUE(WriteDurably(folder / "volume/sub/tool", "x", 0711).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "volume/sub/file", "x", 0600).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "volume/sub/tool", "x", 0711).ok());
   ASSERT_EQ(symlink("../../outside", (folder / "volume/sub/link").c_str()), 0);
   ASSERT_EQ(mkfifo((folder / "volume/fifo").c_str(), 0600), 0);
   const base::Status status = ApplyFsGroup(folder / "volume", {.group = getgid()});
@@ -41,7 +41,7 @@ TEST(ApplyFsGroup, OnRootMismatchTrustsTheRoot) {
   const TempFolder folder;
   ASSERT_TRUE(MakeFolders(folder / "volume").ok());
   ASSERT_EQ(chmod((folder / "volume").c_str(), 02770), 0);
-  ASSERT_TRUE(WriteDurably(folder / "volume/file", "x", 0600).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "volume/file", "x", 0600).ok());
   struct stat st;
   ASSERT_TRUE(
       ApplyFsGroup(folder / "volume", {.group = getgid(), .only_on_root_mismatch = true}).ok());

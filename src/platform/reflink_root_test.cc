@@ -25,7 +25,7 @@ TEST(Reflink, SharesExtentsOnXfs) {
   const auto mounter = NewMounter();
   ASSERT_TRUE(mounter->Mount({.source = loop->path, .target = mount_point, .fs_type = "xfs"}).ok());
   EXPECT_TRUE(*CanReflink(mount_point));
-  ASSERT_TRUE(WriteDurably(mount_point + "/from", std::string(32 << 20, 'x')).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(mount_point + "/from", std::string(32 << 20, 'x')).ok());
   const int64_t before = GetFileSystemUsage(mount_point)->used_bytes;
   {
     const base::UniqueFd from(open((mount_point + "/from").c_str(), O_RDONLY | O_CLOEXEC));

@@ -17,7 +17,7 @@ class SafePathTest : public testing::Test {
  protected:
   SafePathTest() {
     EXPECT_TRUE(MakeFolders(folder_ / "volume/data").ok());
-    EXPECT_TRUE(WriteDurably(folder_ / "secret", "x").ok());
+    EXPECT_TRUE(WriteDurably<"test.file">(folder_ / "secret", "x").ok());
     root_ = *OpenFolder(folder_ / "volume");
   }
   void Link(const std::string& target, const std::string& at) {
@@ -83,7 +83,7 @@ TEST_F(SafePathTest, MakesNothingOutside) {
 }
 
 TEST_F(SafePathTest, AFileIsNoFolder) {
-  ASSERT_TRUE(WriteDurably(folder_ / "volume/file", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "volume/file", "x").ok());
   EXPECT_FALSE(MakeFoldersBeneath(root_.get(), "file/below", 0755).ok());
   Link("data", "same");
   EXPECT_FALSE(OpenFolder(folder_ / "volume/same").ok());  // a symlink in the last part

@@ -24,7 +24,7 @@ TEST(GetFolderUsage, CountsBlocksAndHardLinksOnce) {
   const TempFolder folder;
   const auto later = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   ASSERT_TRUE(MakeFolders(folder / "a/b").ok());
-  ASSERT_TRUE(WriteDurably(folder / "a/b/file", std::string(1 << 20, 'x')).ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "a/b/file", std::string(1 << 20, 'x')).ok());
   folder.SparseFile("a/holes", 1 << 30);
   const auto one = GetFolderUsage(folder / "a", later);
   ASSERT_TRUE(one.ok());

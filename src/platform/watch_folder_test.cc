@@ -59,18 +59,19 @@ class WatchFolderTest : public testing::Test {
 };
 
 TEST_F(WatchFolderTest, TellsOfAFileMadeMovedInOrWritten) {
-  EXPECT_TRUE(Seen(folder_ / "a", [&] { ASSERT_TRUE(WriteDurably(folder_ / "a", "x").ok()); }));
+  EXPECT_TRUE(Seen(folder_ / "a",
+                   [&] { ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "a", "x").ok()); }));
 }
 
 TEST_F(WatchFolderTest, TellsOfSubfoldersMadeLater) {
   EXPECT_TRUE(Seen(folder_ / "sub/deep/a", [&] {
     ASSERT_TRUE(MakeFolders(folder_ / "sub/deep").ok());
-    ASSERT_TRUE(WriteDurably(folder_ / "sub/deep/a", "x").ok());
+    ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "sub/deep/a", "x").ok());
   }));
 }
 
 TEST_F(WatchFolderTest, TellsOfARemoval) {
-  ASSERT_TRUE(WriteDurably(folder_ / "a", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "a", "x").ok());
   std::atomic<bool> there = true;
   Calls calls;
   auto watch = WatchFolder(folder_.path(), [&] {
@@ -78,7 +79,7 @@ TEST_F(WatchFolderTest, TellsOfARemoval) {
     calls.Add();
   });
   ASSERT_TRUE(watch.ok());
-  ASSERT_TRUE(RemoveDurably(folder_ / "a").ok());
+  ASSERT_TRUE(RemoveDurably<"test.file">(folder_ / "a").ok());
   EXPECT_TRUE(calls.WaitFor([&] { return !there; }));
 }
 
@@ -93,7 +94,7 @@ TEST_F(WatchFolderTest, GoesOnWhenTheFolderIsRemovedAndMadeAgain) {
   ASSERT_TRUE(watch.ok());
   ASSERT_TRUE(RemoveTree(folder_ / "plugins").ok());
   ASSERT_TRUE(MakeFolders(folder_ / "plugins").ok());
-  ASSERT_TRUE(WriteDurably(folder_ / "plugins/sock", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "plugins/sock", "x").ok());
   EXPECT_TRUE(calls.WaitFor([&] { return there.load(); }));
 }
 
@@ -108,7 +109,7 @@ TEST_F(WatchFolderTest, IsSilentAfterItsEnd) {
   ASSERT_TRUE(calls.WaitFor([] { return true; }));
   watch->reset();
   const int before = calls.count();
-  ASSERT_TRUE(WriteDurably(folder_ / "a", "x").ok());
+  ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "a", "x").ok());
   EXPECT_EQ(calls.count(), before);
 }
 

@@ -28,29 +28,34 @@ CriClient::~CriClient() = default;
 void CriClient::CancelAll() { stubs_->channel->CancelAll(); }
 
 // Bodies are not logged: they carry environment variables and registry passwords.
-#define BERTH_DEFINE(service, rpc)                                                            \
-  base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,         \
-                                                    Timeout timeout) {                        \
-    constexpr CallName kName = {.method = #rpc,                                               \
-                                .fault_before = "rpc.cri." #rpc ".before",                    \
-                                .fault_after = "rpc.cri." #rpc ".after"};                     \
-    return Unary(*stubs_->channel, kName, stubs_->service, &cri::service##Service::Stub::rpc, \
-                 request, timeout);                                                           \
+#define BERTH_DEFINE(service, rpc)                                                           \
+  base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,        \
+                                                    Timeout timeout) {                       \
+    const CallName name = {.method = #rpc, .points = base::CallPointsOf<"rpc.cri." #rpc>()}; \
+    return Unary(*stubs_->channel, name, stubs_->service, &cri::service##Service::Stub::rpc, \
+                 request, timeout);                                                          \
   }
 BERTH_CRI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE
 
 base::Status CriClient::GetContainerEvents(
     std::stop_token stop, const std::function<void(const cri::ContainerEventResponse&)>& on_event) {
-  RETURN_IF_ERROR(base::FaultPoint("rpc.cri.GetContainerEvents.before"));
+  const base::CallPoints points = base::CallPointsOf<"rpc.cri.GetContainerEvents">();
+  RETURN_IF_ERROR(points.before->Pass());
   RETURN_IF_ERROR_WITH(stubs_->channel->Prepare(std::chrono::seconds(2)), "GetContainerEvents");
   // No deadline: the stream lives until `stop` cancels it.
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   const auto reader = stubs_->Runtime.GetContainerEvents(&context, cri::GetEventsRequest());
   cri::ContainerEventResponse event;
-  while (reader->Read(&event)) on_event(event);
-  const base::Status status = FromGrpc(reader->Finish());
+  base::Status lost;
+  while (lost.ok() && reader->Read(&event)) {
+    lost = points.after->Pass();
+    if (lost.ok()) on_event(event);
+  }
+  if (!lost.ok()) context.TryCancel();
+  base::Status status = FromGrpc(reader->Finish());
+  if (!lost.ok()) status = lost;
   if (stop.stop_requested()) return base::OkStatus();
   RETURN_IF_ERROR_WITH(status, "GetContainerEvents");
   return base::Error(base::StatusCode::kUnavailable,

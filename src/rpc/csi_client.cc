@@ -31,15 +31,13 @@ CsiClient::CsiClient(std::string socket, std::unique_ptr<Stubs> stubs)
 
 CsiClient::~CsiClient() = default;
 
-#define BERTH_DEFINE(service, rpc)                                                                \
-  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,     \
-                                                        Timeout timeout) {                        \
-    constexpr CallName kName = {.method = #rpc,                                                   \
-                                .fault_before = "rpc.csi." #rpc ".before",                        \
-                                .fault_after = "rpc.csi." #rpc ".after",                          \
-                                .log_bodies = true};                                              \
-    return Unary(*stubs_->channel, kName, stubs_->service, &csi::v1::service::Stub::rpc, request, \
-                 timeout);                                                                        \
+#define BERTH_DEFINE(service, rpc)                                                               \
+  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,    \
+                                                        Timeout timeout) {                       \
+    const CallName name = {                                                                      \
+        .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true};    \
+    return Unary(*stubs_->channel, name, stubs_->service, &csi::v1::service::Stub::rpc, request, \
+                 timeout);                                                                       \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE

@@ -8,6 +8,7 @@
 #include <future>
 #include <sstream>
 
+#include "base/fake_faults.h"
 #include "rpc/fake_csi_driver.h"
 #include "rpc/unix_socket.h"
 
@@ -151,6 +152,26 @@ TEST_F(CsiClientTest, ADriverThatDiesInMidCallGivesAnUnknownOutcome) {
   const base::Status status = call.get();
   EXPECT_FALSE(status.ok());
   EXPECT_FALSE(IsFinal(status)) << status;
+}
+
+TEST_F(CsiClientTest, AnAnswerThatIsCutOffGivesAnUnknownOutcomeOfADoneCall) {
+  csi::v1::CreateVolumeRequest request;
+  request.set_name("pvc-1");
+  request.add_volume_capabilities()->mutable_mount();
+  const base::FakeFaults faults("rpc.csi.CreateVolume.after=cut@1");
+  const auto lost = client_->CreateVolume(request, 5s);
+  EXPECT_EQ(lost.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(base::Message(lost.status())),
+              HasSubstr("CreateVolume: the connection was cut"));
+  EXPECT_FALSE(IsFinal(lost.status()));
+  EXPECT_THAT(driver_->script().Methods(), ElementsAre("CreateVolume"));
+  EXPECT_TRUE(client_->CreateVolume(request, 5s).ok());
+}
+
+TEST_F(CsiClientTest, AFaultBeforeACallKeepsItFromTheDriver) {
+  const base::FakeFaults faults("rpc.csi.Probe.before=error:RESOURCE_EXHAUSTED");
+  EXPECT_EQ(client_->Probe({}, 5s).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(driver_->script().Methods(), ElementsAre());
 }
 
 TEST_F(CsiClientTest, ACancelledCallHasAnUnknownOutcome) {

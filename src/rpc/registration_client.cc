@@ -13,14 +13,13 @@ constexpr int kMaxAnswerBytes = 64 * 1024;
 }  // namespace
 
 base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout timeout) {
-  constexpr CallName kName = {.method = "GetInfo",
-                              .fault_before = "rpc.registration.GetInfo.before",
-                              .fault_after = "rpc.registration.GetInfo.after",
-                              .log_bodies = true};
+  const CallName name = {.method = "GetInfo",
+                         .points = base::CallPointsOf<"rpc.registration.GetInfo">(),
+                         .log_bodies = true};
   ASSIGN_OR_RETURN(const auto channel, UnixChannel::New(socket, kMaxAnswerBytes));
   wire::Registration::Stub stub(channel->grpc());
   ASSIGN_OR_RETURN(const wire::PluginInfo info,
-                   Unary(*channel, kName, stub, &wire::Registration::Stub::GetInfo,
+                   Unary(*channel, name, stub, &wire::Registration::Stub::GetInfo,
                          wire::InfoRequest(), timeout));
   return PluginInfo{
       .type = info.type(),
@@ -31,16 +30,16 @@ base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout time
 
 base::Status NotifyRegistrationStatus(const std::string& socket, bool registered,
                                       const std::string& error, Timeout timeout) {
-  constexpr CallName kName = {.method = "NotifyRegistrationStatus",
-                              .fault_before = "rpc.registration.NotifyRegistrationStatus.before",
-                              .fault_after = "rpc.registration.NotifyRegistrationStatus.after",
-                              .log_bodies = true};
+  const CallName name = {
+      .method = "NotifyRegistrationStatus",
+      .points = base::CallPointsOf<"rpc.registration.NotifyRegistrationStatus">(),
+      .log_bodies = true};
   ASSIGN_OR_RETURN(const auto channel, UnixChannel::New(socket, kMaxAnswerBytes));
   wire::Registration::Stub stub(channel->grpc());
   wire::RegistrationStatus request;
   request.set_plugin_registered(registered);
   request.set_error(error);
-  return Unary(*channel, kName, stub, &wire::Registration::Stub::NotifyRegistrationStatus, request,
+  return Unary(*channel, name, stub, &wire::Registration::Stub::NotifyRegistrationStatus, request,
                timeout)
       .status();
 }

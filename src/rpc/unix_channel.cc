@@ -3,7 +3,6 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include "base/fault.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "rpc/redact.h"
@@ -97,7 +96,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     LOG_DEBUG("{} at {}: {}", name.method, base::Quote(channel.socket()),
               name.log_bodies ? RedactedText(request) : "");
   }
-  RETURN_IF_ERROR(base::FaultPoint(name.fault_before));
+  RETURN_IF_ERROR(name.points.before->Pass());
   const auto start = Clock::now();
   base::FlightSpan span(base::FlightKind::kCall, name.method, channel.socket());
   base::Status status = channel.Prepare(timeout);
@@ -116,10 +115,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
               status.ok() && name.log_bodies ? RedactedText(response) : "");
   }
   RETURN_IF_ERROR_WITH(status, name.method);
-  if (const base::Status lost = base::FaultPoint(name.fault_after); !lost.ok()) {
-    return base::Error(base::StatusCode::kUnavailable, "{}: {}", name.method, base::Message(lost));
-  }
-  return base::OkStatus();
+  return base::Annotate(name.points.after->Pass(), name.method);
 }
 
 }  // namespace berth::rpc

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fault.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "rpc/outcome.h"
@@ -61,16 +62,14 @@ class UnixChannel {
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a unary call is called. The fault points are literals.
+// What a unary call is called.
 struct CallName {
   std::string_view method;
-  std::string_view fault_before;
-  std::string_view fault_after;
+  base::CallPoints points;
   bool log_bodies = false;  // at debug level, redacted
 };
 
-// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause". The fault
-// point after the call gives UNAVAILABLE: the call took place and its answer is lost.
+// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause".
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
                       Timeout timeout,

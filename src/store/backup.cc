@@ -148,10 +148,10 @@ StatusOr<std::string> Restore(const std::string& backup, const std::string& data
     ASSIGN_OR_RETURN(const Revision newest, table->NewestRevision());
     RETURN_IF_ERROR(table->Forget(std::max(newest, NewestRevisionOf(database)) + kRestoreGap));
   }
-  RETURN_IF_ERROR(base::FaultPoint("store.restore.before"));
+  RETURN_IF_ERROR(base::FaultPoint<"store.restore.before">());
   const std::string aside = AsideName(database);
   ASSIGN_OR_RETURN(const bool kept, Move(database, aside));
-  Status published = base::FaultPoint("store.restore.aside");
+  Status published = base::FaultPoint<"store.restore.aside">();
   if (published.ok()) published = Publish(copy.path(), database);
   if (!published.ok()) {
     if (kept) RETURN_IF_ERROR(Move(aside, database));

@@ -246,7 +246,7 @@ class SqliteStore : public Store {
           return results.back().status();
         }
       }
-      RETURN_IF_ERROR(base::FaultPoint("store.commit.before"));
+      RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
       return writer_->Commit();
     }();
     if (!committed.ok()) {
@@ -262,7 +262,7 @@ class SqliteStore : public Store {
       fan_out_.Publish(std::move(changes), newest);
     }
     // Only a crash makes sense here: what is durable cannot be answered as failed.
-    base::FaultPoint("store.commit.after").IgnoreError();
+    base::FaultPoint<"store.commit.after">().IgnoreError();
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }
 
@@ -309,11 +309,13 @@ class SqliteStore : public Store {
     fan_out_.WaitUntilCaughtUp();
     Status done = writer_->Begin();
     if (done.ok()) done = writer_->Compact(from, to);
+    if (done.ok()) done = base::FaultPoint<"store.compact.before">();
     if (done.ok()) done = writer_->Commit();
     if (!done.ok()) {
       writer_->Rollback();
       return base::Annotate(done, "compact the store");
     }
+    base::FaultPoint<"store.compact.after">().IgnoreError();
     return base::OkStatus();
   }
 

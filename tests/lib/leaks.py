@@ -60,6 +60,7 @@ def _files(data):
         if below == "kubelet/pods" and top.is_dir():
             found |= {f"folder {path}" for path in top.iterdir()}
     found |= {f"file {path}" for path in (data / "pool").rglob("*.img")}
+    found |= {f"half a record {path}" for path in data.rglob(".*.tmp-*")}
     return found
 
 

@@ -10,6 +10,7 @@ void AddClientCommands(CLI::App& app,
                        int& exit_code);  // apply get describe delete logs exec mount umount
 void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
 void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, delete
+void AddFaultCommands(CLI::App& app);                   // faults list
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 

@@ -5,7 +5,7 @@
 #include "cmd/berth/commands.h"
 
 int main(int argc, char** argv) {
-  if (const auto faults = berth::base::InitFaultPoints(); !faults.ok()) {
+  if (const auto faults = berth::base::InitFaultPoints(argc > 1 ? argv[1] : ""); !faults.ok()) {
     berth::cli::PrintError(fmt::format("Error: {}\n", berth::base::Message(faults)));
     return 2;
   }
@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);
   berth::cmd::AddTokenCommands(app, exit_code);
+  berth::cmd::AddFaultCommands(app);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

@@ -108,6 +108,8 @@ class StandaloneImpl : public Standalone {
     }
     RETURN_IF_ERROR(lock);
     folder_lock_ = *std::move(lock);
+    // Of a kubeconfig, with its key.
+    RETURN_IF_ERROR(platform::RemoveTornWrites(options_.data_folder));
     for (const char* name : {"api", "kubelet", "run", "run/nodes"}) {
       RETURN_IF_ERROR(platform::MakeFolders(Below(name), 0755));
     }

@@ -113,7 +113,7 @@ class CsiFixture : public testing::Test {
     return text.ok() ? *base::json::Parse(*text) : Json();
   }
   void WriteJson(const std::string& below_kubelet, const Json& value) {
-    ASSERT_TRUE(platform::WriteDurably(Path(below_kubelet), value.dump()).ok());
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(Path(below_kubelet), value.dump()).ok());
   }
 
   platform::TempFolder folder_;

@@ -86,21 +86,13 @@ Status WriteVolData(const std::string& folder, const Json& data) {
   const auto present = ReadVolData(folder);
   if (present.ok() && present->has_value() && **present == data) return base::OkStatus();
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
-  return platform::WriteDurably(FileIn(folder), base::json::Dump(data), 0600);
+  return platform::WriteDurably<"volume.vol_data">(FileIn(folder), base::json::Dump(data), 0600);
 }
 
 Status RemoveVolData(const std::string& folder) {
-  const auto names = platform::ListFolder(folder);
-  if (names.status().code() == StatusCode::kNotFound) return base::OkStatus();
-  RETURN_IF_ERROR(names);
-  RETURN_IF_ERROR(platform::RemoveDurably(FileIn(folder)));
-  // What a crash in the middle of writing the record left.
-  const std::string temp_prefix = fmt::format(".{}.tmp-", kFile);
-  for (const std::string& name : *names) {
-    if (name.starts_with(temp_prefix)) {
-      RETURN_IF_ERROR(platform::RemoveDurably(fmt::format("{}/{}", folder, name)));
-    }
-  }
+  if (access(folder.c_str(), F_OK) != 0 && errno == ENOENT) return base::OkStatus();
+  RETURN_IF_ERROR(platform::RemoveDurably<"volume.vol_data">(FileIn(folder)));
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   return RemoveEmptyFolder(folder);
 }
 

@@ -116,7 +116,7 @@ TEST_F(AtomicWriterTest, RewritesADamagedVersion) {
 
 TEST_F(AtomicWriterTest, FollowsNoSymlinkThatLiesInTheVolume) {
   const platform::TempFolder outside;
-  ASSERT_TRUE(platform::WriteDurably(outside / "a", "precious").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(outside / "a", "precious").ok());
   ASSERT_EQ(symlink(outside.path().c_str(), (folder_ / "..data").c_str()), 0);
   ASSERT_EQ(symlink((outside / "a").c_str(), (folder_ / "a").c_str()), 0);
   ASSERT_TRUE(Write({{"a", {.data = "new"}}}).ok());

@@ -69,11 +69,12 @@ TEST_F(LocalPluginsRootTest, MemoryIsLimitedAndGivenBack) {
   const struct stat st = StatOf(published->path);
   EXPECT_EQ(st.st_gid, 4242u);
   EXPECT_EQ(st.st_mode & 07777, 02777u);
-  EXPECT_EQ(platform::WriteDurably(published->path + "/big", std::string(2 << 20, 'x')).code(),
+  EXPECT_EQ(platform::WriteDurably<"test.file">(published->path + "/big", std::string(2 << 20, 'x'))
+                .code(),
             StatusCode::kResourceExhausted);
   EXPECT_EQ(plugin.GetStats(Record(plugin))->total_bytes, 1 << 20);
   // Again, as after a crash: the same mount, with what is in it.
-  ASSERT_TRUE(platform::WriteDurably(published->path + "/small", "x").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(published->path + "/small", "x").ok());
   ASSERT_TRUE(plugin.SetUp(pod_, spec, {}).ok());
   EXPECT_EQ(*platform::ReadFile(published->path + "/small"), "x");
   ASSERT_TRUE(plugin.TearDown(Record(plugin)).ok());
@@ -116,7 +117,7 @@ TEST_F(LocalPluginsRootTest, TearDownRemovesNothingBehindAMountThatIsLeft) {
   ASSERT_TRUE(host_.mounter()
                   .Mount({.source = "tmpfs", .target = published->path + "/in", .fs_type = "tmpfs"})
                   .ok());
-  ASSERT_TRUE(platform::WriteDurably(published->path + "/in/data", "x").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(published->path + "/in/data", "x").ok());
   EXPECT_EQ(plugin.TearDown(Record(plugin)).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(*platform::ReadFile(published->path + "/in/data"), "x");
   ASSERT_TRUE(host_.mounter().Unmount(published->path + "/in").ok());

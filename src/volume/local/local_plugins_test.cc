@@ -93,7 +93,7 @@ TEST_F(LocalPluginsTest, EmptyDirIsAFolderForEveryone) {
 
 TEST_F(LocalPluginsTest, EmptyDirKeepsItsContentWhenSetUpAgainAndLosesItAtTheEnd) {
   const auto published = Publish(R"({"emptyDir": {}})");
-  ASSERT_TRUE(platform::WriteDurably(published->path + "/file", "x").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(published->path + "/file", "x").ok());
   ASSERT_TRUE(Publish(R"({"emptyDir": {}})").ok());
   EXPECT_EQ(Content(published->path + "/file"), "x");
   ASSERT_TRUE(Unpublish(R"({"emptyDir": {}})").ok());
@@ -134,7 +134,7 @@ TEST_F(LocalPluginsTest, HostPathIsUsedWhereItIs) {
 
 TEST_F(LocalPluginsTest, HostPathChecksItsType) {
   ASSERT_TRUE(platform::MakeFolders(folder_ / "dir").ok());
-  ASSERT_TRUE(platform::WriteDurably(folder_ / "file", "x").ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(folder_ / "file", "x").ok());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {.sun_family = AF_UNIX};
   (folder_ / "socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
@@ -300,7 +300,9 @@ TEST_F(LocalPluginsTest, ProjectedNamesASourceItDoesNotKnow) {
 TEST_F(LocalPluginsTest, CountsWhatAVolumeTakes) {
   const VolumeSpec spec = Spec(R"({"emptyDir": {}})");
   const auto published = Publish(R"({"emptyDir": {}})");
-  ASSERT_TRUE(platform::WriteDurably(published->path + "/file", std::string(1 << 20, 'x')).ok());
+  ASSERT_TRUE(
+      platform::WriteDurably<"test.file">(published->path + "/file", std::string(1 << 20, 'x'))
+          .ok());
   VolumePlugin& plugin = PluginFor(spec);
   const auto stats = plugin.GetStats({.pod_uid = "u-1", .folder_name = "vol"});
   ASSERT_TRUE(stats.ok()) << base::ToString(stats.status());

@@ -1,0 +1,64 @@
+#include "kube/write_points.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace berth::kube {
+namespace {
+
+constexpr std::string_view kOther = "other";
+
+struct WriteSites {
+  explicit WriteSites(const std::string& name)
+      : before(name + ".before", base::FaultSite::Kind::kStep),
+        after(name + ".after", base::FaultSite::Kind::kAnswer) {}
+  base::FaultSite before;
+  base::FaultSite after;
+};
+
+using Table = std::map<std::string, std::unique_ptr<WriteSites>, std::less<>>;
+
+std::string NameOf(std::string_view verb, std::string_view resource, std::string_view subresource) {
+  return fmt::format("kube.{}.{}{}{}", verb, resource, subresource.empty() ? "" : ".", subresource);
+}
+
+Table MakeTable() {
+  Table table;
+  const auto add = [&](std::string_view verb, std::string_view resource, std::string_view sub) {
+    auto& sites = table[NameOf(verb, resource, sub)];
+    const std::string name = NameOf(verb, resource, sub);
+    if (sites == nullptr) sites = std::make_unique<WriteSites>(name);
+  };
+  for (const std::string_view verb : {"create", "update", "patch", "delete"}) {
+    add(verb, kOther, "");
+    for (const api::KindInfo* kind : api::AllKinds()) {
+      if (kind->read_only || (kind->review && verb != "create")) continue;
+      add(verb, kind->plural, "");
+      const bool changes = verb == "update" || verb == "patch";
+      if (kind->has_status && changes) add(verb, kind->plural, "status");
+    }
+  }
+  return table;
+}
+
+const Table& Points() {
+  // Never destroyed: threads write while the process ends.
+  static const Table& table = *new Table(MakeTable());
+  return table;
+}
+
+const base::FaultFamily family([] { Points(); });
+
+}  // namespace
+
+base::CallPoints WritePointsOf(std::string_view verb, const api::KindInfo& kind,
+                               std::string_view subresource) {
+  auto found = Points().find(NameOf(verb, kind.plural, subresource));
+  if (found == Points().end()) found = Points().find(NameOf(verb, kOther, ""));
+  return {&found->second->before, &found->second->after};
+}
+
+}  // namespace berth::kube

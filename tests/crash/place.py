@@ -1,0 +1,123 @@
+"""Where flows are walked: a Berth and a containerd that share nothing with those of another place at the same time,
+the network included."""
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+
+from survivor import Survivor
+from lib import leaks, standalone
+
+CLONE_NEWNET = 0x40000000
+
+
+def _network_of_its_own():
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare the network")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def _clear_below(folder):
+    """What a failed flow left of mounts and loop devices."""
+    with open("/proc/self/mountinfo") as table:
+        targets = [line.split()[4] for line in table]
+    for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", target], check=False)
+    for device in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        if device.read_text().startswith(f"{folder}/"):
+            subprocess.run(["losetup", "--detach", f"/dev/{device.parent.parent.name}"], check=False)
+
+
+class Place:
+    """Of one process: its network becomes the place's."""
+
+    def __enter__(self):
+        _network_of_its_own()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+        self.berth = None
+        self._make()
+        return self
+
+    def __exit__(self, *_):
+        self._unmake()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _make(self):
+        runtime = standalone.own_containerd("start", self.folder / "r")
+        self.berth = standalone.Standalone(self.folder / "b", runtime)
+
+    def _unmake(self):
+        self.berth.kill()
+        standalone.own_containerd("stop", self.folder / "r")
+        _clear_below(self.folder)
+        shutil.rmtree(self.folder / "b")
+        shutil.rmtree(self.folder / "r", ignore_errors=True)
+
+    def begin_anew(self):
+        """Nothing of what was: after a failure, whose remains would fail every later flow, too."""
+        self._unmake()
+        self._make()
+
+    def _settle(self):
+        survivor = Survivor(self.berth)
+        survivor.start()
+        survivor.ready()
+        survivor.stop()
+
+    def run(self, flow, faults=None, fresh=False, log=None, kill=None):
+        """One flow from start to stop; AssertionError if it does not end right. `fresh`: from an empty folder.
+        `kill`: (moment in seconds, role) for a SIGKILL. True if something was killed."""
+        if fresh:
+            shutil.rmtree(self.berth.data, ignore_errors=True)
+        elif not self.berth.data.exists():
+            self._settle()
+        marks = self.folder / "crashed"
+        shutil.rmtree(marks, ignore_errors=True)
+        marks.mkdir()
+        before = leaks.Snapshot(self.berth)
+        self.berth.log.unlink(missing_ok=True)
+        survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), **({"BERTH_FAULTS": faults} if faults else {}),
+                                         **({"BERTH_FAULT_LOG": str(log)} if log else {})})
+        killed = threading.Event()
+        try:
+            survivor.start()
+            if kill is not None:
+                threading.Thread(target=_kill_at, args=(*kill, self.berth.process.pid, killed), daemon=True).start()
+            survivor.ready()
+            flow(survivor)
+            survivor.quiet()
+            survivor.stop()
+            left = before.leaked_since()
+            assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
+        except BaseException:
+            self.begin_anew()
+            raise
+        return killed.is_set() or any(marks.iterdir())
+
+
+def _pid_of(role, up):
+    if role == "up":
+        return up
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            if parent == up and role.encode() in (path.parent / "cmdline").read_bytes().split(b"\0"):
+                return int(path.parent.name)
+        except (OSError, ValueError, IndexError):
+            continue
+    return None
+
+
+def _kill_at(moment, role, up, killed):
+    time.sleep(moment)
+    pid = _pid_of(role, up)
+    try:
+        if pid is not None:
+            os.kill(pid, 9)
+            killed.set()
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,127 @@
+"""Takes the steps of a flow until each succeeds, starting Berth again whenever it has ended."""
+from lib import csi, local_api, standalone
+
+DRIVER = "local.csi.berth.dev"
+
+
+class Survivor:
+    def __init__(self, berth, environment=None):
+        self.berth = berth
+        self.environment = environment or {}
+        self.api = local_api.LocalApi(berth.data / "api.sock")
+        self.driver = csi.Driver(berth.data / "kubelet" / "plugins" / DRIVER / "csi.sock")
+        self.restarts = 0
+
+    def start(self):
+        self.berth.start(env=self.environment, wait=False)
+
+    def revive(self):
+        if self.berth.process.poll() is not None:
+            self.restarts += 1
+            self.start()
+
+    def stop(self):
+        """In order; if the stop itself is cut short by a crash, once more."""
+        while True:
+            process = self.berth.process
+            self.berth.stop()
+            if process.returncode == 0:
+                return
+            assert process.returncode == -9, f"'berth up' ended with {process.returncode}\n{self.berth.log_tail(60)}"
+            self.restarts += 1
+            self.start()
+            self.ready()
+
+    def step(self, what, action, seconds=60):
+        """The first value of `action` that is not false; a Failure in it is a try that did not succeed."""
+        last = None
+
+        def attempt():
+            nonlocal last
+            self.revive()
+            try:
+                return action()
+            except standalone.Failure as failure:
+                last = failure
+                return False
+
+        try:
+            return standalone.wait_for(what, attempt, seconds)
+        except standalone.Failure as failure:
+            raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.berth.log_tail(60)}") from None
+
+    def state(self):
+        """The objects that a failure is about, for its message."""
+        try:
+            return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
+                             for plural in ("pods", "persistentvolumeclaims", "volumeattachments")
+                             for item in self.api.items(plural))
+        except standalone.Failure as failure:
+            return str(failure)
+
+    # -- what flows are made of
+
+    def ready(self):
+        """The node is, and the driver on it."""
+        def is_ready():
+            return any(c["type"] == "Ready" and c["status"] == "True"
+                       for node in self.api.items("nodes") for c in node.get("status", {}).get("conditions", []))
+        self.step("Berth to be ready", is_ready)
+        self.step("the driver to be registered", lambda: any(
+            node["spec"].get("drivers") for node in self.api.items("csinodes")))
+
+    def quiet(self):
+        """The node agent has finished with pods that the API has already forgotten."""
+        records = self.berth.data / "node"
+        self.step("the node agent to have no pods and volumes", lambda: not any(
+            path.is_file() for folder in ("pods", "volumes") for path in (records / folder).rglob("*")))
+
+    def done(self, what, action):
+        """As step, for an action whose value says nothing."""
+        self.step(what, lambda: (action(), True)[1])
+
+    def create(self, item):
+        self.done(f"{item['kind']} {item['metadata']['name']} to be created", lambda: self.api.create(item))
+
+    def run(self, pod):
+        """Creates a pod and waits until it has succeeded."""
+        self.create(pod)
+        self.succeeded(pod["metadata"]["name"])
+
+    def phase(self, name):
+        phase = (self.api.get("pods", name) or {}).get("status", {}).get("phase")
+        assert phase != "Failed", f"pod {name} failed\n{self.state()}\n{self.berth.log_tail(60)}"
+        return phase
+
+    def succeeded(self, name):
+        self.step(f"pod {name} to end", lambda: self.phase(name) == "Succeeded")
+
+    def running(self, pod):
+        """Creates a pod and waits until its container says that it is ready, by a first line of its log."""
+        name = pod["metadata"]["name"]
+        self.create(pod)
+        logs = self.berth.data / "pod-logs"
+        self.step(f"pod {name} to run", lambda: self.phase(name) == "Running" and any(
+            log.stat().st_size > 0 for log in logs.glob(f"default_{name}_*/*/*.log")))
+
+    def gone(self, plural, name):
+        self.step(f"{plural} {name} to be gone", lambda: self.api.delete(plural, name))
+
+    def nothing_left(self):
+        for plural in ("persistentvolumes", "volumeattachments"):
+            self.step(f"{plural} to be gone", lambda plural=plural: not self.api.items(plural))
+
+    def delete_soon(self, plural, name):
+        """Asks for it; what it is used by may keep it."""
+        self.done(f"{plural} {name} to be asked to go", lambda: self.api.delete(plural, name))
+
+    def volume_of(self, claim):
+        """The claim's PersistentVolume."""
+        def found():
+            name = self.api.get("persistentvolumeclaims", claim)["spec"].get("volumeName")
+            return name and self.api.get("persistentvolumes", name)
+        return self.step(f"claim {claim} to have a volume", found)
+
+    def handle_of(self, claim):
+        """The volume's id, as its driver knows it."""
+        return self.volume_of(claim)["spec"]["csi"]["volumeHandle"]

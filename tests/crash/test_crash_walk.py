@@ -1,0 +1,86 @@
+"""Each flow runs once to learn which fault points it passes, and then once for each of them with a crash there:
+the flow must end right, its data be intact, and nothing be left. A new point is walked by being there, a new flow by
+being in flows.py.
+
+Each point is walked in one of the flows that pass it, spread evenly over them, in a folder that Berth has been used
+in; what only the first start of all passes, in an empty one. BERTH_CRASH_WALK=full walks each point in each flow that
+passes it.
+BERTH_RANDOM_KILLS says how often processes are killed at random moments, BERTH_CRASH_SEED at which.
+"""
+import os
+import random
+import subprocess
+
+import pytest
+import walk
+from flows import FLOWS
+from lib.standalone import BINARY
+
+pytestmark = [pytest.mark.crash, pytest.mark.honest]
+
+FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
+KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "20"))
+SEED = int(os.environ.get("BERTH_CRASH_SEED", "1"))
+
+
+def failures_of(results):
+    return [f"{result.job}: {result.failure}" for result in results if result.failure]
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """What each flow passes, and the seconds it takes: by flow, and under None for one from an empty folder."""
+    results = walk.run([walk.Job("main_job", fresh=True)])
+    results += walk.run([walk.Job(flow) for flow in FLOWS])
+    assert not failures_of(results), "\n".join(failures_of(results))
+    return {None if result.job.fresh else result.job.flow: result for result in results}
+
+
+def walks(learned):
+    """Each point in the flow that has the fewest so far, among those that pass it; or in each of them."""
+    jobs = {flow: [] for flow in FLOWS}
+    passing = {}
+    for flow in FLOWS:
+        for point in learned[flow].points:
+            passing.setdefault(point, []).append(flow)
+    for point, flows in sorted(passing.items(), key=lambda item: (len(item[1]), item[0])):
+        for flow in flows if FULL else [min(flows, key=lambda flow: len(jobs[flow]))]:
+            jobs[flow].append(walk.Job(flow, point=point))
+    first_start = [walk.Job("main_job", fresh=True, point=point)
+                   for point in learned[None].points if point not in passing]
+    return [*(job for flow in FLOWS for job in jobs[flow]), *first_start]
+
+
+def test_each_fault_point_of_each_flow(learned, capsys):
+    jobs = walks(learned)
+    with capsys.disabled():
+        results = walk.run(jobs)
+    failures = failures_of(results)
+    failures += [f"{result.job}: not passed again" for result in results
+                 if not result.crashed and not result.failure]
+    passed = set().union(*(result.points for result in learned.values()))
+    assert {job.point for job in jobs} == passed
+    listed = subprocess.run([BINARY, "faults", "list"], capture_output=True, text=True, check=True).stdout.split()
+    assert {point.partition("/")[2] for point in passed} <= set(listed)
+    with capsys.disabled():
+        print(f"\nwalked {len(passed)} fault points, {len(jobs)} crashes in {len(FLOWS)} flows: "
+              + ", ".join(f"{flow} passes {len(learned[flow].points)}" for flow in FLOWS))
+    assert len(passed) >= 150, sorted(passed)
+    assert not failures, f"{len(failures)} of {len(jobs)}:\n" + "\n\n".join(failures)
+
+
+def test_kills_at_random_moments(learned, capsys):
+    chance = random.Random(SEED)
+    jobs = []
+    for _ in range(KILLS):
+        flow = chance.choice(list(FLOWS))
+        role = chance.choice(["up", "up", "csi-driver"])
+        jobs.append(walk.Job(flow, kill=(chance.uniform(0, learned[flow].seconds), role)))
+    with capsys.disabled():
+        results = walk.run(jobs)
+    failures = failures_of(results)
+    hit = sum(result.crashed for result in results)
+    with capsys.disabled():
+        print(f"\n{hit} of {KILLS} random kills hit a process (seed {SEED})")
+    assert not failures, f"{len(failures)} of {len(jobs)}:\n" + "\n\n".join(failures)
+    assert hit >= KILLS * 3 // 4

@@ -1,0 +1,90 @@
+"""Walks flows by jobs, two at a time, each in a place of its own."""
+import dataclasses
+import multiprocessing
+import os
+import queue
+import time
+import traceback
+
+from flows import FLOWS
+from place import Place
+
+WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "2"))
+# What depends on the order of threads is not passed each time.
+TRIES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    flow: str
+    fresh: bool = False     # from an empty folder
+    point: str = ""         # a crash there, as ROLE/NAME; without one it learns which are passed
+    kill: tuple = None      # (moment, role)
+
+    def __str__(self):
+        start = " from an empty folder" if self.fresh else ""
+        what = f"a crash at {self.point}" if self.point else f"{self.kill[1]} killed at {self.kill[0]:.3f} s" \
+            if self.kill else "learning"
+        return f"{self.flow}{start}: {what}"
+
+
+@dataclasses.dataclass
+class Result:
+    job: Job
+    points: list = dataclasses.field(default_factory=list)
+    seconds: float = 0
+    crashed: bool = False
+    failure: str = ""
+
+
+def _do(place, job):
+    result = Result(job)
+    log = place.folder / "points"
+    log.unlink(missing_ok=True)
+    began = time.monotonic()
+    try:
+        for _ in range(TRIES if job.point else 1):
+            result.crashed = place.run(FLOWS[job.flow], faults=f"{job.point}=crash" if job.point else None,
+                                       fresh=job.fresh, kill=job.kill,
+                                       log=None if job.point or job.kill else log)
+            if result.crashed:
+                break
+        if not job.point and not job.kill:
+            result.points = sorted(set(log.read_text().split()))
+    except Exception as error:  # a worker goes on; the test reports it
+        result.failure = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _work(jobs, results):
+    with Place() as place:
+        for job in iter(jobs.get, None):
+            results.put(_do(place, job))
+
+
+def run(jobs):
+    """Their results, in whatever order."""
+    jobs = list(jobs)
+    context = multiprocessing.get_context("fork")
+    todo, done = context.Queue(), context.Queue()
+    for job in [*jobs, *[None] * WORKERS]:
+        todo.put(job)
+    workers = [context.Process(target=_work, args=(todo, done)) for _ in range(min(WORKERS, len(jobs)))]
+    for worker in workers:
+        worker.start()
+    results = []
+    while len(results) < len(jobs):
+        try:
+            results.append(done.get(timeout=1))
+        except queue.Empty:
+            assert any(worker.is_alive() for worker in workers), \
+                f"the workers ended with {len(jobs) - len(results)} jobs to do"
+            continue
+        if os.environ.get("BERTH_CRASH_VERBOSE"):
+            last = results[-1]
+            print(f"{last.seconds:6.2f} s {last.job}{'' if not last.job.point or last.crashed else ': NOT PASSED'}"
+                  f"{last.failure and ': FAILED ' + last.failure}", flush=True)
+    for worker in workers:
+        worker.join()
+    return results

@@ -1,0 +1,80 @@
+"""The API of a Standalone at its UNIX socket: a request takes a millisecond, where a command takes a process."""
+import http.client
+import json
+import socket
+
+from lib.standalone import Failure
+
+PATHS = {
+    "pods": "/api/v1/namespaces/default/pods",
+    "persistentvolumeclaims": "/api/v1/namespaces/default/persistentvolumeclaims",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "nodes": "/api/v1/nodes",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csinodes": "/apis/storage.k8s.io/v1/csinodes",
+    "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+}
+PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Node": "nodes",
+           "StorageClass": "storageclasses"}
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self._path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class LocalApi:
+    """Whatever is not an answer of the API is a Failure: nobody listens, or the connection broke."""
+
+    def __init__(self, socket_path, timeout=15):
+        self.socket_path = socket_path
+        self.timeout = timeout
+
+    def call(self, method, path, body=None, content_type="application/json"):
+        """(code, object)."""
+        connection = _Connection(self.socket_path, self.timeout)
+        try:
+            connection.request(method, path, body=None if body is None else json.dumps(body),
+                               headers={"Content-Type": content_type} if body is not None else {})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Failure(f"{method} {path}: {error!r}") from None
+        finally:
+            connection.close()
+
+    def get(self, plural, name):
+        """The object, or None."""
+        code, answer = self.call("GET", f"{PATHS[plural]}/{name}")
+        return None if code == 404 else self._ok(code, answer)
+
+    def items(self, plural):
+        return self._ok(*self.call("GET", PATHS[plural]))["items"]
+
+    def create(self, item):
+        """Makes it unless it is there."""
+        code, answer = self.call("POST", PATHS[PLURALS[item["kind"]]], item)
+        return None if code == 409 else self._ok(code, answer)
+
+    def patch(self, plural, name, change, subresource=""):
+        path = f"{PATHS[plural]}/{name}{subresource and '/' + subresource}"
+        return self._ok(*self.call("PATCH", path, change, "application/merge-patch+json"))
+
+    def delete(self, plural, name):
+        """Asks for it; true once it is gone."""
+        code, answer = self.call("DELETE", f"{PATHS[plural]}/{name}")
+        if code != 404:
+            self._ok(code, answer)
+        return code == 404 or self.get(plural, name) is None
+
+    @staticmethod
+    def _ok(code, answer):
+        if code >= 400:
+            raise Failure(f"{code}: {answer.get('message', answer)}")
+        return answer
