@@ -108,8 +108,9 @@ class FaultFamily {
 std::vector<std::string> FaultPointNames();
 
 // Reads the environment. Called by each program before threads start; without it no point is on.
-// Called again, only what the environment then says is on. INVALID_ARGUMENT: BERTH_FAULTS is malformed or names what this program does not have.
-// `role`, which may be empty, tells this process from others of the same program.
+// Called again, only what the environment then says is on. INVALID_ARGUMENT: BERTH_FAULTS is
+// malformed or names what this program does not have. `role`, which may be empty, tells this
+// process from others of the same program.
 Status InitFaultPoints(std::string_view role = "");
 
 }  // namespace berth::base

@@ -77,7 +77,7 @@ void ChangeRecord(const World& world, const std::string& records,
   Json record = *base::json::Parse(*platform::ReadFile(path));
   record["bootId"] = "another";
   change(record);
-  ASSERT_TRUE(platform::WriteDurably(path, record.dump()).ok());
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(path, record.dump()).ok());
 }
 
 TEST_F(VolumeIdentity, WhatWasStagedBeforeARebootSaysNothing) {

@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(DamagedRecords, AHalfWrittenFileIsNoRecord) {
   World world({});
   ASSERT_TRUE(platform::MakeFolders(world.RecordFolder("pods"), 0700).ok());
-  std::ofstream(world.RecordFolder("pods") + "/.x.json.tmp-abc") << "{";
+  std::ofstream(world.RecordFolder("pods") + "/.x.json.tmp-Ab12Cd") << "{";
   ASSERT_TRUE(world.Start().ok());
   EXPECT_THAT(world.RecordFiles("pods"), IsEmpty());
   EXPECT_THAT(world.RecordFiles("damaged"), IsEmpty());

@@ -77,7 +77,7 @@ class DeadNfsTest : public testing::Test {
 };
 
 TEST_F(DeadNfsTest, AServerThatLivesIsMountedWrittenAndUnmounted) {
-  ASSERT_OK(WriteDurably(File(), "data"));
+  ASSERT_OK(WriteDurably<"test.file">(File(), "data"));
   ASSERT_OK(mounter_->Unmount(mount_point_));
   EXPECT_FALSE(IsMounted());
   EXPECT_NE(access(File().c_str(), F_OK), 0);
@@ -86,7 +86,7 @@ TEST_F(DeadNfsTest, AServerThatLivesIsMountedWrittenAndUnmounted) {
 }
 
 TEST_F(DeadNfsTest, TheMountTableIsReadAndOtherVolumesAreMountedBesideAHungMount) {
-  ASSERT_OK(WriteDurably(File(), "data"));
+  ASSERT_OK(WriteDurably<"test.file">(File(), "data"));
   ASSERT_OK(ServerIs("down"));
   const std::string file = File() + "-other";
   struct stat st;

@@ -25,7 +25,7 @@ def check(folder):
 
 def stay(script):
     """Runs a script, says so, and stays until told to end."""
-    return f"{script} && echo ready && trap 'exit 0' TERM && while :; do sleep 0.1; done"
+    return f"({script}) >/dev/null && echo ready && trap 'exit 0' TERM && while :; do sleep 0.1; done"
 
 
 def main_job(s):
@@ -71,10 +71,11 @@ def expansion(s):
     s.create(objects.claim("idle"))
     s.run(objects.pod("first", write("/idle"), ["idle"]))
     s.gone("pods", "first")
+    s.quiet()
     grow(s, "idle", "96Mi")
     s.step("the volume to have grown",
            lambda: s.volume_of("idle")["spec"]["capacity"]["storage"] == "96Mi")
-    s.run(objects.pod("second", f"{check('/idle')} && {larger_than('/idle', 70000)}", ["idle"]))
+    s.running(objects.pod("second", stay(f"{check('/idle')} && {larger_than('/idle', 70000)}"), ["idle"]))
     s.step("claim idle to have grown", lambda: has(s, "idle", "96Mi"))
     s.gone("pods", "second")
     s.gone("persistentvolumeclaims", "idle")

@@ -62,19 +62,19 @@ class Place:
         self._unmake()
         self._make()
 
-    def _settle(self):
-        survivor = Survivor(self.berth)
-        survivor.start()
-        survivor.ready()
-        survivor.stop()
-
-    def run(self, flow, faults=None, fresh=False, log=None, kill=None):
-        """One flow from start to stop; AssertionError if it does not end right. `fresh`: from an empty folder.
-        `kill`: (moment in seconds, role) for a SIGKILL. True if something was killed."""
+    def prepare(self, fresh):
+        """A folder that Berth has been used in, or an empty one."""
         if fresh:
             shutil.rmtree(self.berth.data, ignore_errors=True)
         elif not self.berth.data.exists():
-            self._settle()
+            survivor = Survivor(self.berth)
+            survivor.start()
+            survivor.ready()
+            survivor.stop()
+
+    def run(self, flow, faults=None, log=None, kill=None):
+        """One flow from start to stop; AssertionError if it does not end right. `kill`: (moment in seconds, role)
+        for a SIGKILL. True if something was killed."""
         marks = self.folder / "crashed"
         shutil.rmtree(marks, ignore_errors=True)
         marks.mkdir()
@@ -113,11 +113,11 @@ def _pid_of(role, up):
 
 
 def _kill_at(moment, role, up, killed):
+    """Kills a process at a moment; one that is not there yet as soon as it is, one that has ended not at all."""
     time.sleep(moment)
-    pid = _pid_of(role, up)
     try:
-        if pid is not None:
-            os.kill(pid, 9)
-            killed.set()
-    except ProcessLookupError:
+        pid = standalone.wait_for(role, lambda: _pid_of(role, up), seconds=5)
+        os.kill(pid, 9)
+        killed.set()
+    except (standalone.Failure, ProcessLookupError):
         pass

@@ -41,19 +41,22 @@ def _do(place, job):
     result = Result(job)
     log = place.folder / "points"
     log.unlink(missing_ok=True)
-    began = time.monotonic()
     try:
-        for _ in range(TRIES if job.point else 1):
+        place.prepare(job.fresh)
+        began = time.monotonic()
+        for attempt in range(TRIES if job.point or job.kill else 1):
+            # A moment after the flow's end hits nothing.
+            kill = job.kill and (job.kill[0] / 2**attempt, job.kill[1])
             result.crashed = place.run(FLOWS[job.flow], faults=f"{job.point}=crash" if job.point else None,
-                                       fresh=job.fresh, kill=job.kill,
-                                       log=None if job.point or job.kill else log)
+                                       kill=kill, log=None if job.point or job.kill else log)
             if result.crashed:
                 break
+            place.prepare(job.fresh)
+        result.seconds = time.monotonic() - began
         if not job.point and not job.kill:
             result.points = sorted(set(log.read_text().split()))
     except Exception as error:  # a worker goes on; the test reports it
         result.failure = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
-    result.seconds = time.monotonic() - began
     return result
 
 
@@ -83,8 +86,8 @@ def run(jobs):
             continue
         if os.environ.get("BERTH_CRASH_VERBOSE"):
             last = results[-1]
-            print(f"{last.seconds:6.2f} s {last.job}{'' if not last.job.point or last.crashed else ': NOT PASSED'}"
-                  f"{last.failure and ': FAILED ' + last.failure}", flush=True)
+            end = f"FAILED {last.failure}" if last.failure else "killed" if last.crashed else "not killed"
+            print(f"{last.seconds:6.2f} s {last.job}: {end}", flush=True)
     for worker in workers:
         worker.join()
     return results
