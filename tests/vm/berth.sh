@@ -10,9 +10,9 @@ start() {
   until_true 'Berth to be up' 'berth get nodes vm >/run/nodes 2>&1'
 }
 
-# until_true WHAT COMMAND: the machine's own deadline is the last word.
+# until_true WHAT COMMAND: tries it for a minute at least.
 until_true() {
-  for _ in $(seq 150); do
+  for _ in $(seq 300); do
     if eval "$2"; then return; fi
     sleep 0.2
   done
