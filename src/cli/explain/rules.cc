@@ -21,15 +21,15 @@ std::string_view Name(Owner owner) {
 std::span<const Rule> AllRules() {
   // Of one link, what explains the others comes first.
   static constexpr std::array kRules = {
-      &ClaimMissing,   &NoClass,                                                   // claim
-      &WrongTopology,  &NoCapacity,       &ProvisionerAbsent, &ProvisioningFails,  // volume
-      &VolumeLost,     &WaitsForConsumer, &ExpansionFails,                         //
-      &NodeGone,       &Unschedulable,                                             // node
-      &InUseElsewhere, &AttachFails,                                               // attachment
-      &DriverAbsent,                                                               // driver
-      &MountHung,      &MountFails,       &WorkRetries,       &NodeHangs,          // mount
-      &NoRuntime,      &ImageMissing,     &ContainerFails,                         // containers
-      &DeletionFails,  &FinalizerLeft};                                            // deletion
+      &ClaimMissing,   &NoClass,                                                    // claim
+      &WrongTopology,  &NoCapacity,       &ProvisionerAbsent,  &ProvisioningFails,  // volume
+      &VolumeLost,     &WaitsForConsumer, &ExpansionFails,                          //
+      &NodeGone,       &Unschedulable,                                              // node
+      &InUseElsewhere, &AttachFails,      &WaitsForAttachment,                      // attachment
+      &DriverAbsent,                                                                // driver
+      &MountHung,      &MountFails,       &WorkRetries,        &NodeHangs,          // mount
+      &NoRuntime,      &ImageMissing,     &ContainerFails,                          // containers
+      &DeletionFails,  &FinalizerLeft};                                             // deletion
   return kRules;
 }
 
@@ -41,7 +41,10 @@ std::vector<Cause> CausesOf(const State& state) {
   };
   std::multimap<int, Cause> found;  // of one rank, in the order of the rules
   for (const Rule rule : AllRules()) {
-    if (auto cause = rule(state)) found.emplace(rank(*cause), *std::move(cause));
+    std::optional<Cause> cause = rule(state);
+    if (!cause.has_value()) continue;
+    const int place = rank(*cause);
+    found.emplace(place, *std::move(cause));
   }
   std::vector<Cause> causes;
   for (auto& [place, cause] : found) {

@@ -67,6 +67,7 @@ std::optional<Cause> WrongTopology(const State& state);
 std::optional<Cause> Unschedulable(const State& state);
 std::optional<Cause> InUseElsewhere(const State& state);
 std::optional<Cause> AttachFails(const State& state);
+std::optional<Cause> WaitsForAttachment(const State& state);
 std::optional<Cause> DriverAbsent(const State& state);
 // rules_mount.cc
 std::optional<Cause> MountHung(const State& state);

@@ -268,6 +268,36 @@ std::optional<Cause> AttachFails(const State& state) {
                .step = "cure what the driver names; attaching is tried again by itself"};
 }
 
+std::optional<Cause> WaitsForAttachment(const State& state) {
+  if (!state.bound() || !state.wants_mount() || state.driver.empty() || !state.needs_attach()) {
+    return std::nullopt;
+  }
+  if (!state.node || state.object.deleting() || (state.pod && state.pod->terminated())) {
+    return std::nullopt;
+  }
+  if (state.attachment && state.attachment->attached()) return std::nullopt;
+  if (AttachFails(state).has_value() || InUseElsewhere(state).has_value()) return std::nullopt;
+  Cause cause{.id = "waits-for-attachment",
+              .link = Link::kAttachment,
+              .waiting = true,
+              .owner = Owner::kController,
+              .step =
+                  "it comes by itself within moments; if not, see that the controllers of the "
+                  "driver run and what they log"};
+  if (state.attachment) {
+    cause.summary =
+        fmt::format("the attacher of '{}' has not answered yet", state.attachment->attacher());
+    cause.proof = {fmt::format("VolumeAttachment '{}' has neither status.attached nor an error",
+                               state.attachment->name())};
+    cause.command = fmt::format("berth explain volumeattachment/{}", state.attachment->name());
+  } else {
+    cause.summary = fmt::format("volume '{}' is not attached to node '{}' yet",
+                                state.volume->name(), state.node_name);
+    cause.proof = {"the attach-detach controller has made no VolumeAttachment"};
+  }
+  return cause;
+}
+
 std::optional<Cause> DriverAbsent(const State& state) {
   if (state.driver.empty() || !state.bound() || !state.wants_mount()) return std::nullopt;
   if (!state.node || (state.pod && state.pod->terminated())) return std::nullopt;

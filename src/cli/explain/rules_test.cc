@@ -320,6 +320,16 @@ TEST_F(RulesTest, AVolumeThatAnotherNodeUses) {
   EXPECT_EQ(cause.command, "berth delete pod db -n default");
   // One that many nodes may use is no reason.
   state_.volume->Set({"spec", "accessModes"}, {"ReadWriteMany"});
+  EXPECT_EQ(First().id, "waits-for-attachment");
+}
+
+TEST_F(RulesTest, AnAttachmentThatIsOnItsWayIsNoFault) {
+  state_.attachment = Attachment("va-1", "node-a", false);
+  EXPECT_EQ(First().id, "waits-for-attachment");
+  EXPECT_EQ(ExplainStates({state_}).verdict(), "waiting");
+  // A driver that needs none has none.
+  state_.attachment.reset();
+  state_.driver_object = api::CsiDriver({{"spec", {{"attachRequired", false}}}});
   EXPECT_EQ(First().id, "");
 }
 
