@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/ids.h"
 
 namespace berth::api {
@@ -31,6 +34,15 @@ std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name) {
 
 std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name) {
   return "csi-" + base::Sha256Hex(fmt::format("{}{}", pod_uid, volume_name));
+}
+
+bool IsCsiDriverName(std::string_view name) {
+  constexpr size_t kLongest = 63;
+  const auto alphanumeric = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  if (name.empty() || name.size() > kLongest) return false;
+  if (!alphanumeric(name.front()) || !alphanumeric(name.back())) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [&](char c) { return alphanumeric(c) || c == '-' || c == '.'; });
 }
 
 }  // namespace berth::api

@@ -26,4 +26,8 @@ std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
 // The handle of an inline (ephemeral) volume: "csi-" and the SHA-256 of pod UID and volume name.
 std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name);
 
+// CSI, GetPluginInfo: at most 63 letters, digits, '-' and '.', a letter or digit at both ends. It
+// is a part of paths, so that it must not lead elsewhere.
+bool IsCsiDriverName(std::string_view name);
+
 }  // namespace berth::api

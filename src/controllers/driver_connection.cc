@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 
@@ -63,6 +64,10 @@ StatusOr<DriverInfo> DriverConnection::Read() {
                    client_->GetPluginInfo({}, options_.timeout));
   if (plugin.name().empty()) {
     return Error(StatusCode::kInternal, "the driver gave no name");
+  }
+  if (!api::IsCsiDriverName(plugin.name())) {
+    return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
+                 base::Quote(plugin.name()));
   }
   DriverInfo info{.name = plugin.name(),
                   .vendor_version = plugin.vendor_version(),

@@ -1,7 +1,5 @@
 #include "csidriver/validate.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
 #include <limits.h>
 
 #include <array>
@@ -15,88 +13,13 @@ namespace {
 
 using base::Error;
 using base::StatusCode;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 
 constexpr size_t kMaxString = 128;
-constexpr size_t kMaxNodeId = 256;
-constexpr size_t kMaxMap = 4096;
 constexpr size_t kMaxPath = PATH_MAX - 1;
-constexpr int kMaxRepeated = 1024;
 
 template <typename... Args>
 base::Status Invalid(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
-}
-
-size_t StringLimit(const FieldDescriptor& field) {
-  const std::string& name = field.name();
-  if (name == "staging_target_path" || name == "target_path" || name == "volume_path") {
-    return kMaxPath;
-  }
-  return name == "node_id" ? kMaxNodeId : kMaxString;
-}
-
-// Maps, and mount flags, are bounded by the sum of what is in them.
-base::Status CheckSum(const Message& request, const FieldDescriptor& field) {
-  const auto* reflection = request.GetReflection();
-  size_t sum = 0;
-  for (int i = 0; i < reflection->FieldSize(request, &field); ++i) {
-    if (field.is_map()) {
-      const Message& entry = reflection->GetRepeatedMessage(request, &field, i);
-      const auto* type = entry.GetDescriptor();
-      for (int n = 0; n < type->field_count(); ++n) {
-        sum += entry.GetReflection()->GetString(entry, type->field(n)).size();
-      }
-    } else {
-      sum += reflection->GetRepeatedString(request, &field, i).size();
-    }
-  }
-  if (sum > kMaxMap) return Invalid("'{}' is larger than {} bytes", field.name(), kMaxMap);
-  return base::OkStatus();
-}
-
-base::Status CheckString(const FieldDescriptor& field, const std::string& value) {
-  if (value.size() > StringLimit(field)) {
-    return Invalid("'{}' is longer than {} bytes", field.name(), StringLimit(field));
-  }
-  if (value.find('\0') != std::string::npos) return Invalid("'{}' has a zero byte", field.name());
-  return base::OkStatus();
-}
-
-base::Status CheckField(const Message& request, const FieldDescriptor& field) {
-  const auto* reflection = request.GetReflection();
-  if (field.is_map() || field.name() == "mount_flags") return CheckSum(request, field);
-  const int count = field.is_repeated() ? reflection->FieldSize(request, &field) : 1;
-  if (count > kMaxRepeated)
-    return Invalid("'{}' has more than {} entries", field.name(), kMaxRepeated);
-  for (int i = 0; i < count; ++i) {
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_STRING:
-        RETURN_IF_ERROR(CheckString(field, field.is_repeated()
-                                               ? reflection->GetRepeatedString(request, &field, i)
-                                               : reflection->GetString(request, &field)));
-        break;
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        RETURN_IF_ERROR(CheckLimits(field.is_repeated()
-                                        ? reflection->GetRepeatedMessage(request, &field, i)
-                                        : reflection->GetMessage(request, &field)));
-        break;
-      case FieldDescriptor::CPPTYPE_INT64:
-        if (!field.is_repeated() && reflection->GetInt64(request, &field) < 0) {
-          return Invalid("'{}' is negative", field.name());
-        }
-        break;
-      case FieldDescriptor::CPPTYPE_INT32:
-        if (!field.is_repeated() && reflection->GetInt32(request, &field) < 0) {
-          return Invalid("'{}' is negative", field.name());
-        }
-        break;
-      default:
-        break;
-    }
-  }
-  return base::OkStatus();
 }
 
 // Options that would change what a mount is rather than how it behaves.
@@ -178,13 +101,6 @@ std::string Capability::Digest() const {
       fmt::format("{}\n{}\n{}", block::Name(access), fs_type, static_cast<int>(mode));
   for (const std::string& flag : mount_flags) text += "\n" + flag;
   return base::Sha256Hex(text);
-}
-
-base::Status CheckLimits(const Message& request) {
-  std::vector<const FieldDescriptor*> fields;
-  request.GetReflection()->ListFields(request, &fields);
-  for (const FieldDescriptor* field : fields) RETURN_IF_ERROR(CheckField(request, *field));
-  return base::OkStatus();
 }
 
 base::Status CheckVolumeId(std::string_view id) {

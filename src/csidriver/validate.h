@@ -13,9 +13,11 @@
 #include "base/status.h"
 #include "block/pool.h"
 #include "proto/csi.pb.h"
+#include "rpc/csi_limits.h"
 
 namespace berth::csidriver {
 
+using rpc::CheckLimits;
 using AccessMode = csi::v1::VolumeCapability::AccessMode;
 
 // A volume capability, checked.
@@ -38,10 +40,6 @@ struct Offer {
   std::string node_id;
   std::vector<std::string> fs_types;  // supported here; the first is the default
 };
-
-// Bounds on every string, map and number of `request`, by reflection, as the specification's "Size
-// Limits" has them; paths are bounded by PATH_MAX.
-base::Status CheckLimits(const google::protobuf::Message& request);
 
 // The id of a volume in a request; one that this driver never gave out is not looked for:
 // NOT_FOUND.

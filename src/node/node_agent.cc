@@ -76,6 +76,15 @@ class NodeAgentImpl : public NodeAgent {
     return fmt::format("{}/{}", options_.data_folder, name);
   }
 
+  void TellOfRefusedDriver(const Status& why) {
+    events_.Record({.api_version = "v1",
+                    .kind = "Node",
+                    .ns = "",
+                    .name = options_.node_name,
+                    .uid = options_.node_name},
+                   base::EventType::kWarning, "CSIDriverRefused", base::Message(why));
+  }
+
   Status TakeFolders() {
     RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
     auto lock = platform::LockFile(Below("lock"));
@@ -117,8 +126,10 @@ class NodeAgentImpl : public NodeAgent {
     stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *cri_);
     csi_nodes_ = std::make_unique<CsiNodes>(client_, options_.node_name);
     registration_ = std::make_unique<PluginRegistration>(
-        PluginRegistrationOptions{.folder = host_->paths().PluginsRegistry()}, *csi_nodes_,
-        host_->drivers(),
+        PluginRegistrationOptions{
+            .folder = host_->paths().PluginsRegistry(),
+            .on_refused = [this](const Status& why) { TellOfRefusedDriver(why); }},
+        *csi_nodes_, host_->drivers(),
         [this](const std::string& driver) { volumes_->DriverRegistered(driver); });
     // With its node goes what was written there of the drivers, and, as the node owns it, CSINode.
     nodes_.AddHandler([this](const auto& change) {

@@ -248,6 +248,7 @@ Status PluginRegistration::Register(const std::string& path, const Identity& ide
       const Status told = rpc::NotifyRegistrationStatus(
           path, false, std::string(base::Message(done)), kNotifyTimeout);
       if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
+      if (options_.on_refused) options_.on_refused(base::Annotate(done, context));
     }
     return base::Annotate(done, context);
   }

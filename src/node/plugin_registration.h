@@ -46,6 +46,8 @@ struct PluginRegistrationOptions {
   std::string folder;  // "<kubelet>/plugins_registry"; made if missing
   std::chrono::milliseconds retry_start{500};
   std::chrono::milliseconds retry_max{122'000};
+  // Told why a driver's registration was refused, each time; may be empty.
+  std::function<void(const base::Status& why)> on_refused;
 };
 
 class PluginRegistration {

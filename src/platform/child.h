@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -25,6 +26,19 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
 // caller if it returned 0. The child writes to its own copy until then.
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
                         size_t reply_size, const std::function<int()>& body);
+
+// As RunInChild, for a body that opens something: a path can lead through a file system that
+// answers no more. The body returns a descriptor or a negative errno; both come back, the
+// descriptor as one of this process.
+struct OpenedInChild {
+  base::UniqueFd fd;
+  int error = 0;  // an errno, if `fd` is not valid
+};
+base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
+                                          const std::function<int()>& body);
+
+// OK if the device's first sector can be read in time, or an error comes back.
+base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout);
 
 // Names a descriptor that children must not share: a lock that a child stuck in the kernel
 // inherited would outlive this process. It is recognised by its inode, so a closed descriptor needs

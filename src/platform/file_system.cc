@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
 #include "platform/file_systems.h"
@@ -25,6 +26,7 @@ using base::Quote;
 using base::StatusCode;
 
 constexpr uint64_t kMiB = 1 << 20;
+constexpr std::chrono::seconds kReadTimeout(30);
 
 struct FreeProbe {
   void operator()(blkid_probe probe) const { blkid_free_probe(probe); }
@@ -93,6 +95,7 @@ base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
 
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
   const std::string context = fmt::format("probe {}", Quote(device));
+  RETURN_IF_ERROR_WITH(CheckReads(device, kReadTimeout), context);
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
   const Probe probe(blkid_new_probe());
   if (probe == nullptr) return ErrnoError(ENOMEM, context);

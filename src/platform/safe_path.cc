@@ -9,12 +9,17 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "platform/child.h"
 #include "platform/errno.h"
 
 namespace berth::platform {
 namespace {
 
 using base::Quote;
+
+// A path can lead through a file system that is dead.
+constexpr std::chrono::seconds kTimeout(10);
+const std::string kHere = ".";
 
 base::Status Escapes(std::string_view relative) {
   return base::Error(base::StatusCode::kPermissionDenied,
@@ -36,9 +41,39 @@ int OpenAt2(int root, const std::string& relative, int flags) {
   return fd;
 }
 
-base::Status OpenFailure(int error, std::string_view relative) {
-  if (error == EXDEV || error == ELOOP) return Escapes(relative);
-  return ErrnoError(error, fmt::format("open {}", Quote(relative)));
+// The descriptor that `body` opened in a child.
+base::StatusOr<base::UniqueFd> Opened(std::string_view relative, const std::function<int()>& body) {
+  const std::string what = fmt::format("open {}", Quote(relative));
+  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, body));
+  if (opened.error == EXDEV || opened.error == ELOOP) return Escapes(relative);
+  if (opened.error != 0) return ErrnoError(opened.error, what);
+  return std::move(opened.fd);
+}
+
+// A folder on the way: its path from the root, and its name in its parent.
+struct Level {
+  std::string prefix;
+  std::string name;
+};
+
+// In a child: the last level's folder, or a negative errno.
+int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
+  int at = OpenAt2(root, kHere, O_PATH);
+  for (const Level& level : levels) {
+    if (at < 0) return -errno;
+    int next = OpenAt2(root, level.prefix, O_PATH);
+    if (next < 0 && errno == ENOENT) {
+      const bool made = mkdirat(at, level.name.c_str(), mode) == 0;
+      if (!made && errno != EEXIST) return -errno;
+      next = OpenAt2(root, level.prefix, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      // The umask does not apply.
+      if (next >= 0 && made && fchmod(next, mode) != 0) return -errno;
+    }
+    if (next < 0) return -errno;
+    close(at);
+    at = next;
+  }
+  return at < 0 ? -errno : at;
 }
 
 }  // namespace
@@ -46,49 +81,41 @@ base::Status OpenFailure(int error, std::string_view relative) {
 base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative) {
   const std::string path = relative.empty() ? "." : std::string(relative);
   if (path.find('\0') != std::string::npos) return Escapes(relative);
-  base::UniqueFd fd(OpenAt2(root, path, O_PATH));
-  if (!fd.valid()) return OpenFailure(errno, relative);
-  return fd;
+  return Opened(relative, [&] {
+    const int fd = OpenAt2(root, path, O_PATH);
+    return fd < 0 ? -errno : fd;
+  });
 }
 
 base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view relative,
                                                   mode_t mode) {
-  ASSIGN_OR_RETURN(base::UniqueFd at, OpenBeneath(root, ""));
   if (relative.starts_with('/') || relative.find('\0') != std::string_view::npos) {
     return Escapes(relative);
   }
   // Each prefix is resolved from the root, so that a symlink within the volume may use "..".
+  std::vector<Level> levels;
   std::string prefix;
   for (size_t begin = 0; begin < relative.size();) {
     const size_t end = std::min(relative.find('/', begin), relative.size());
-    const std::string part(relative.substr(begin, end - begin));
+    std::string part(relative.substr(begin, end - begin));
     begin = end + 1;
     if (part.empty() || part == ".") continue;
     if (part == "..") return Escapes(relative);
     prefix += (prefix.empty() ? "" : "/") + part;
-    base::UniqueFd next(OpenAt2(root, prefix, O_PATH));
-    if (!next.valid() && errno == ENOENT) {
-      const bool made = mkdirat(at.get(), part.c_str(), mode) == 0;
-      if (!made && errno != EEXIST) {
-        return ErrnoError(errno, fmt::format("make folder {}", Quote(relative)));
-      }
-      next.Reset(OpenAt2(root, prefix, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-      if (!next.valid()) return OpenFailure(errno, relative);
-      // The umask does not apply.
-      if (made && fchmod(next.get(), mode) != 0) {
-        return ErrnoError(errno, fmt::format("chmod {}", Quote(relative)));
-      }
-    }
-    if (!next.valid()) return OpenFailure(errno, relative);
-    at = std::move(next);
+    levels.push_back({.prefix = prefix, .name = std::move(part)});
   }
-  return at;
+  return Opened(relative, [&] { return MakeLevels(root, levels, mode); });
 }
 
 base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path) {
-  base::UniqueFd fd(open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, fmt::format("open folder {}", Quote(path)));
-  return fd;
+  const std::string what = fmt::format("open folder {}", Quote(path));
+  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, [&] {
+                     const int fd =
+                         open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                     return fd < 0 ? -errno : fd;
+                   }));
+  if (opened.error != 0) return ErrnoError(opened.error, what);
+  return std::move(opened.fd);
 }
 
 std::string ProcPath(const base::UniqueFd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); }

@@ -1,4 +1,7 @@
 // Paths held by descriptor, resolved so that no symlink leads out (openat2).
+//
+// A path is resolved in a child with a deadline of ten seconds: DEADLINE_EXCEEDED where it leads
+// through a file system that is dead.
 #pragma once
 
 #include <sys/types.h>

@@ -14,6 +14,7 @@
 #include "platform/child.h"
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
+#include "platform/probe_folder.h"
 #include "platform/safe_path.h"
 
 namespace berth::platform {
@@ -82,6 +83,7 @@ base::StatusOr<FileSystemUsage> GetFileSystemUsage(const std::string& path,
 
 base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
                                            std::chrono::steady_clock::time_point deadline) {
+  RETURN_IF_ERROR(ProbeFolder(path, std::chrono::seconds(5)));
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenFolder(path));
   struct stat st;
   if (fstat(fd.get(), &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(path)));

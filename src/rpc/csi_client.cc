@@ -1,9 +1,23 @@
 #include "rpc/csi_client.h"
 
 #include "proto/csi.grpc.pb.h"
+#include "rpc/csi_limits.h"
 #include "rpc/unix_channel.h"
 
 namespace berth::rpc {
+namespace {
+
+// An answer beyond all bounds is as good as none: what was asked for may have been done.
+template <typename Response>
+base::StatusOr<Response> Bounded(base::StatusOr<Response> answer, std::string_view method) {
+  if (!answer.ok()) return answer;
+  const base::Status fits = CheckLimits(*answer, kAnswerLimits);
+  if (fits.ok()) return answer;
+  return base::Error(base::StatusCode::kUnavailable, "{}: the driver's answer is refused: {}",
+                     method, base::Message(fits));
+}
+
+}  // namespace
 
 struct CsiClient::Stubs {
   explicit Stubs(std::unique_ptr<UnixChannel> unix_channel)
@@ -31,13 +45,14 @@ CsiClient::CsiClient(std::string socket, std::unique_ptr<Stubs> stubs)
 
 CsiClient::~CsiClient() = default;
 
-#define BERTH_DEFINE(service, rpc)                                                               \
-  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,    \
-                                                        Timeout timeout) {                       \
-    const CallName name = {                                                                      \
-        .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true};    \
-    return Unary(*stubs_->channel, name, stubs_->service, &csi::v1::service::Stub::rpc, request, \
-                 timeout);                                                                       \
+#define BERTH_DEFINE(service, rpc)                                                              \
+  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,   \
+                                                        Timeout timeout) {                      \
+    const CallName name = {                                                                     \
+        .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true};   \
+    return Bounded(Unary(*stubs_->channel, name, stubs_->service, &csi::v1::service::Stub::rpc, \
+                         request, timeout),                                                     \
+                   #rpc);                                                                       \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE

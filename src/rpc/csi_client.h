@@ -3,7 +3,8 @@
 // Every call has a deadline and blocks the caller; it fails with UNAVAILABLE at once when nobody
 // listens and connects anew by itself when the driver is back. Each call passes the fault points
 // "rpc.csi.METHOD.before" and ".after". Requests are logged without secrets (fields marked
-// csi_secret). Thread-safe.
+// csi_secret). An answer that cannot be read, or is beyond kAnswerLimits, is UNAVAILABLE: the
+// outcome is unknown. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -190,6 +190,23 @@ TEST_F(CsiClientTest, CallsRunInParallel) {
   EXPECT_TRUE(slow.get().ok());
 }
 
+TEST_F(CsiClientTest, AnAnswerBeyondAllBoundsIsNone) {
+  driver_->state().options().node_id = std::string(300, 'n');
+  EXPECT_TRUE(client_->NodeGetInfo({}, 5s).ok());
+  driver_->state().options().node_id = std::string(3000, 'n');
+  const auto result = client_->NodeGetInfo({}, 5s);
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(IsFinal(result.status()));
+  EXPECT_THAT(std::string(base::Message(result.status())), HasSubstr("'node_id' is longer"));
+}
+
+TEST_F(CsiClientTest, AnAnswerThatCannotBeReadHasAnUnknownOutcome) {
+  driver_->state().options().node_id = "\xff";
+  const auto result = client_->NodeGetInfo({}, 5s);
+  EXPECT_FALSE(IsFinal(result.status())) << result.status();
+  EXPECT_THAT(std::string(base::Message(result.status())), HasSubstr("cannot be read"));
+}
+
 TEST_F(CsiClientTest, ASocketPathThatIsTooLongIsRefused) {
   const auto client = CsiClient::New("/" + std::string(107, 'x'));
   EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);

@@ -44,6 +44,15 @@ grpc::ChannelArguments Arguments(int max_answer_bytes) {
   return arguments;
 }
 
+// gRPC gives an answer that is no valid message this way, which sounds as if nothing was done.
+base::Status UnlessUnreadable(base::Status status) {
+  if (status.code() == base::StatusCode::kUnimplemented &&
+      base::Message(status) == "No message returned for unary request") {
+    return base::Error(base::StatusCode::kUnavailable, "the answer cannot be read");
+  }
+  return status;
+}
+
 }  // namespace
 
 base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::New(std::string_view endpoint,
@@ -105,7 +114,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     context.set_deadline(std::chrono::system_clock::now() + left);
     const UnixChannel::Running running(channel, context);
-    status = FromGrpc(call(&context));
+    status = UnlessUnreadable(FromGrpc(call(&context)));
   }
   span.End(status);
   if (log) {

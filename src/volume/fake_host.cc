@@ -64,7 +64,7 @@ base::Status FakeMounter::MakeShared(std::string_view folder) {
 }
 
 void FakeMounter::Add(const std::string& target, const std::string& fs_type,
-                      const std::string& source) {
+                      const std::string& source, std::vector<std::string> options) {
   base::MutexLock lock(mutex_);
   platform::MountEntry entry;
   entry.id = next_id_++;
@@ -72,6 +72,7 @@ void FakeMounter::Add(const std::string& target, const std::string& fs_type,
   entry.mount_point = target;
   entry.fs_type = fs_type;
   entry.source = source;
+  entry.options = std::move(options);
   table_.push_back(std::move(entry));
 }
 

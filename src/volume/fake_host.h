@@ -24,7 +24,7 @@ class FakeMounter : public platform::Mounter {
 
   // A mount that somebody else made.
   void Add(const std::string& target, const std::string& fs_type = "ext4",
-           const std::string& source = "/dev/loop7");
+           const std::string& source = "/dev/loop7", std::vector<std::string> options = {});
   bool IsMounted(std::string_view target) const;
   // What Mount was asked for, oldest first.
   std::vector<platform::MountRequest> requests() const;

@@ -86,7 +86,7 @@ class Services : public csi::v1::Identity::Service,
     const base::Status status = wrong_.Handle(on, request, response);
     calls_.Write(status.ok() ? "done" : "failed", method, VolumeOf(request));
     if (on("dies", method)) _exit(1);
-    if (on("loses-answers", method)) return {grpc::StatusCode::UNAVAILABLE, "lost"};
+    if (on("loses-answers", method) && status.ok()) return {grpc::StatusCode::UNAVAILABLE, "lost"};
     if (on("aborted-forever", method)) return {grpc::StatusCode::ABORTED, "a call is pending"};
     if (on("unknown-code", method)) return {static_cast<grpc::StatusCode>(42), "forty-two"};
     const grpc::Status answer = rpc::ToGrpc(status);

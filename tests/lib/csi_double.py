@@ -4,7 +4,7 @@ import subprocess
 
 from lib.standalone import ROOT, wait_for
 
-PROGRAM = ROOT / "build" / "dev" / "bin" / "csi_double"
+PROGRAM = ROOT / "build" / "bin" / "csi_double"
 NAME = "double.csi.example.com"
 
 
@@ -60,6 +60,9 @@ class CsiDouble:
         except FileNotFoundError:
             return []
         return [line.split(" ", 2)[2] for line in lines if line.split(" ", 2)[:2] == [event, method]]
+
+    def forget_calls(self):
+        (self.folder / "calls").write_text("")  # the double appends
 
     def volumes(self):
         """The content folders of the volumes that there are."""

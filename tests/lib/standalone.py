@@ -170,7 +170,8 @@ class Standalone:
             for name in names:
                 self.wait_gone(kind, name, seconds)
         for name in [item["metadata"]["name"] for item in self.items("persistentvolumes")]:
-            if self.get("persistentvolumes", name)["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
+            volume = self.get("persistentvolumes", name)  # it may have gone meanwhile
+            if volume and volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
                 self.run("delete", "persistentvolumes", name, "--wait=false")
             self.wait_gone("persistentvolumes", name, seconds)
         wait_for("volume attachments to be gone", lambda: not self.items("volumeattachments"), seconds)

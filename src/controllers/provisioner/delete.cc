@@ -58,7 +58,23 @@ Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
       .status();
 }
 
+// Two objects can stand for one volume of the driver's, by a person's hand or a driver's fault:
+// while the other is wanted its data is, too.
+Status Provisioner::CheckAlone(const Volume& volume) const {
+  const api::CsiSource csi = volume.csi();
+  for (const auto& other :
+       volumes_.ByIndex(kVolumesByHandle, HandleKey(csi.driver(), csi.volume_handle()))) {
+    if (other->name() == volume.name() || WantsDeletion(*other)) continue;
+    return base::Error(
+        StatusCode::kFailedPrecondition,
+        "volume '{}' is PersistentVolume '{}', too, and is not deleted with this one",
+        csi.volume_handle(), other->name());
+  }
+  return base::OkStatus();
+}
+
 Status Provisioner::DestroyInDriver(const Volume& volume) {
+  RETURN_IF_ERROR(CheckAlone(volume));
   {
     base::MutexLock lock(mutex_);
     const auto it = destroyed_.find(volume.name());
@@ -75,6 +91,7 @@ Status Provisioner::DestroyInDriver(const Volume& volume) {
   LOG_INFO("deleted volume {} of {}", base::Quote(volume.csi().volume_handle()),
            base::Quote(volume.name()));
   base::MutexLock lock(mutex_);
+  given_.erase(volume.csi().volume_handle());
   destroyed_[volume.name()] = volume.uid();
   return base::OkStatus();
 }

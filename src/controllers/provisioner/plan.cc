@@ -53,6 +53,32 @@ Status AddCapabilities(const PlanInputs& inputs, Plan& plan) {
   return base::OkStatus();
 }
 
+const std::string& SourceId(const csi::v1::VolumeContentSource& source) {
+  return source.has_snapshot() ? source.snapshot().snapshot_id() : source.volume().volume_id();
+}
+
+// True unless they say different things of one key: one may be more exact than the other.
+bool Agree(const csi::v1::Topology& a, const csi::v1::Topology& b) {
+  return std::all_of(a.segments().begin(), a.segments().end(), [&](const auto& segment) {
+    const auto other = b.segments().find(segment.first);
+    return other == b.segments().end() || other->second == segment.second;
+  });
+}
+
+// CSI, TopologyRequirement: a volume is accessible from at least one of the requisite topologies.
+Status CheckPlace(const csi::v1::TopologyRequirement& required, const csi::v1::Volume& volume) {
+  if (required.requisite().empty() || volume.accessible_topology().empty()) return base::OkStatus();
+  for (const csi::v1::Topology& place : volume.accessible_topology()) {
+    for (const csi::v1::Topology& wanted : required.requisite()) {
+      if (Agree(place, wanted)) return base::OkStatus();
+    }
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "the driver says that the volume is in {} places, none of which is where it was "
+               "asked for",
+               volume.accessible_topology_size());
+}
+
 Json CsiSourceOf(const Plan& plan, const PlanInputs& inputs, const csi::v1::Volume& volume,
                  const std::string& identity) {
   Json attributes = {{std::string(kIdentityAttribute), identity}};
@@ -142,12 +168,19 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
                  "created volume capacity {} less than requested capacity {}",
                  volume.capacity_bytes(), required);
   }
-  if (plan.request.has_volume_content_source() && !volume.has_content_source()) {
-    return Error(
-        StatusCode::kFailedPrecondition,
-        "volume content source missing: the driver made an empty volume in place of a copy");
+  if (plan.request.has_volume_content_source()) {
+    if (!volume.has_content_source()) {
+      return Error(
+          StatusCode::kFailedPrecondition,
+          "volume content source missing: the driver made an empty volume in place of a copy");
+    }
+    if (SourceId(volume.content_source()) != SourceId(plan.request.volume_content_source())) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "volume content source is '{}': the driver made a copy of something else",
+                   SourceId(volume.content_source()));
+    }
   }
-  return base::OkStatus();
+  return CheckPlace(plan.request.accessibility_requirements(), volume);
 }
 
 api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,

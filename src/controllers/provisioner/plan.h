@@ -57,7 +57,8 @@ struct Plan {
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
 // OK if the driver's answer is what was asked for; OUT_OF_RANGE if it is smaller,
-// FAILED_PRECONDITION if its content is not from the source.
+// FAILED_PRECONDITION if its content is not from the source, or its place not one of those asked
+// for.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.

@@ -151,11 +151,34 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, plan.request, options_.timeout);
   if (!response.ok()) return CreateFailed(claim, inputs, response.status());
+  const std::string& handle = response->volume().volume_id();
+  if (const std::string owner = TakeHandle(handle, inputs.driver.name, plan.volume_name);
+      !owner.empty()) {
+    // Not a volume of this claim's, so that it is not deleted either.
+    const Status taken =
+        Error(StatusCode::kAlreadyExists,
+              "the driver gave volume '{}', which belongs to PersistentVolume '{}'", handle, owner);
+    ReportFailure(claim, inputs.storage_class.name(), taken);
+    return Outcome::Retry(taken);
+  }
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
     return Refuse(claim, plan, response->volume(), fits);
   }
   return WriteVolume(
       claim, VolumeObject(plan, inputs, response->volume(), identity_prefix_ + inputs.driver.name));
+}
+
+std::string Provisioner::TakeHandle(const std::string& handle, const std::string& driver,
+                                    const std::string& volume_name) {
+  if (handle.empty()) return "";
+  for (const auto& volume : volumes_.ByIndex(kVolumesByHandle, HandleKey(driver, handle))) {
+    if (volume->name() != volume_name) return volume->name();
+  }
+  // What another worker was given a moment ago has no object yet, or none that is known here.
+  base::MutexLock lock(mutex_);
+  const auto [it, taken] = given_.try_emplace(handle, volume_name);
+  if (it->second == volume_name) return "";
+  return it->second;
 }
 
 Provisioner::Outcome Provisioner::CreateFailed(const Claim& claim, const PlanInputs& inputs,
@@ -196,6 +219,8 @@ Provisioner::Outcome Provisioner::Refuse(const Claim& claim, const Plan& plan,
                                        plan.volume_name, DriverError(deleted.status())));
   } else {
     SetAttempt(claim.uid(), {.state = Attempt::State::kRefused, .topology = std::nullopt});
+    base::MutexLock lock(mutex_);
+    given_.erase(volume.volume_id());
   }
   return Outcome::Retry(why);
 }

@@ -63,6 +63,11 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
     if (IsBound(claim)) return std::vector<std::string>{};
     return std::vector<std::string>{claim.annotation(kStorageProvisioner)};
   });
+  volumes_.AddIndex(kVolumesByHandle, [](const api::Object& object) {
+    const auto& volume = static_cast<const Volume&>(object);
+    if (!volume.has_csi()) return std::vector<std::string>{};
+    return std::vector<std::string>{HandleKey(volume.csi().driver(), volume.csi().volume_handle())};
+  });
   claims_.AddIndex(kClaimsBySource, [](const api::Object& object) {
     const auto& claim = static_cast<const Claim&>(object);
     const std::string source = CloneSourceName(claim);
@@ -96,6 +101,10 @@ void Provisioner::Watch() {
     }
   });
   volumes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr && change.before->has_csi()) {
+      MutexLock lock(mutex_);
+      given_.erase(change.before->csi().volume_handle());
+    }
     if (change.after == nullptr || !change.after->has_csi()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) {
       // A claim that is deleted was held until its volume has an object.

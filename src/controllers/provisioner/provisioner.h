@@ -44,6 +44,11 @@ namespace berth::controllers::provisioner {
 
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
+// Index: a driver's volume (HandleKey) → the PersistentVolumes that stand for it.
+inline constexpr char kVolumesByHandle[] = "handle";
+inline std::string HandleKey(const std::string& driver, const std::string& handle) {
+  return driver + "/" + handle;
+}
 // The claim that `claim` is to be a copy of, in its own namespace; "" for none.
 std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 
@@ -76,6 +81,10 @@ class Provisioner : public Controller {
       const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const;
   base::StatusOr<api::Labels> MutableParameters(const Claim& claim, const DriverInfo& driver) const;
   Outcome Create(const Claim& claim, const PlanInputs& inputs, Plan plan);
+  // "" if the driver's volume is `volume_name`'s from now on; else the name of the volume that has
+  // it.
+  std::string TakeHandle(const std::string& handle, const std::string& driver,
+                         const std::string& volume_name) ABSL_LOCKS_EXCLUDED(mutex_);
   Outcome CreateFailed(const Claim& claim, const PlanInputs& inputs, const base::Status& status);
   Outcome Refuse(const Claim& claim, const Plan& plan, const csi::v1::Volume& volume,
                  const base::Status& why);
@@ -96,6 +105,7 @@ class Provisioner : public Controller {
   Outcome SyncVolume(const std::string& key);
   base::Status SyncVolumeFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume);
+  base::Status CheckAlone(const Volume& volume) const;
   base::Status DestroyInDriver(const Volume& volume);
 
   // What this process knows of a claim's last CreateVolume.
@@ -121,6 +131,8 @@ class Provisioner : public Controller {
   kube::Informer<api::VolumeAttachment>& attachments_;
   mutable base::Mutex mutex_;
   std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);  // by the claim's uid
+  // What CreateVolume gave for volumes whose objects this process has not deleted: handle to name.
+  std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
   // Volumes that the driver has deleted and whose objects others' finalizers still hold: name to
   // uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);

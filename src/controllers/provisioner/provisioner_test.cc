@@ -534,6 +534,59 @@ TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
 }
 
+TEST_F(DeleteTest, AVolumeThatIsAnothersTooIsNotDeleted) {
+  Begin();
+  // The first volume of the driver is known as "vol-1".
+  cluster_.client.Add(
+      MakeVolume("twin", {{"spec", {{"csi", {{"driver", kDriver}, {"volumeHandle", "vol-1"}}}}}}));
+  cluster_.client.Add(Unprotected("data"));
+  EXPECT_TRUE(cluster_.events.WaitFor("which belongs to PersistentVolume 'twin'"));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+TEST_F(DeleteTest, AVolumeWithTwoObjectsOutlivesTheFirst) {
+  Begin();
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  Volume volume = GetVolume("pvc-uid-data");
+  cluster_.client.Add(MakeVolume(
+      "twin",
+      {{"spec",
+        {{"csi", {{"driver", kDriver}, {"volumeHandle", volume.csi().volume_handle()}}}}}}));
+  ASSERT_TRUE(cluster_.client.WaitForWatches(Volume::kInfo, 1));
+  PassQueue();
+  cluster_.client.Remove(Claim::kInfo, "default", "data");
+  volume.Set({"status", "phase"}, "Released");
+  cluster_.client.Add(volume);
+  EXPECT_TRUE(cluster_.events.WaitFor("is PersistentVolume 'twin', too"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+  cluster_.client.Remove(Volume::kInfo, "", "twin");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST(CheckAnswerTest, RefusesWhatWasNotAskedFor) {
+  Plan plan;
+  csi::v1::Volume volume;
+  volume.set_volume_id("vol-1");
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
+  plan.request.mutable_volume_content_source()->mutable_volume()->set_volume_id("vol-0");
+  EXPECT_FALSE(CheckAnswer(plan, volume).ok());
+  volume.mutable_content_source()->mutable_volume()->set_volume_id("vol-9");
+  EXPECT_FALSE(CheckAnswer(plan, volume).ok());
+  volume.mutable_content_source()->mutable_volume()->set_volume_id("vol-0");
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
+
+  auto& requisite = *plan.request.mutable_accessibility_requirements()->add_requisite();
+  (*requisite.mutable_segments())["zone"] = "a";
+  (*requisite.mutable_segments())["rack"] = "1";
+  auto& place = *volume.add_accessible_topology();
+  (*place.mutable_segments())["zone"] = "b";
+  EXPECT_EQ(CheckAnswer(plan, volume).code(), StatusCode::kFailedPrecondition);
+  (*place.mutable_segments())["zone"] = "a";  // all of the zone, so the rack too
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
+}
+
 TEST_F(DeleteTest, AVolumeThatIsRetainedLosesTheFinalizerAndStays) {
   Begin();
   Release({{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});

@@ -156,7 +156,14 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
     request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
   }
   ASSIGN_OR_RETURN(*request.mutable_secrets(), csi_volume::ReadSecret(host_, volume.expand_secret));
-  const Status grown = client->rpc().NodeExpandVolume(request, kCsiTimeout).status();
+  const auto answer = client->rpc().NodeExpandVolume(request, kCsiTimeout);
+  Status grown = answer.status();
+  if (answer.ok() && answer->capacity_bytes() != 0 && answer->capacity_bytes() < bytes) {
+    grown = Error(StatusCode::kInternal,
+                  "NodeExpandVolume succeeded, but the driver says that the "
+                  "volume has {} bytes",
+                  answer->capacity_bytes());
+  }
   return base::Annotate(grown, fmt::format("grow volume '{}' to {} bytes", volume.name, bytes));
 }
 

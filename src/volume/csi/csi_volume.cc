@@ -10,19 +10,8 @@ using base::Error;
 using base::StatusCode;
 using AccessMode = csi::v1::VolumeCapability::AccessMode;
 
-bool IsAlphanumeric(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-
-// CSI, GetPluginInfo: the name is a part of paths, so that it must not lead elsewhere.
-bool IsDriverName(std::string_view name) {
-  constexpr size_t kLongest = 63;
-  if (name.empty() || name.size() > kLongest) return false;
-  if (!IsAlphanumeric(name.front()) || !IsAlphanumeric(name.back())) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return IsAlphanumeric(c) || c == '-' || c == '.'; });
-}
-
 Status CheckNames(const Volume& volume) {
-  if (!IsDriverName(volume.driver)) {
+  if (!api::IsCsiDriverName(volume.driver)) {
     return Error(StatusCode::kInvalidArgument, "volume '{}': {} is not the name of a CSI driver",
                  volume.name, base::Quote(volume.driver));
   }
@@ -101,7 +90,7 @@ StatusOr<Record> ReadRecord(const Json& state) {
   Record record{.driver = base::json::String(state, {"driver"}),
                 .handle = base::json::String(state, {"volumeHandle"}),
                 .block = base::json::Bool(state, {"block"})};
-  if (!IsDriverName(record.driver) || record.handle.empty()) {
+  if (!api::IsCsiDriverName(record.driver) || record.handle.empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "the volume's record does not name a CSI driver and a volume handle");
   }
@@ -123,6 +112,13 @@ csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilitie
     mount.set_volume_mount_group(std::to_string(*mount_group));
   }
   return capability;
+}
+
+bool IsForOneNode(const Volume& volume) {
+  return std::all_of(volume.access_modes.begin(), volume.access_modes.end(),
+                     [](const std::string& mode) {
+                       return mode == "ReadWriteOnce" || mode == "ReadWriteOncePod";
+                     });
 }
 
 bool NodeAppliesFsGroup(const Volume& volume, const NodeCapabilities& capabilities,

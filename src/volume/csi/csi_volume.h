@@ -49,6 +49,10 @@ StatusOr<Record> ReadRecord(const Json& state);
 csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilities& capabilities,
                                      std::optional<int64_t> mount_group);
 
+// True if no other volume may show the same files. Volumes for many nodes may be shares of one
+// server, which people name by several handles.
+bool IsForOneNode(const Volume& volume);
+
 // True if the node is to give the published volume to the pod's fsGroup.
 bool NodeAppliesFsGroup(const Volume& volume, const NodeCapabilities& capabilities,
                         const api::CsiDriver& driver, const api::Pod& pod);

@@ -137,10 +137,17 @@ class CsiFixture : public testing::Test {
   template <typename Request>
   void ShowMounts(const std::string& method, bool mounts) {
     driver_->script().AfterEffect(method, [this, mounts](const google::protobuf::Message& message) {
-      const std::string path = PathIn(dynamic_cast<const Request&>(message));
+      const auto& request = dynamic_cast<const Request&>(message);
+      const std::string path = PathIn(request);
       FakeMounter& mounter = host_.fake_mounter();
       if (!mounts) return mounter.Unmount(path);
-      if (!mounter.IsMounted(path)) mounter.Add(path);
+      std::vector<std::string> options;
+      if constexpr (requires { request.readonly(); }) {
+        if (request.readonly()) options.push_back("ro");
+      }
+      if (!mounter.IsMounted(path)) {
+        mounter.Add(path, "ext4", "/dev/" + request.volume_id(), options);
+      }
       return base::OkStatus();
     });
   }

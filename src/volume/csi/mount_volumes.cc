@@ -15,6 +15,28 @@ using base::OkStatus;
 using base::Quote;
 using base::StatusCode;
 
+csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
+                                                 const std::string& target) {
+  csi::v1::NodeUnstageVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_staging_target_path(target);
+  return request;
+}
+
+csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
+                                                     const std::string& target) {
+  csi::v1::NodeUnpublishVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_target_path(target);
+  return request;
+}
+
+// Of a call that takes a refused one back: tear-down does it once more.
+template <typename Answer>
+void Undo(const Answer& undone) {
+  if (!undone.ok()) LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+}
+
 }  // namespace
 
 std::string MountVolumes::Target(const std::string& pod_uid, const std::string& name) const {
@@ -52,7 +74,17 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // What an earlier call may have done is not undone by a later one that did nothing.
   if (rpc::IsFinal(staged) && !before.recorded) ForgetTarget(folder, target);
-  return staged;
+  RETURN_IF_ERROR(staged);
+  // A driver may have nothing to mount before it publishes.
+  const Expected expected{.after = "NodeStageVolume",
+                          .driver = volume.driver,
+                          .handle = volume.handle,
+                          .alone = IsForOneNode(volume)};
+  const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
+  if (!right.ok() && !before.mounted) {
+    Undo(client->rpc().NodeUnstageVolume(UnstageRequest(volume.handle, target), kCsiTimeout));
+  }
+  return right;
 }
 
 Status MountVolumes::Unstage(const Record& record) {
@@ -66,10 +98,8 @@ Status MountVolumes::Unstage(const Record& record) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
     if (capabilities.stage_unstage) {
-      csi::v1::NodeUnstageVolumeRequest request;
-      request.set_volume_id(record.handle);
-      request.set_staging_target_path(target);
-      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(request, kCsiTimeout));
+      RETURN_IF_ERROR(
+          client->rpc().NodeUnstageVolume(UnstageRequest(record.handle, target), kCsiTimeout));
     }
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
   }
@@ -128,6 +158,20 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
   if (rpc::IsFinal(published) && !before.recorded) ForgetTarget(folder, target);
   RETURN_IF_ERROR(published);
+  const Expected expected{.after = "NodePublishVolume",
+                          .driver = volume.driver,
+                          .handle = volume.handle,
+                          .mounted = true,
+                          .read_only = volume.read_only,
+                          .alone = IsForOneNode(volume)};
+  if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
+      !right.ok()) {
+    // The next try is to begin anew. What was mounted before may be in use.
+    if (!before.mounted) {
+      Undo(client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout));
+    }
+    return right;
+  }
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
     RETURN_IF_ERROR(ApplyFsGroup(pod, target));
   }
@@ -154,10 +198,8 @@ Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
   // As in Unstage: without a record NodePublishVolume was never called, or its end was reached.
   if (before.recorded) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    csi::v1::NodeUnpublishVolumeRequest request;
-    request.set_volume_id(record.handle);
-    request.set_target_path(target);
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(request, kCsiTimeout));
+    RETURN_IF_ERROR(
+        client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
   RETURN_IF_ERROR(RemoveEmptyFolder(target));

@@ -100,10 +100,54 @@ TEST_F(MountVolumesTest, TheRecordIsOnDiskBeforeTheDriverIsCalled) {
   });
   driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
     EXPECT_TRUE(Exists(kPodVolume + "/vol_data.json"));
+    host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
     return base::OkStatus();
   });
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(Publish().ok());
+}
+
+TEST_F(MountVolumesTest, ATargetWhereNothingIsMountedIsRefusedAndTakenBack) {
+  ASSERT_TRUE(Stage().ok());
+  driver_->script().AfterEffect("NodePublishVolume",
+                                [](const google::protobuf::Message&) { return base::OkStatus(); });
+  const Status published = Publish().status();
+  EXPECT_EQ(published.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(published), HasSubstr("nothing is mounted"));
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Persistent())).ok());
+}
+
+TEST_F(MountVolumesTest, AWritableMountInPlaceOfAReadOnlyOneIsRefused) {
+  const VolumeSpec spec = Persistent({{"csi", {{"readOnly", true}}}});
+  ASSERT_TRUE(Stage(spec).ok());
+  driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
+    host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
+    return base::OkStatus();
+  });
+  EXPECT_THAT(Text(Publish(spec).status()), HasSubstr("writable"));
+}
+
+TEST_F(MountVolumesTest, TheFilesOfAnotherVolumeAreRefusedUnlessTheyMayBeShared) {
+  WriteJson("pods/other/volumes/kubernetes.io~csi/pv-2/vol_data.json",
+            {{"driverName", kDriver}, {"volumeHandle", "vol-2"}});
+  host_.fake_mounter().Add(Path("pods/other/volumes/kubernetes.io~csi/pv-2/mount"), "ext4",
+                           "/dev/vol-1");
+  const Status staged = Stage();
+  EXPECT_EQ(staged.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(staged), HasSubstr("is volume 'vol-2'"));
+  EXPECT_TRUE(Stage(Persistent({{"accessModes", {"ReadWriteMany"}}})).ok());
+}
+
+TEST_F(MountVolumesTest, WhatIsInUseIsNotTakenBack) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  WriteJson("pods/other/volumes/kubernetes.io~csi/pv-2/vol_data.json",
+            {{"driverName", kDriver}, {"volumeHandle", "vol-2"}});
+  host_.fake_mounter().Add(Path("pods/other/volumes/kubernetes.io~csi/pv-2/mount"), "ext4",
+                           "/dev/vol-1");
+  EXPECT_FALSE(Publish().ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 0);
 }
 
 TEST_F(MountVolumesTest, ADriverWithoutStagesGetsNoStagingPath) {
@@ -364,6 +408,7 @@ TEST_F(MountVolumesTest, FsGroupIsAppliedAfterPublish) {
   driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
     std::ofstream(file) << "x";
     std::filesystem::permissions(file, std::filesystem::perms(0600));
+    host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
     return base::OkStatus();
   });
   const gid_t group = getgid();

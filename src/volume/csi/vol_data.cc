@@ -105,6 +105,64 @@ Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::
                after, Quote(path), Describe(*mount));
 }
 
+namespace {
+
+bool SameFiles(const platform::MountEntry& a, const platform::MountEntry& b) {
+  return a.major == b.major && a.minor == b.minor && a.root == b.root && a.source == b.source;
+}
+
+// The folder with the record of what is mounted at `mount_point`; empty if that is no CSI volume's.
+std::string_view RecordFolder(const Paths& paths, std::string_view mount_point) {
+  const size_t slash = mount_point.rfind('/');
+  const std::string_view last = mount_point.substr(slash + 1);
+  const bool ours = mount_point.starts_with(paths.root() + "/");
+  return ours && (last == "globalmount" || last == "mount") ? mount_point.substr(0, slash) : "";
+}
+
+// Another volume's handle at whose mount point the same files are; empty if there is none.
+std::string OtherVolume(const std::vector<platform::MountEntry>& table, const Paths& paths,
+                        const platform::MountEntry& mount, const Expected& expected) {
+  for (const platform::MountEntry& other : table) {
+    if (&other == &mount || !SameFiles(other, mount)) continue;
+    const std::string_view folder = RecordFolder(paths, other.mount_point);
+    if (folder.empty()) continue;
+    const auto data = Read(std::string(folder));
+    if (!data.ok() || !data->has_value()) continue;
+    std::string handle = base::json::String(**data, {"volumeHandle"});
+    if (handle != expected.handle ||
+        base::json::String(**data, {"driverName"}) != expected.driver) {
+      return handle;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::string& path,
+                    const Expected& expected) {
+  ASSIGN_OR_RETURN(const auto table, mounter.List());
+  const platform::MountEntry* mount = platform::FindMount(table, path);
+  if (mount == nullptr) {
+    if (!expected.mounted) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} succeeded, but nothing is mounted at {}: what is written there would go to "
+                 "this node's own disk",
+                 expected.after, Quote(path));
+  }
+  if (expected.read_only && !mount->read_only()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} succeeded, but {} is writable where it was asked to be read-only",
+                 expected.after, Quote(path));
+  }
+  if (!expected.alone) return base::OkStatus();
+  const std::string other = OtherVolume(table, paths, *mount, expected);
+  if (other.empty()) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "{} of volume {} succeeded, but what is mounted at {} is volume {}", expected.after,
+               Quote(expected.handle), Quote(path), Quote(other));
+}
+
 Status RemoveEmptyFolder(const std::string& path) {
   if (rmdir(path.c_str()) == 0) return base::OkStatus();
   const int error = errno;

@@ -8,6 +8,7 @@
 
 #include "platform/mounter.h"
 #include "volume/csi/csi_volume.h"
+#include "volume/paths.h"
 
 namespace berth::volume::csi_volume {
 
@@ -40,6 +41,21 @@ Status RemoveVolData(const std::string& folder);
 // FAILED_PRECONDITION, naming what is mounted, if `path` is a mount point. `after` is the call
 // after which nothing should be.
 Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::string_view after);
+
+// What must be at a volume's mount point after the driver said OK.
+struct Expected {
+  std::string_view after;  // the call
+  std::string_view driver;
+  std::string_view handle;
+  bool mounted = false;    // nothing there is wrong, too
+  bool read_only = false;  // it must not be writable
+  bool alone = false;      // no other volume may show the same files
+};
+
+// FAILED_PRECONDITION, naming what is found: data written there would go to this node's own disk,
+// or into another volume.
+Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::string& path,
+                    const Expected& expected);
 
 // Removes a folder that must be empty, or nothing if it is not there. FAILED_PRECONDITION
 // otherwise.

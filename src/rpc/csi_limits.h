@@ -1,0 +1,26 @@
+// The bounds that the CSI specification ("Size Limits") sets to every string, map and number of a
+// message. Pure.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <climits>
+
+#include "base/status.h"
+
+namespace berth::rpc {
+
+struct CsiLimits {
+  size_t factor = 1;  // how many times the specification's sizes are let pass
+  int max_repeated = 1024;
+};
+
+// What Berth takes from a driver: drivers in use exceed the specification (volume ids of more than
+// 128 bytes), and no harm is in that; what is kept in API objects must have a bound all the same.
+inline constexpr CsiLimits kAnswerLimits = {.factor = 8, .max_repeated = INT_MAX};
+
+// INVALID_ARGUMENT naming the field: a string or map that is too large, a zero byte in a string, a
+// negative number, too many entries. Values are not quoted. Paths are bounded by PATH_MAX.
+base::Status CheckLimits(const google::protobuf::Message& message, const CsiLimits& limits = {});
+
+}  // namespace berth::rpc

@@ -1,0 +1,116 @@
+"""A standalone Berth without a container runtime, and the CSI driver double beside the shipped driver; volumes are
+mounted on the host, as `berth mount` does."""
+import re
+
+from lib import csi_double, objects, standalone
+from lib.standalone import wait_for
+
+CLASS = "of-the-double"
+
+
+def is_mounted(path):
+    """By the mount table: os.path.ismount cannot see a bind within one file system."""
+    with open("/proc/self/mountinfo") as table:
+        return any(line.split()[4] == str(path) for line in table)
+
+
+class Bed:
+    """A Berth, the double, and the steps of the tests on them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.berth = standalone.Standalone(folder, folder / "no-runtime.sock")
+        self.registry = self.berth.data / "kubelet" / "plugins_registry"
+        self.double = csi_double.CsiDouble(folder / "double", self.registry)
+        self.berth.flags = ["--csi-driver", self.double.socket]
+        self.mounted = {}
+
+    def start(self):
+        self.registry.mkdir(parents=True)
+        self.double.start()
+        self.start_berth()
+        self.berth.apply(objects.storage_class(CLASS, binding="Immediate", provisioner=csi_double.NAME))
+        return self
+
+    def start_berth(self):
+        self.berth.start(wait=False)
+        wait_for("the API", lambda: self.berth.run("get", "nodes", check=False).returncode == 0)
+        self.wait_registered()
+
+    def wait_registered(self):
+        wait_for("the double to be registered", lambda: csi_double.NAME in self.drivers())
+
+    def drivers(self):
+        nodes = self.berth.items("csinodes")
+        return {driver["name"]: driver for node in nodes for driver in node["spec"].get("drivers") or []}
+
+    def stop(self):
+        self.berth.kill()
+        self.double.stop()
+
+    # -- what a person does
+
+    def claim(self, name, size="64Mi", **spec):
+        self.berth.apply(objects.claim(name, size, CLASS, **spec))
+
+    def bound(self, name):
+        """The volume of a claim, once it has one."""
+        claim = self.berth.wait_phase("pvc", name, "Bound", seconds=40)
+        return self.berth.get("pv", claim["spec"]["volumeName"])
+
+    def mount(self, claim, *flags, seconds=30):
+        path = self.folder / f"on-{claim}"
+        self.berth.run("mount", claim, path, *flags, "--timeout", str(seconds))
+        return path
+
+    def ask_mount(self, claim):
+        """As 'berth mount', without waiting for it."""
+        self.berth.run("mount", claim, self.folder / f"on-{claim}", "--timeout", "1", check=False)
+
+    def wait_mounted(self, claim, seconds=40):
+        wait_for(f"claim {claim} to be mounted", lambda: is_mounted(self.folder / f"on-{claim}"), seconds)
+
+    def ask_umount(self, claim):
+        self.berth.run("umount", self.folder / f"on-{claim}", "--timeout", "1", check=False)
+
+    def mount_fails(self, claim, *flags, seconds=2):
+        """What 'berth mount' says when it gave up; the request stands."""
+        path = self.folder / f"on-{claim}"
+        failed = self.berth.run("mount", claim, path, *flags, "--timeout", str(seconds), check=False)
+        assert failed.returncode != 0, "it was mounted"
+        assert not is_mounted(path)
+        return failed.stderr
+
+    def umount(self, claim, seconds=40):
+        self.berth.run("umount", self.folder / f"on-{claim}", "--timeout", str(seconds))
+
+    def umount_fails(self, claim, seconds=2):
+        failed = self.berth.run("umount", self.folder / f"on-{claim}", "--timeout", str(seconds), check=False)
+        assert failed.returncode != 0, "it is gone"
+        return failed.stderr
+
+    def host_mount(self, claim):
+        """The name of the HostMount that 'berth mount' made."""
+        return next(item["metadata"]["name"] for item in self.berth.items("hostmounts")
+                    if item["spec"]["claimName"] == claim)
+
+    def says(self, name, pattern, seconds=20):
+        """Waits for an event about the object that says so."""
+        def heard():
+            return [e["message"] for e in self.berth.items("events") if e["involvedObject"]["name"] == name
+                    and re.search(pattern, e["message"])]
+        return wait_for(f"an event of '{name}' about '{pattern}'", heard, seconds)[0]
+
+    # -- what must be so
+
+    def content(self, handle):
+        """The folder of a volume in the driver: what it holds is the data."""
+        return self.double.data / "volumes" / handle
+
+    def calm(self):
+        """Between two tests: the driver is honest and there, and nothing is left of the test before."""
+        self.double.be_wrong()
+        if not self.double.alive():
+            self.double.start()
+        self.berth.remove_everything(seconds=60)
+        self.double.forget_calls()
