@@ -32,7 +32,8 @@ HostMounts::HostMounts(HostMountsOptions options, kube::Client& client, kube::In
       claims_(informers.Of<api::PersistentVolumeClaim>()),
       targets_(options_.state_folder, options_.own_folder, host.mounter()),
       workers_({.name = "host-mounts",
-                .workers = 2,
+                // One whose path leads through a dead file system holds its worker for seconds.
+                .workers = 4,
                 .retry_start = options_.retry_start,
                 .retry_max = options_.retry_max,
                 .flight = options_.flight},

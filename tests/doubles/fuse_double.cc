@@ -202,8 +202,8 @@ int main(int argc, char** argv) {
   self.switches = std::make_unique<berth::doubles::Switches>(switches);
   const fuse_operations operations = berth::doubles::Operations();
   // In the foreground, with threads: one operation that hangs holds up no other.
-  std::vector<std::string> words = {argv[0], "-f", "-o", "allow_other,default_permissions",
-                                    mount_point};
+  std::vector<std::string> words = {argv[0], "-f", "-o",
+                                    "allow_other,default_permissions,max_threads=10", mount_point};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   return fuse_main(static_cast<int>(arguments.size()), arguments.data(), &operations, &self);

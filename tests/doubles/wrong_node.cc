@@ -71,7 +71,9 @@ Status WrongDriver::PublishWrongly(const Switches::On& on,
   if (on("publish-unstaged")) return driver_.Bind(own, target, request.readonly());
   if (!on("publishes-other-volume")) return OkStatus();
   for (const std::string& id : driver_.state().VolumeIds()) {
-    if (id == request.volume_id()) continue;
+    // One that is in use: only there can two users meet.
+    const auto other = driver_.state().FindVolume(id);
+    if (id == request.volume_id() || !other.has_value() || other->published.empty()) continue;
     return driver_.Bind(driver_.VolumeFolder(id), target, request.readonly());
   }
   return driver_.Bind(own, target, request.readonly());

@@ -33,6 +33,13 @@ class MountVolumesTest : public CsiFixture {
   StatusOr<Published> Publish(const VolumeSpec& spec = Persistent(), const api::Pod& pod = Pod()) {
     return plugin_->SetUp(pod, spec, {{"device", "/dev/xvdb"}});
   }
+  // Another volume's mount point shows the files of "vol-1".
+  void MountOfAnother() {
+    const std::string folder = "pods/other/volumes/kubernetes.io~csi/pv-2";
+    ASSERT_TRUE(platform::MakeFolders(Path(folder)).ok());
+    WriteJson(folder + "/vol_data.json", {{"driverName", kDriver}, {"volumeHandle", "vol-2"}});
+    host_.fake_mounter().Add(Path(folder + "/mount"), "ext4", "/dev/vol-1");
+  }
 };
 
 TEST_F(MountVolumesTest, AVolumeIsStagedPublishedAndTornDown) {
@@ -129,10 +136,7 @@ TEST_F(MountVolumesTest, AWritableMountInPlaceOfAReadOnlyOneIsRefused) {
 }
 
 TEST_F(MountVolumesTest, TheFilesOfAnotherVolumeAreRefusedUnlessTheyMayBeShared) {
-  WriteJson("pods/other/volumes/kubernetes.io~csi/pv-2/vol_data.json",
-            {{"driverName", kDriver}, {"volumeHandle", "vol-2"}});
-  host_.fake_mounter().Add(Path("pods/other/volumes/kubernetes.io~csi/pv-2/mount"), "ext4",
-                           "/dev/vol-1");
+  MountOfAnother();
   const Status staged = Stage();
   EXPECT_EQ(staged.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(staged), HasSubstr("is volume 'vol-2'"));
@@ -142,10 +146,7 @@ TEST_F(MountVolumesTest, TheFilesOfAnotherVolumeAreRefusedUnlessTheyMayBeShared)
 TEST_F(MountVolumesTest, WhatIsInUseIsNotTakenBack) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(Publish().ok());
-  WriteJson("pods/other/volumes/kubernetes.io~csi/pv-2/vol_data.json",
-            {{"driverName", kDriver}, {"volumeHandle", "vol-2"}});
-  host_.fake_mounter().Add(Path("pods/other/volumes/kubernetes.io~csi/pv-2/mount"), "ext4",
-                           "/dev/vol-1");
+  MountOfAnother();
   EXPECT_FALSE(Publish().ok());
   EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 0);
 }

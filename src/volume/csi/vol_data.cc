@@ -126,7 +126,7 @@ std::string OtherVolume(const std::vector<platform::MountEntry>& table, const Pa
     if (&other == &mount || !SameFiles(other, mount)) continue;
     const std::string_view folder = RecordFolder(paths, other.mount_point);
     if (folder.empty()) continue;
-    const auto data = Read(std::string(folder));
+    const auto data = ReadVolData(std::string(folder));
     if (!data.ok() || !data->has_value()) continue;
     std::string handle = base::json::String(**data, {"volumeHandle"});
     if (handle != expected.handle ||
