@@ -90,12 +90,12 @@ Status RevisionTable::Verify(const std::string& path) {
 Status RevisionTable::Prepare() {
   const std::pair<std::optional<Statement>*, std::string_view> statements[] = {
       {&find_, "SELECT id, deleted, value FROM revisions WHERE key = ?1 ORDER BY id DESC LIMIT 1"},
-      // The inner query walks the index alone, in key order, so that a page costs what it shows.
+      // The inner query walks the index alone, in key order, so that a page costs what it shows. An
+      // ORDER BY of the outer one would have SQLite sort all that follows first; List checks.
       {&list_,
        "SELECT r.id, r.key, r.value FROM (SELECT key, max(id) AS id FROM revisions "
-       "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key) AS newest "
-       "CROSS JOIN revisions AS r ON r.id = newest.id WHERE r.deleted = 0 ORDER BY newest.key "
-       "LIMIT ?4"},
+       "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key ORDER BY key) AS newest "
+       "CROSS JOIN revisions AS r ON r.id = newest.id WHERE r.deleted = 0 LIMIT ?4"},
       {&count_,
        "SELECT count(*) FROM (SELECT max(id) AS id FROM revisions "
        "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key) AS newest "
@@ -150,6 +150,10 @@ StatusOr<Page> RevisionTable::List(std::string_view prefix, std::string_view aft
       page.more = true;
       list_->Reset();  // ends the read: an open one would hold back the log's checkpoint
       return page;
+    }
+    if (!page.records.empty() && list_->Text(1) <= page.records.back().key) {
+      list_->Reset();
+      return Error(StatusCode::kInternal, "SQLite lists '{}' out of order", prefix);
     }
     page.records.push_back({.key = std::string(list_->Text(1)),
                             .value = Shared(list_->Text(2)),
