@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,39 +39,20 @@ StatusOr<Http> Http::OverUnix(const std::string& socket) {
   return Http(std::move(fd));
 }
 
-void Http::SslDeleter::operator()(ssl_st* ssl) const { SSL_free(ssl); }
-
 namespace {
 
-template <auto kFree>
-struct Free {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using BioPtr = std::unique_ptr<BIO, Free<BIO_free_all>>;
-using X509Ptr = std::unique_ptr<X509, Free<X509_free>>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using ContextPtr = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
-
-BioPtr Text(const std::string& text) {
-  return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
+using ContextPtr = std::unique_ptr<SSL_CTX, apiserver::OpenSslDeleter<SSL_CTX_free>>;
 
 StatusOr<ContextPtr> ContextOf(const kube::Config& config) {
   ContextPtr context(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  const X509Ptr ca(
-      PEM_read_bio_X509(Text(config.certificate_authority).get(), nullptr, nullptr, nullptr));
-  const X509Ptr own(
-      PEM_read_bio_X509(Text(config.client_certificate).get(), nullptr, nullptr, nullptr));
-  const KeyPtr key(
-      PEM_read_bio_PrivateKey(Text(config.client_key).get(), nullptr, nullptr, nullptr));
-  if (!ca || X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), ca.get()) != 1 ||
+  ASSIGN_OR_RETURN(const auto ca, apiserver::ParseCertificate(config.certificate_authority));
+  ASSIGN_OR_RETURN(const auto own, apiserver::ParseCertificate(config.client_certificate));
+  ASSIGN_OR_RETURN(const auto key, apiserver::ParseKey(config.client_key));
+  if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), ca.get()) != 1 ||
       SSL_CTX_use_certificate(context.get(), own.get()) != 1 ||
       SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
-    return Error(StatusCode::kInvalidArgument, "the kubeconfig's certificates are unusable");
+    return apiserver::OpenSslError("use the kubeconfig's certificates");
   }
   return context;
 }

@@ -2,15 +2,16 @@
 // the last body: the clients of the benchmarks must cost less than the server that they measure.
 #pragma once
 
+#include <openssl/ssl.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "apiserver/openssl_ptr.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "kube/config.h"
-
-struct ssl_st;
 
 namespace berth::bench {
 
@@ -34,9 +35,6 @@ class Http {
   int fd() const { return fd_.get(); }
 
  private:
-  struct SslDeleter {
-    void operator()(ssl_st* ssl) const;
-  };
   explicit Http(base::UniqueFd fd) : fd_(std::move(fd)) {}
   base::Status Send(std::string_view method, std::string_view target, std::string_view body);
   base::Status ReadHead();
@@ -46,7 +44,7 @@ class Http {
   base::StatusOr<std::string_view> Line();
 
   base::UniqueFd fd_;
-  std::unique_ptr<ssl_st, SslDeleter> tls_;  // null: in the clear
+  std::unique_ptr<SSL, apiserver::OpenSslDeleter<SSL_free>> tls_;  // null: in the clear
   std::string request_;
   std::string buffer_;   // received
   size_t position_ = 0;  // what of it was used

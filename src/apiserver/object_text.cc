@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "base/json_brackets.h"
+
 namespace berth::apiserver {
 
 using base::Json;
@@ -54,22 +56,14 @@ std::string_view StoredMetadata(std::string_view text) {
   const size_t found = text.find(kMetadata);
   if (found == std::string_view::npos) return "{}";
   const size_t begin = found + kMetadata.size() - 1;
+  size_t end = begin;  // behind its closing brace
   int depth = 0;
-  bool in_string = false;
-  for (size_t i = begin; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{') {
-      ++depth;
-    } else if (c == '}' && --depth == 0) {
-      return text.substr(begin, i + 1 - begin);
-    }
-  }
-  return "{}";
+  base::json::VisitBrackets(text.substr(begin), [&](size_t at, char bracket) {
+    depth += bracket == '{' || bracket == '[' ? 1 : -1;
+    if (depth == 0) end = begin + at + 1;
+    return depth > 0;
+  });
+  return end == begin ? "{}" : text.substr(begin, end - begin);
 }
 
 base::StatusOr<Json> DecodeStored(std::string_view text) {

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include "base/json_brackets.h"
+
 namespace berth::base::json {
 
 StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits) {
@@ -9,22 +11,15 @@ StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits) {
   }
   // Depth is checked before parsing, since destroying a deep value recurses.
   int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limits.max_depth) {
-        return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels at byte {}",
-                     limits.max_depth, i);
-      }
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
+  size_t too_deep = std::string_view::npos;
+  VisitBrackets(text, [&](size_t at, char bracket) {
+    depth += bracket == '{' || bracket == '[' ? 1 : -1;
+    if (depth > limits.max_depth) too_deep = at;
+    return depth <= limits.max_depth;
+  });
+  if (too_deep != std::string_view::npos) {
+    return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels at byte {}",
+                 limits.max_depth, too_deep);
   }
   try {
     return Json::parse(text);
