@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "node/node_reference.h"
 #include "platform/durable_file.h"
 
 namespace berth::node {
@@ -60,12 +61,8 @@ Status HostMounts::Start() {
         "still be mounted: see 'findmnt'",
         what);
     LOG_ERROR("{}", message);
-    events_.Record({.api_version = "v1",
-                    .kind = "Node",
-                    .ns = "",
-                    .name = options_.node_name,
-                    .uid = options_.node_name},
-                   base::EventType::kWarning, "VolumeRecordDamaged", message);
+    events_.Record(NodeReference(options_.node_name), base::EventType::kWarning,
+                   "VolumeRecordDamaged", message);
   }
   for (const HostMountRecord& record : *records) Keep(record);
   ReleaseUnknownPods();

@@ -8,6 +8,7 @@
 #include "node/csi_node.h"
 #include "node/host_mounts.h"
 #include "node/node_host.h"
+#include "node/node_reference.h"
 #include "node/node_status.h"
 #include "node/plugin_registration.h"
 #include "node/pod_manager.h"
@@ -77,12 +78,8 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   void TellOfRefusedDriver(const Status& why) {
-    events_.Record({.api_version = "v1",
-                    .kind = "Node",
-                    .ns = "",
-                    .name = options_.node_name,
-                    .uid = options_.node_name},
-                   base::EventType::kWarning, "CSIDriverRefused", base::Message(why));
+    events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, "CSIDriverRefused",
+                   base::Message(why));
   }
 
   Status TakeFolders() {

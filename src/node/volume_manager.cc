@@ -6,6 +6,7 @@
 #include "base/keyed_workers.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "node/node_reference.h"
 #include "node/volume_attachments.h"
 #include "node/volume_expansion.h"
 #include "node/volume_gate.h"
@@ -217,12 +218,7 @@ void Manager::Follow(const std::string& unit, const PodPtr& pod, const volume::V
 
 void Manager::WarnOfNode(std::string_view reason, const std::string& message) {
   LOG_ERROR("{}", message);
-  events_.Record({.api_version = "v1",
-                  .kind = "Node",
-                  .ns = "",
-                  .name = options_.node_name,
-                  .uid = options_.node_name},
-                 base::EventType::kWarning, reason, message);
+  events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, reason, message);
 }
 
 Status Manager::LoadRecords() {
