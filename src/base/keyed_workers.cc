@@ -27,7 +27,8 @@ void KeyedWorkers::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    changed_.NotifyAll();
+    first_due_.NotifyAll();
+    idle_.NotifyAll();
   }
   threads_.clear();
 }
@@ -44,8 +45,13 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
   }
   entry.queued = true;
   entry.due = due;
-  queue_.emplace(due, key);
-  changed_.NotifyAll();
+  const auto place = queue_.emplace(due, key);
+  // One thread wakes for one key, however many are idle.
+  if (!timekeeper_) {
+    idle_.NotifyOne();
+  } else if (place == queue_.begin()) {
+    first_due_.NotifyOne();
+  }
 }
 
 void KeyedWorkers::Add(const std::string& key) {
@@ -78,7 +84,7 @@ bool KeyedWorkers::WaitIdle(std::chrono::milliseconds timeout) {
   const Time deadline = steady_clock::now() + timeout;
   MutexLock lock(mutex_);
   while (running_ > 0 || (!queue_.empty() && queue_.begin()->first <= steady_clock::now())) {
-    if (!changed_.WaitUntil(mutex_, deadline) && steady_clock::now() >= deadline) return false;
+    if (!settled_.WaitUntil(mutex_, deadline) && steady_clock::now() >= deadline) return false;
   }
   return true;
 }
@@ -100,8 +106,7 @@ void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
-    --running_;
-    changed_.NotifyAll();
+    if (--running_ == 0) settled_.NotifyAll();
     if (!outcome.status.ok()) {
       delay = std::exchange(entry.again_now, false) ? std::chrono::milliseconds(0)
                                                     : Backoff(++entry.failures);
@@ -142,40 +147,40 @@ void KeyedWorkers::Run(const std::string& key) {
   Finish(key, outcome);
 }
 
-void KeyedWorkers::WorkerLoop() {
-  while (true) {
-    std::string key;
-    {
-      MutexLock lock(mutex_);
-      while (true) {
-        if (stopping_) return;
-        if (queue_.empty()) {
-          changed_.Wait(mutex_);
-          continue;
-        }
-        const auto first = queue_.begin();
-        if (first->first > steady_clock::now()) {
-          const Time due = first->first;
-          changed_.WaitUntil(mutex_, due);
-          continue;
-        }
-        key = first->second;
-        Entry& entry = entries_[key];
-        queue_.erase(first);
-        entry.queued = false;
-        if (entry.running) {
-          // A delayed addition came due while the key runs.
-          entry.again = true;
-          continue;
-        }
-        entry.running = true;
-        entry.backing_off = false;
-        ++running_;
-        break;
-      }
+std::optional<std::string> KeyedWorkers::TakeKey() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (timekeeper_ || queue_.empty()) {
+      idle_.Wait(mutex_);
+      continue;
     }
-    Run(key);
+    const auto first = queue_.begin();
+    if (const Time due = first->first; due > steady_clock::now()) {
+      timekeeper_ = true;
+      first_due_.WaitUntil(mutex_, due);
+      timekeeper_ = false;
+      continue;
+    }
+    std::string key = std::move(first->second);
+    Entry& entry = entries_[key];
+    queue_.erase(first);
+    entry.queued = false;
+    if (entry.running) {
+      // A delayed addition came due while the key runs.
+      entry.again = true;
+      continue;
+    }
+    entry.running = true;
+    entry.backing_off = false;
+    ++running_;
+    if (!queue_.empty()) idle_.NotifyOne();
+    return key;
   }
+  return std::nullopt;
+}
+
+void KeyedWorkers::WorkerLoop() {
+  while (const std::optional<std::string> key = TakeKey()) Run(*key);
 }
 
 }  // namespace berth::base

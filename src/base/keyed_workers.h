@@ -16,6 +16,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -87,6 +88,8 @@ class KeyedWorkers {
   };
 
   void WorkerLoop();
+  // Waits for a key that is due, and marks it as running. None: the workers stop.
+  std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
   void Run(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   std::chrono::milliseconds NextBackoff(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   void Enqueue(const std::string& key, Entry& entry, Time due)
@@ -97,8 +100,13 @@ class KeyedWorkers {
   const Options options_;
   const Work work_;
   Mutex mutex_;
-  CondVar changed_;
+  // Of the idle workers one keeps the time: it waits until the first key is due, the others until
+  // they are wanted.
+  CondVar first_due_;
+  CondVar idle_;
+  CondVar settled_;  // nothing runs
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool timekeeper_ ABSL_GUARDED_BY(mutex_) = false;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);

@@ -27,6 +27,22 @@ bool SameForUs(const api::Pod& a, const api::Pod& b) {
          a.deleting() == b.deleting();
 }
 
+bool SameForUs(const api::PersistentVolumeClaim& a, const api::PersistentVolumeClaim& b) {
+  return a.uid() == b.uid() && a.volume_name() == b.volume_name() && IsBound(a) == IsBound(b);
+}
+
+bool SameForUs(const api::PersistentVolume& a, const api::PersistentVolume& b) {
+  return a.uid() == b.uid() &&
+         base::json::Map(a.json(), {"spec"}) == base::json::Map(b.json(), {"spec"});
+}
+
+// Whether a change says nothing new to this controller.
+template <typename Change>
+bool IsOldNews(const Change& change) {
+  return change.before != nullptr && change.after != nullptr &&
+         SameForUs(*change.before, *change.after);
+}
+
 }  // namespace
 
 AttachDetach::AttachDetach(Context context, Options options)
@@ -71,11 +87,7 @@ void AttachDetach::AddNode(const std::string& node) {
 void AttachDetach::Watch() {
   pods_.AddHandler([this](const auto& change) {
     const api::Pod& pod = change.latest();
-    if (pod.node_name().empty()) return;
-    if (change.before != nullptr && change.after != nullptr &&
-        SameForUs(*change.before, *change.after)) {
-      return;
-    }
+    if (pod.node_name().empty() || IsOldNews(change)) return;
     for (const std::string& claim : ClaimNames(pod)) AddClaim(api::ObjectKey(pod.ns(), claim));
   });
   if (host_mounts_ != nullptr) {
@@ -84,12 +96,13 @@ void AttachDetach::Watch() {
     });
   }
   claims_.AddHandler([this](const auto& change) {
+    if (IsOldNews(change)) return;
     if (const std::string volume = change.latest().volume_name(); !volume.empty()) {
       volume_workers_.Add(volume);
     }
   });
   volumes_.AddHandler([this](const auto& change) {
-    if (change.latest().has_csi()) volume_workers_.Add(change.key);
+    if (change.latest().has_csi() && !IsOldNews(change)) volume_workers_.Add(change.key);
   });
   attachments_.AddHandler([this](const auto& change) {
     const Attachment& attachment = change.latest();
@@ -98,11 +111,7 @@ void AttachDetach::Watch() {
     if (!attachment.pv_name().empty()) volume_workers_.Add(attachment.pv_name());
   });
   nodes_.AddHandler([this](const auto& change) {
-    if (change.before != nullptr && change.after != nullptr &&
-        SameForUs(*change.before, *change.after)) {
-      return;
-    }
-    AddNode(change.key);
+    if (!IsOldNews(change)) AddNode(change.key);
   });
   drivers_.AddHandler([this](const auto& change) {
     for (const auto& volume : volumes_.List()) {
