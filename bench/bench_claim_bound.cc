@@ -22,6 +22,7 @@ using base::StatusOr;
 struct Options {
   std::string kubeconfig;
   std::string driver_socket;
+  std::string folder;  // on the file system of the API's database
   std::string storage_class = "bench-immediate";
   int runs = 40;
   int warm_up = 5;
@@ -151,7 +152,10 @@ StatusOr<Json> Run(const Options& options) {
     claims.Add(through_berth);
     direct.Add(by_hand);
   }
-  return Json{{"claim_to_bound", claims.ToJson()}, {"driver_create_volume", direct.ToJson()}};
+  ASSIGN_OR_RETURN(const double durable, DurableLogRecordMs(options.folder));
+  return Json{{"claim_to_bound", claims.ToJson()},
+              {"driver_create_volume", direct.ToJson()},
+              {"durable_record_ms", durable}};
 }
 
 }  // namespace
@@ -163,6 +167,7 @@ int main(int argc, char** argv) {
   CLI::App app("Claim to Bound");
   app.add_option("--kubeconfig", options.kubeconfig)->required();
   app.add_option("--driver-socket", options.driver_socket)->required();
+  app.add_option("--folder", options.folder)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
   return berth::bench::Finish(berth::bench::Run(options));

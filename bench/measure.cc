@@ -43,6 +43,31 @@ base::StatusOr<double> DurableFileMs(const std::string& folder) {
   return samples.Median();
 }
 
+base::StatusOr<double> DurableLogRecordMs(const std::string& folder) {
+  constexpr int kRecords = 50;
+  const std::string page(4096, 'r');
+  const std::string path = folder + "/.bench.log";
+  const base::UniqueFd log(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const auto write_page = [&](int i) {
+    return pwrite(log.get(), page.data(), page.size(), i * static_cast<off_t>(page.size())) ==
+           static_cast<ssize_t>(page.size());
+  };
+  bool written = true;
+  for (int i = 0; i < kRecords; ++i) written = written && write_page(i);
+  written = written && fsync(log.get()) == 0;
+  Samples samples;
+  for (int i = 0; i < kRecords && written; ++i) {
+    const auto start = Clock::now();
+    written = write_page(i) && fdatasync(log.get()) == 0;
+    samples.Add(Clock::now() - start);
+  }
+  unlink(path.c_str());
+  if (!written) {
+    return base::Error(base::StatusCode::kInternal, "no log can be written in '{}'", folder);
+  }
+  return samples.Median();
+}
+
 int Finish(const base::StatusOr<base::Json>& result) {
   if (!result.ok()) {
     std::fprintf(stderr, "%s\n", base::ToString(result.status()).c_str());

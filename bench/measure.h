@@ -32,6 +32,10 @@ class Samples {
 // folder.
 base::StatusOr<double> DurableFileMs(const std::string& folder);
 
+// Median time in milliseconds of one durable record in a log that is written over, as a database's
+// is: a page and fdatasync.
+base::StatusOr<double> DurableLogRecordMs(const std::string& folder);
+
 // Prints `result` as one line of JSON, or the failure to standard error; the program's exit code.
 int Finish(const base::StatusOr<base::Json>& result);
 

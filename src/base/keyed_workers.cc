@@ -15,22 +15,35 @@ KeyedWorkers::KeyedWorkers(Options options, Work work)
 KeyedWorkers::~KeyedWorkers() { Stop(); }
 
 void KeyedWorkers::Start() {
-  for (int i = 0; i < options_.workers; ++i) {
+  MutexLock lock(mutex_);
+  for (int i = 0; i < options_.workers; ++i) AddWorker();
+  if (options_.max_workers > options_.workers) {
     threads_.emplace_back([this] {
-      pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
-      WorkerLoop();
+      pthread_setname_np(pthread_self(), "spare-workers");
+      AddSpareWorkers();
     });
   }
 }
 
+void KeyedWorkers::AddWorker() {
+  ++starting_workers_;
+  threads_.emplace_back([this] {
+    pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
+    WorkerLoop();
+  });
+}
+
 void KeyedWorkers::Stop() {
+  std::vector<std::jthread> threads;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
     first_due_.NotifyAll();
     idle_.NotifyAll();
+    all_busy_.NotifyAll();
+    threads.swap(threads_);
   }
-  threads_.clear();
+  threads.clear();  // joins
 }
 
 void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
@@ -147,11 +160,38 @@ void KeyedWorkers::Run(const std::string& key) {
   Finish(key, outcome);
 }
 
+bool KeyedWorkers::HasFreeWorker() const {
+  return timekeeper_ || idle_workers_ > 0 || starting_workers_ > 0;
+}
+
+void KeyedWorkers::AddSpareWorkers() {
+  MutexLock lock(mutex_);
+  int workers = options_.workers;
+  while (!stopping_) {
+    if (HasFreeWorker() || workers == options_.max_workers) {
+      all_busy_.Wait(mutex_);
+      continue;
+    }
+    const Time now = steady_clock::now();
+    const Time since = std::max(last_taken_, queue_.empty() ? now : queue_.begin()->first);
+    if (now < since + options_.patience) {
+      all_busy_.WaitUntil(mutex_, since + options_.patience);
+      continue;
+    }
+    ++workers;
+    LOG_WARNING("{}: all {} workers are busy and {} keys wait: one more is started", options_.name,
+                workers - 1, queue_.size());
+    AddWorker();
+  }
+}
+
 std::optional<std::string> KeyedWorkers::TakeKey() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     if (timekeeper_ || queue_.empty()) {
+      ++idle_workers_;
       idle_.Wait(mutex_);
+      --idle_workers_;
       continue;
     }
     const auto first = queue_.begin();
@@ -173,13 +213,19 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     entry.running = true;
     entry.backing_off = false;
     ++running_;
+    last_taken_ = steady_clock::now();
     if (!queue_.empty()) idle_.NotifyOne();
+    if (!HasFreeWorker()) all_busy_.NotifyOne();
     return key;
   }
   return std::nullopt;
 }
 
 void KeyedWorkers::WorkerLoop() {
+  {
+    MutexLock lock(mutex_);
+    --starting_workers_;
+  }
   while (const std::optional<std::string> key = TakeKey()) Run(*key);
 }
 

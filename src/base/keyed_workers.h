@@ -34,6 +34,10 @@ class KeyedWorkers {
   struct Options {
     std::string name;  // for logs and thread names; at most 15 bytes are kept for the latter
     int workers = 4;
+    // For work that can hang (a mount, a device): where a key waits and no worker has taken one for
+    // `patience`, a spare worker is started, up to so many in all. They stay. 0: no spare ones.
+    int max_workers = 0;
+    std::chrono::milliseconds patience{1000};
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
     std::chrono::milliseconds retry_max{300000};
     // Where the work of each key is recorded, as "NAME KEY"; borrowed. Null: nowhere.
@@ -87,6 +91,9 @@ class KeyedWorkers {
     bool backing_off = false;
   };
 
+  bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
   void WorkerLoop();
   // Waits for a key that is due, and marks it as running. None: the workers stop.
   std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -104,13 +111,17 @@ class KeyedWorkers {
   // they are wanted.
   CondVar first_due_;
   CondVar idle_;
-  CondVar settled_;  // nothing runs
+  CondVar settled_;   // nothing runs
+  CondVar all_busy_;  // no worker is free
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool timekeeper_ ABSL_GUARDED_BY(mutex_) = false;
+  int idle_workers_ ABSL_GUARDED_BY(mutex_) = 0;      // the timekeeper not counted
+  int starting_workers_ ABSL_GUARDED_BY(mutex_) = 0;  // that have not asked for a key yet
+  Time last_taken_ ABSL_GUARDED_BY(mutex_);
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::jthread> threads_;
+  std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::base

@@ -50,6 +50,54 @@ TEST(KeyedWorkersTest, AKeyAddedWhileItRunsRunsOnceMoreAndNeverTwiceAtOnce) {
   EXPECT_EQ(worst, 1);
 }
 
+TEST(KeyedWorkersTest, WhereAllWorkersHangASpareOneTakesTheNextKey) {
+  std::latch hung(2), release(1), healthy(2);
+  KeyedWorkers::Options options = Quick();
+  options.workers = 2;
+  options.max_workers = 4;
+  options.patience = 10ms;
+  KeyedWorkers workers(options, [&](const std::string& key) {
+    if (key.starts_with("hung")) {
+      hung.count_down();
+      release.wait();
+    } else {
+      healthy.count_down();
+    }
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("hung-1");
+  workers.Add("hung-2");
+  hung.wait();
+  workers.Add("healthy-1");
+  workers.AddAfter("healthy-2", 30ms);
+  healthy.wait();
+  release.count_down();
+  ASSERT_TRUE(workers.WaitIdle(10s));
+}
+
+TEST(KeyedWorkersTest, SpareWorkersAreBounded) {
+  std::atomic<int> running{0}, worst{0};
+  std::latch release(1);
+  KeyedWorkers::Options options = Quick();
+  options.workers = 1;
+  options.max_workers = 2;
+  options.patience = 1ms;
+  KeyedWorkers workers(options, [&](const std::string&) {
+    worst = std::max(worst.load(), ++running);
+    release.wait();
+    --running;
+    return Outcome::Done();
+  });
+  workers.Start();
+  for (int i = 0; i < 5; ++i) workers.Add(std::to_string(i));
+  while (running < 2) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(20ms);  // twenty times what a third would take to start
+  release.count_down();
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(worst, 2);
+}
+
 TEST(KeyedWorkersTest, DifferentKeysRunSideBySide) {
   std::latch both(2);
   KeyedWorkers workers(Quick(), [&](const std::string&) {

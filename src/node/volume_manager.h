@@ -91,6 +91,8 @@ struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing
   std::string node_name;
   int workers = 8;  // volumes that are worked on at the same time
+  // With those that are started while others hang in the kernel or in a driver.
+  int max_workers = 64;
   // Backoff of a failed step, doubling.
   std::chrono::milliseconds retry_start{500};
   std::chrono::milliseconds retry_max{122'000};

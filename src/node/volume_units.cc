@@ -41,6 +41,7 @@ VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies depen
       deps_(std::move(dependencies)),
       workers_({.name = "volumes",
                 .workers = options.workers,
+                .max_workers = options.max_workers,
                 .retry_start = options.retry_start,
                 .retry_max = options.retry_max,
                 .flight = options.flight},
