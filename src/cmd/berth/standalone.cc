@@ -11,6 +11,7 @@
 #include "controllers/attacher/attacher.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
+#include "controllers/bootstrap/definitions.h"
 #include "controllers/daemonset/daemon_sets.h"
 #include "controllers/driver_connection.h"
 #include "controllers/namespace/namespaces.h"
@@ -37,6 +38,8 @@ namespace {
 
 using base::Status;
 using base::StatusOr;
+
+constexpr std::chrono::seconds kStartTimeout{30};  // for each part of the start
 
 std::string HostName() {
   char name[256] = {};
@@ -74,7 +77,7 @@ class StandaloneImpl : public Standalone {
     RETURN_IF_ERROR(MakeControllers());
     RETURN_IF_ERROR(StartNode());
     informers_->Start();
-    RETURN_IF_ERROR(informers_->WaitForSync(std::chrono::seconds(30)));
+    RETURN_IF_ERROR(informers_->WaitForSync(kStartTimeout));
     for (auto& controller : controllers_) controller->Start();
     for (auto& driver : drivers_) {
       for (auto& controller : driver.controllers) controller->Start();
@@ -140,6 +143,7 @@ class StandaloneImpl : public Standalone {
     config.impersonate_groups = {"system:nodes"};
     ASSIGN_OR_RETURN(node_client_, kube::NewHttpClient(config));
     RETURN_IF_ERROR(controllers::bootstrap::CreateStandaloneObjects(*client_, driver_.name));
+    RETURN_IF_ERROR(controllers::bootstrap::InstallSnapshotDefinitions(*client_, kStartTimeout));
     informers_ = std::make_unique<kube::Informers>(*client_);
     controller_events_ =
         std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-controllers", node_name_);

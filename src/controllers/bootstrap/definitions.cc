@@ -1,0 +1,86 @@
+#include "controllers/bootstrap/definitions.h"
+
+#include <set>
+
+#include "api/kinds.h"
+#include "api/yaml.h"
+
+namespace berth::controllers::bootstrap {
+
+using api::CustomResourceDefinition;
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::string_view kManagedBy = "app.kubernetes.io/managed-by";
+
+bool IsEstablished(const Json& definition) {
+  for (const Json& condition : base::json::Array(definition, {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == "Established") {
+      return base::json::String(condition, {"status"}) == "True";
+    }
+  }
+  return false;
+}
+
+Status Install(kube::Client& client, CustomResourceDefinition wanted) {
+  wanted.set_label(kManagedBy, "berth");
+  const Status created = kube::Create(client, wanted).status();
+  if (created.code() != StatusCode::kAlreadyExists) return created;
+  ASSIGN_OR_RETURN(const CustomResourceDefinition present,
+                   kube::Get<CustomResourceDefinition>(client, "", wanted.name()));
+  if (present.label(kManagedBy) != "berth") return base::OkStatus();
+  return kube::MergePatch(client, present, {{"spec", wanted.json()["spec"]}}).status();
+}
+
+// Follows the definitions until all of `names` are established; what is left of them otherwise.
+std::set<std::string> WaitEstablished(kube::Client& client, std::set<std::string> names,
+                                      std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!names.empty() && std::chrono::steady_clock::now() < deadline) {
+    const StatusOr<kube::ListResult> list = client.List(CustomResourceDefinition::kInfo, "", {});
+    if (!list.ok()) break;
+    for (const Json& item : list->items) {
+      if (IsEstablished(item)) names.erase(base::json::String(item, {"metadata", "name"}));
+    }
+    if (names.empty()) break;
+    kube::ListOptions from;
+    from.resource_version = list->resource_version;
+    from.timeout = timeout;
+    const Status watched =
+        client.Watch(CustomResourceDefinition::kInfo, "", from, {}, [&](kube::WatchEvent event) {
+          if (IsEstablished(event.object)) {
+            names.erase(base::json::String(event.object, {"metadata", "name"}));
+          }
+          return !names.empty();
+        });
+    if (!watched.ok() && watched.code() != StatusCode::kOutOfRange) break;
+  }
+  return names;
+}
+
+}  // namespace
+
+Status InstallSnapshotDefinitions(kube::Client& client, std::chrono::seconds timeout) {
+  std::set<std::string> names;
+  for (const std::string_view text : SnapshotDefinitions()) {
+    ASSIGN_OR_RETURN(std::vector<Json> documents, api::ParseYaml(text));
+    for (Json& document : documents) {
+      CustomResourceDefinition definition(std::move(document));
+      names.insert(definition.name());
+      RETURN_IF_ERROR(
+          base::Annotate(Install(client, definition),
+                         fmt::format("install CustomResourceDefinition '{}'", definition.name())));
+    }
+  }
+  const std::set<std::string> left = WaitEstablished(client, names, timeout);
+  if (left.empty()) return base::OkStatus();
+  return Error(StatusCode::kDeadlineExceeded, "the API does not serve '{}' yet",
+               fmt::join(left, "', '"));
+}
+
+}  // namespace berth::controllers::bootstrap
