@@ -251,6 +251,25 @@ TEST(VolumeManager, AHangingVolumeHoldsUpNoOther) {
   EXPECT_TRUE(world.WaitReady("uid-a"));
 }
 
+TEST(VolumeManager, AsManyHangingVolumesAsWorkersHoldUpNoOther) {
+  World world({});
+  constexpr int kHanging = 4;  // as many as the world's workers
+  world.AddBoundClaim("y");
+  world.shared->Hang("MountDevice", "handle-hung");
+  ASSERT_TRUE(world.Start().ok());
+  for (int i = 0; i < kHanging; ++i) {
+    const std::string claim = fmt::format("hung{}", i);
+    world.AddBoundClaim(claim);
+    world.manager->Want(world.ClaimPod(fmt::format("a{}", i), claim));
+  }
+  ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", kHanging));
+  world.manager->Want(world.ClaimPod("b", "y"));
+  EXPECT_TRUE(world.WaitReady("uid-b"));
+  EXPECT_FALSE(world.manager->State("uid-a0").ready);
+  world.shared->Unhang();
+  EXPECT_TRUE(world.WaitReady("uid-a0"));
+}
+
 TEST(VolumeManager, SaysWhenWhatAVolumeWaitsForHasCome) {
   World world({});
   world.AddBoundClaim("x");
