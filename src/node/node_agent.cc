@@ -205,8 +205,8 @@ class NodeAgentImpl : public NodeAgent {
     const auto table = host_->mounter().List();
     if (!table.ok()) return;
     const platform::MountEntry* own = platform::FindMount(*table, options_.kubelet_folder);
-    // A file system of its own, which somebody mounted there, has the root "/" or another name.
-    if (own == nullptr || own->root == "/" || !own->mount_point.ends_with(own->root)) return;
+    // What somebody else mounted there stays.
+    if (own == nullptr || !platform::IsBoundOntoItself(*table, *own)) return;
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
     }

@@ -192,6 +192,21 @@ const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_vi
   return top;
 }
 
+bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& entry) {
+  const auto parent = std::find_if(table.begin(), table.end(), [&](const MountEntry& other) {
+    return other.id == entry.parent_id && other.id != entry.id;
+  });
+  if (parent == table.end() || parent->major != entry.major || parent->minor != entry.minor) {
+    return false;
+  }
+  // The root of a mount is "/" only where it shows its whole file system: not for a subvolume, nor
+  // for what itself was bound from a folder.
+  const auto joined = [](const std::string& folder) { return folder == "/" ? "" : folder; };
+  const std::string above = joined(parent->mount_point);
+  return entry.mount_point.starts_with(above + "/") &&
+         entry.root == joined(parent->root) + entry.mount_point.substr(above.size());
+}
+
 ParsedOptions ParseMountOptions(const std::vector<std::string>& options) {
   ParsedOptions parsed;
   for (const std::string& joined : options) {

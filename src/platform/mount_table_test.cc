@@ -48,6 +48,24 @@ TEST(ParseMountInfo, RefusesWhatIsNoTable) {
   }
 }
 
+TEST(IsBoundOntoItself, KnowsAFolderOnAWholeFileSystemASubvolumeAndABind) {
+  const auto table = ParseMountInfo(
+      "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
+      "2 1 8:1 /srv/k /srv/k rw shared:1 - ext4 /dev/sda rw\n"
+      "3 1 0:30 /@home /home rw - btrfs /dev/sdb rw\n"
+      "4 3 0:30 /@home/k /home/k rw shared:2 - btrfs /dev/sdb rw\n"
+      "5 1 8:1 /other /elsewhere rw - ext4 /dev/sda rw\n"
+      "6 1 0:40 / /tmp rw - tmpfs tmpfs rw\n"
+      "7 2 8:1 /srv/k/a /srv/k/a rw - ext4 /dev/sda rw\n"
+      "8 2 8:1 /srv/k/a /srv/k/b rw - ext4 /dev/sda rw\n");
+  ASSERT_TRUE(table.ok());
+  std::vector<uint64_t> bound;
+  for (const MountEntry& entry : *table) {
+    if (IsBoundOntoItself(*table, entry)) bound.push_back(entry.id);
+  }
+  EXPECT_EQ(bound, (std::vector<uint64_t>{2, 4, 7}));
+}
+
 TEST(FindMount, GivesTheTopmost) {
   const auto table = ParseMountInfo(
       "40 30 0:3 / /x rw - tmpfs upper rw\n"

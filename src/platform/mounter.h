@@ -67,6 +67,10 @@ std::unique_ptr<Mounter> NewMounter();
 // absolute and without symlinks.
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target);
 
+// Whether `entry` of `table` is a folder bound onto itself, as MakeShared does: the mount shows
+// what its parent holds at that very place.
+bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& entry);
+
 // Splits mount(8) options: MS_* flags and the rest, joined by commas.
 struct ParsedOptions {
   unsigned long flags = 0;
