@@ -14,6 +14,7 @@
 
 namespace berth::base {
 class FlightRecorder;
+class Metrics;
 }
 
 namespace berth::controllers {
@@ -25,6 +26,7 @@ struct Context {
   base::EventSink& events;
   const base::Clock& clock;
   base::FlightRecorder* flight = nullptr;
+  base::Metrics* metrics = nullptr;
 };
 
 class Controller {

@@ -5,6 +5,7 @@
 #include "api/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "controllers/call_metrics.h"
 
 namespace berth::controllers {
 
@@ -55,13 +56,25 @@ void DriverConnection::Lost() {
   changed_.NotifyAll();
 }
 
+void DriverConnection::Measure(const google::protobuf::Descriptor& request,
+                               const base::Status& status, std::chrono::nanoseconds took) {
+  if (options_.metrics == nullptr) return;
+  const auto known = info();
+  ObserveCall(*options_.metrics, known != nullptr ? known->name : "unknown-driver", request, status,
+              took);
+}
+
+// The identity calls are made whoever leads: they change nothing.
 StatusOr<DriverInfo> DriverConnection::Read() {
-  ASSIGN_OR_RETURN(const csi::v1::ProbeResponse probe, client_->Probe({}, options_.timeout));
+  ASSIGN_OR_RETURN(const csi::v1::ProbeResponse probe,
+                   Measured(&rpc::CsiClient::Probe, csi::v1::ProbeRequest(), options_.timeout));
   if (probe.has_ready() && !probe.ready().value()) {
     return Error(StatusCode::kUnavailable, "the driver says that it is not ready yet");
   }
-  ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin,
-                   client_->GetPluginInfo({}, options_.timeout));
+  ASSIGN_OR_RETURN(
+      const csi::v1::GetPluginInfoResponse plugin,
+
+      Measured(&rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest(), options_.timeout));
   if (plugin.name().empty()) {
     return Error(StatusCode::kInternal, "the driver gave no name");
   }
@@ -75,7 +88,9 @@ StatusOr<DriverInfo> DriverConnection::Read() {
                   .expansions = {},
                   .rpcs = {}};
   ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
-                   client_->GetPluginCapabilities({}, options_.timeout));
+
+                   Measured(&rpc::CsiClient::GetPluginCapabilities,
+                            csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));
   for (const auto& capability : capabilities.capabilities()) {
     if (capability.has_service()) info.services.insert(capability.service().type());
     if (capability.has_volume_expansion()) {
@@ -84,7 +99,9 @@ StatusOr<DriverInfo> DriverConnection::Read() {
   }
   if (info.services.contains(DriverInfo::Service::CONTROLLER_SERVICE)) {
     ASSIGN_OR_RETURN(const csi::v1::ControllerGetCapabilitiesResponse rpcs,
-                     client_->ControllerGetCapabilities({}, options_.timeout));
+
+                     Measured(&rpc::CsiClient::ControllerGetCapabilities,
+                              csi::v1::ControllerGetCapabilitiesRequest(), options_.timeout));
     for (const auto& capability : rpcs.capabilities()) {
       if (capability.has_rpc()) info.rpcs.insert(capability.rpc().type());
     }

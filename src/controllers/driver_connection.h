@@ -33,7 +33,8 @@
 
 namespace berth::base {
 class FlightRecorder;
-}
+class Metrics;
+}  // namespace berth::base
 
 namespace berth::controllers {
 
@@ -60,6 +61,10 @@ class DriverConnection {
     std::chrono::milliseconds retry_max{2000};
     std::chrono::milliseconds timeout{3000};  // of each identity call
     base::FlightRecorder* flight = nullptr;   // of the controllers; key "driver SOCKET"
+    base::Metrics* metrics = nullptr;         // of each call; borrowed
+    // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE, and
+    // leaves open what an earlier one did.
+    std::function<bool()> may_call = nullptr;
   };
 
   // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.
@@ -83,7 +88,10 @@ class DriverConnection {
   base::StatusOr<Response> Call(base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
                                                                                    rpc::Timeout),
                                 const Request& request, std::chrono::milliseconds timeout) {
-    base::StatusOr<Response> response = ((*client_).*method)(request, timeout);
+    if (options_.may_call != nullptr && !options_.may_call()) {
+      return base::Error(base::StatusCode::kUnavailable, "not the leader any more");
+    }
+    base::StatusOr<Response> response = Measured<Response, Request>(method, request, timeout);
     if (response.status().code() == base::StatusCode::kUnavailable) Lost();
     return response;
   }
@@ -92,6 +100,18 @@ class DriverConnection {
   DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<DriverInfo> Read();
+  template <typename Response, typename Request>
+  base::StatusOr<Response> Measured(
+      base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&, rpc::Timeout),
+      const Request& request, std::chrono::milliseconds timeout) {
+    const auto began = std::chrono::steady_clock::now();
+    base::StatusOr<Response> response = ((*client_).*method)(request, timeout);
+    Measure(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began);
+    return response;
+  }
+  // Into csi_sidecar_operations_seconds; the request's type tells the method.
+  void Measure(const google::protobuf::Descriptor& request, const base::Status& status,
+               std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
   void Lost() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<rpc::CsiClient> client_;

@@ -1,5 +1,6 @@
 #include "kube/http_client.h"
 
+#include <set>
 #include <thread>
 
 #include "api/names.h"
@@ -292,7 +293,6 @@ class HttpClient : public Client {
     return parsed;
   }
 
-  // A GET, tried again as the server asks for it, while there is time.
   StatusOr<Json> Read(std::string target, std::string_view accept = kJsonType) {
     const HttpRequest request{.method = "GET",
                               .target = std::move(target),
@@ -300,12 +300,18 @@ class HttpClient : public Client {
                               .body = {},
                               .accept = std::string(accept)};
     const auto deadline = Deadline();
+    ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, deadline, {429, 503}));
+    return Parse(request, answer);
+  }
+
+  // Tried again when the server asks for it with one of the codes `busy`, while there is time.
+  StatusOr<HttpAnswer> Perform(const HttpRequest& request, HttpTransport::Time deadline,
+                               const std::set<long>& busy) {
     while (true) {
-      ASSIGN_OR_RETURN(const HttpAnswer answer, transport_->Perform(request, deadline));
-      const bool busy = (answer.code == 429 || answer.code == 503) && answer.retry_after;
+      ASSIGN_OR_RETURN(HttpAnswer answer, transport_->Perform(request, deadline));
       const auto retry_at =
           std::chrono::steady_clock::now() + answer.retry_after.value_or(std::chrono::seconds(0));
-      if (!busy || retry_at >= deadline) return Parse(request, answer);
+      if (!busy.contains(answer.code) || !answer.retry_after || retry_at >= deadline) return answer;
       std::this_thread::sleep_until(retry_at);
     }
   }
@@ -317,7 +323,7 @@ class HttpClient : public Client {
                               .content_type = std::string(content_type),
                               .body = std::move(body)};
     RETURN_IF_ERROR(points.before->Pass());
-    ASSIGN_OR_RETURN(const HttpAnswer answer, transport_->Perform(request, Deadline()));
+    ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, Deadline(), {429}));
     RETURN_IF_ERROR_WITH(points.after->Pass(), request.what());
     return Parse(request, answer);
   }

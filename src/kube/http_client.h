@@ -4,8 +4,8 @@
 // Connections are kept alive and reused; one that a request finds closed by the server is opened
 // anew and the request sent again only if the server had answered nothing on it, which for a write
 // means that it may in rare cases be done twice: as with any unknown outcome, the second one then
-// meets its own first effect (ALREADY_EXISTS, ABORTED, NOT_FOUND). Reads that are answered by 429
-// or 503 with Retry-After are tried again within the time-out; writes are not.
+// meets its own first effect (ALREADY_EXISTS, ABORTED, NOT_FOUND). What is answered by 429 with
+// Retry-After was not begun, and is tried again within the time-out; so are reads answered by 503.
 //
 // The process must ignore SIGPIPE. Thread-safe.
 #pragma once
@@ -24,6 +24,9 @@ struct HttpClientOptions {
   std::chrono::milliseconds request_timeout{
       30000};              // of a request with its retries; not of watches
   int max_in_flight = 64;  // requests beyond wait, within their time-out; watches do not count
+  // At most so many requests a second after a burst of so many, watches not counted; 0: no limit.
+  double queries_per_second = 0;
+  int burst = 0;
   size_t max_body_bytes = 64 * 1024 * 1024;
   size_t max_event_bytes = 8 * 1024 * 1024;  // one line of a watch
 };

@@ -222,19 +222,37 @@ TEST(HttpClientTest, ABodyBeyondTheLimitIsRefused) {
   EXPECT_EQ(client->Get(kPod, "default", "web").status().code(), StatusCode::kResourceExhausted);
 }
 
-TEST(HttpClientTest, ReadsAreTriedAgainAsTheServerAsksAndWritesAreNot) {
+TEST(HttpClientTest, WhatTheServerPutsOffIsTriedAgainAsItAsks) {
   std::atomic<int> calls = 0;
-  FakeHttpServer server([&](const Request& request, Wire& wire) {
-    ++calls;
-    if (request.method == "GET" && calls > 1) return wire.Answer(200, "{}");
+  FakeHttpServer server([&](const Request&, Wire& wire) {
+    if (++calls % 2 == 0) return wire.Answer(200, "{}");
     return wire.Answer(429, StatusBody(429, "TooManyRequests", "slow down"), "Retry-After: 1\r\n");
   });
   auto client = ClientOf(server);
   EXPECT_TRUE(client->Get(kPod, "default", "web").ok());
   EXPECT_EQ(calls, 2);
-  EXPECT_EQ(client->Create(kPod, "default", Json::object()).status().code(),
+  EXPECT_TRUE(client->Create(kPod, "default", Json::object()).ok());
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(HttpClientTest, AWriteThatMayHaveBeenDoneIsNotTriedAgain) {
+  std::atomic<int> calls = 0;
+  FakeHttpServer server([&](const Request&, Wire& wire) {
+    ++calls;
+    return wire.Answer(503, StatusBody(503, "ServiceUnavailable", "later"), "Retry-After: 1\r\n");
+  });
+  EXPECT_EQ(ClientOf(server)->Create(kPod, "default", Json::object()).status().code(),
             StatusCode::kUnavailable);
-  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(HttpClientTest, RequestsASecondAreLimitedWhenAskedFor) {
+  FakeHttpServer server([](const Request&, Wire& wire) { return wire.Answer(200, "{}"); });
+  auto client = ClientOf(
+      server, {.request_timeout = std::chrono::seconds(5), .queries_per_second = 0.01, .burst = 3});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client->Get(kPod, "default", "web").ok());
+  EXPECT_EQ(client->Get(kPod, "default", "web").status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(server.requests().size(), 3u);
 }
 
 TEST(HttpClientTest, ARetryThatComesTooLateIsNotWaitedFor) {

@@ -67,6 +67,8 @@ class HttpTransport {
 
   HttpTransport(const Config& config, const HttpClientOptions& options);
 
+  // Waits for the request's turn, where requests a second are limited.
+  base::Status Throttle(Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   // An idle handle or a new one, once fewer than max_in_flight are in use.
   base::StatusOr<std::unique_ptr<Handle>> Acquire(Time deadline);
   void Release(std::unique_ptr<Handle> handle);
@@ -80,6 +82,7 @@ class HttpTransport {
   base::Mutex mutex_;
   base::CondVar released_;
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  Time turn_ ABSL_GUARDED_BY(mutex_);               // of the next request, were there no burst
   std::vector<Idle> idle_ ABSL_GUARDED_BY(mutex_);  // the most recently used last
   std::string token_ ABSL_GUARDED_BY(mutex_);
   Time token_read_ ABSL_GUARDED_BY(mutex_);

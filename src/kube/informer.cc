@@ -41,25 +41,53 @@ class InformerBase::Impl : Reflector::Sink {
     if (fields.ok()) fields_ = *std::move(fields);
   }
 
-  void AddHandler(Handler handler) {
+  // The handler's place, for RemoveHandlers.
+  size_t AddHandler(Handler handler) {
+    size_t place = 0;
     {
       MutexLock lock(mutex_);
-      const size_t place = handlers_.size();
-      handlers_.push_back(std::make_shared<Handler>(std::move(handler)));
+      place = next_handler_++;
+      handlers_[place] = std::make_shared<Handler>(std::move(handler));
       for (const auto& [key, object] : objects_) {
         pending_.push_back({place, place + 1, {key, nullptr, object}, false});
       }
     }
     Dispatch();
+    return place;
   }
 
-  void AddIndex(std::string name, IndexFunction function) {
+  // Returns when none of them runs.
+  void RemoveHandlers(const std::vector<size_t>& places) {
     MutexLock lock(mutex_);
-    indexes_[std::move(name)].function = std::move(function);
+    for (const size_t place : places) handlers_.erase(place);
+    const uint64_t running = deliveries_;
+    while (dispatching_ && deliveries_ == running) delivered_.Wait(mutex_);
   }
 
-  void Start() { reflector_.Start(); }
-  void Stop() { reflector_.Stop(); }
+  void AddIndex(const std::string& name, IndexFunction function) {
+    MutexLock lock(mutex_);
+    Index& index = indexes_[name];
+    if (index.users++ > 0) return;
+    index.function = std::move(function);
+    for (const auto& [key, object] : objects_) {
+      for (const std::string& value : index.function(*object)) index.keys[value].insert(key);
+    }
+  }
+
+  void ReleaseIndex(const std::string& name) {
+    MutexLock lock(mutex_);
+    const auto it = indexes_.find(name);
+    if (it != indexes_.end() && --it->second.users == 0) indexes_.erase(it);
+  }
+
+  void Start() {
+    MutexLock lock(start_mutex_);
+    reflector_.Start();
+  }
+  void Stop() {
+    MutexLock lock(start_mutex_);
+    reflector_.Stop();
+  }
 
   bool synced() const {
     MutexLock lock(mutex_);
@@ -113,12 +141,13 @@ class InformerBase::Impl : Reflector::Sink {
 
  private:
   struct Index {
+    int users = 0;
     IndexFunction function;
     std::unordered_map<std::string, std::set<std::string>> keys;  // by value
   };
   struct Delivery {
-    size_t first_handler;
-    size_t last_handler;  // exclusive
+    size_t first_handler;  // by place
+    size_t last_handler;   // exclusive
     Change change;
     bool sync = false;  // no change: all of the first list was delivered
   };
@@ -147,7 +176,7 @@ class InformerBase::Impl : Reflector::Sink {
   }
 
   void NotifyLocked(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!handlers_.empty()) pending_.push_back({0, handlers_.size(), std::move(change), false});
+    if (!handlers_.empty()) pending_.push_back({0, next_handler_, std::move(change), false});
   }
 
   // Puts `json` in place unless what is there is as new.
@@ -190,12 +219,16 @@ class InformerBase::Impl : Reflector::Sink {
           synced_ = true;
           sync_changed_.NotifyAll();
         }
-        handlers.assign(handlers_.begin() + static_cast<std::ptrdiff_t>(delivery.first_handler),
-                        handlers_.begin() + static_cast<std::ptrdiff_t>(delivery.last_handler));
+        const auto end = handlers_.lower_bound(delivery.last_handler);
+        for (auto it = handlers_.lower_bound(delivery.first_handler); it != end; ++it) {
+          handlers.push_back(it->second);
+        }
       }
       for (const auto& handler : handlers) (*handler)(delivery.change);
       MutexLock lock(mutex_);
       dispatching_ = false;
+      ++deliveries_;
+      delivered_.NotifyAll();
     }
   }
 
@@ -257,28 +290,58 @@ class InformerBase::Impl : Reflector::Sink {
   base::CondVar sync_changed_;
   std::unordered_map<std::string, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);
+  size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by place
   std::deque<Delivery> pending_ ABSL_GUARDED_BY(mutex_);
   bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // that have ended
+  base::CondVar delivered_;
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
   std::set<std::string> present_;                // keys in the list under way; of its thread alone
-  Reflector reflector_;                          // last: it uses all of the above
+  base::Mutex start_mutex_;
+  Reflector reflector_;  // last: it uses all of the above
 };
 
 InformerBase::InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options,
                            Factory factory)
     : kind_(kind),
-      impl_(std::make_unique<Impl>(client, kind, std::move(options), std::move(factory))) {}
+      impl_(std::make_shared<Impl>(client, kind, std::move(options), std::move(factory))) {}
 
-InformerBase::~InformerBase() { impl_->Stop(); }
+InformerBase::InformerBase(InformerBase& shared)
+    : kind_(shared.kind_), view_(true), impl_(shared.impl_) {}
 
-void InformerBase::AddHandler(Handler handler) { impl_->AddHandler(std::move(handler)); }
-void InformerBase::AddIndex(std::string name, IndexFunction function) {
-  impl_->AddIndex(std::move(name), std::move(function));
+InformerBase::~InformerBase() { Stop(); }
+
+void InformerBase::AddHandler(Handler handler) {
+  const size_t place = impl_->AddHandler(std::move(handler));
+  MutexLock lock(mutex_);
+  handlers_.push_back(place);
 }
+
+void InformerBase::AddIndex(std::string name, IndexFunction function) {
+  impl_->AddIndex(name, std::move(function));
+  MutexLock lock(mutex_);
+  indexes_.push_back(std::move(name));
+}
+
+void InformerBase::Stop() {
+  if (!view_) {
+    impl_->Stop();
+    return;
+  }
+  std::vector<size_t> handlers;
+  std::vector<std::string> indexes;
+  {
+    MutexLock lock(mutex_);
+    handlers = std::exchange(handlers_, {});
+    indexes = std::exchange(indexes_, {});
+  }
+  impl_->RemoveHandlers(handlers);
+  for (const std::string& name : indexes) impl_->ReleaseIndex(name);
+}
+
 void InformerBase::Start() { impl_->Start(); }
-void InformerBase::Stop() { impl_->Stop(); }
 bool InformerBase::synced() const { return impl_->synced(); }
 bool InformerBase::WaitForSync(std::chrono::steady_clock::time_point deadline) {
   return impl_->WaitForSync(deadline);
@@ -294,18 +357,27 @@ std::vector<InformerBase::ObjectPtr> InformerBase::FindByIndex(const std::string
 void InformerBase::Observe(Json object) { impl_->Observe(std::move(object)); }
 
 InformerBase* Informers::Find(const api::KindInfo& kind) const {
+  MutexLock lock(mutex_);
   const auto it = informers_.find(&kind);
   return it == informers_.end() ? nullptr : it->second.get();
 }
 
+std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() const {
+  MutexLock lock(mutex_);
+  std::vector<std::pair<const api::KindInfo*, InformerBase*>> out;
+  out.reserve(informers_.size());
+  for (const auto& [kind, informer] : informers_) out.emplace_back(kind, informer.get());
+  return out;
+}
+
 void Informers::Start() {
-  for (const auto& [kind, informer] : informers_) informer->Start();
+  for (const auto& [kind, informer] : All()) informer->Start();
 }
 
 Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::string missing;
-  for (const auto& [kind, informer] : informers_) {
+  for (const auto& [kind, informer] : All()) {
     if (informer->WaitForSync(deadline)) continue;
     if (!missing.empty()) missing += ", ";
     missing += kind->group_resource();
@@ -316,7 +388,7 @@ Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
 }
 
 void Informers::Stop() {
-  for (const auto& [kind, informer] : informers_) informer->Stop();
+  for (const auto& [kind, informer] : All()) informer->Stop();
 }
 
 }  // namespace berth::kube

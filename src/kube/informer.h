@@ -42,18 +42,24 @@ class InformerBase {
   using Factory = std::function<ObjectPtr(Json)>;
 
   InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory);
+  // A view of the copy that `shared` keeps: handlers and indexes of its own, which go when it
+  // stops, while the copy and its watch stay. `shared` outlives it; its Stop ends the watch for
+  // both.
+  explicit InformerBase(InformerBase& shared);
   ~InformerBase();
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
   // Handlers run one after the other on the informer's thread and must return quickly: add a key to
   // a queue. Added after Start, a handler first gets all present objects as added.
-  void AddHandler(Handler handler);
-  // Before Start only.
-  void AddIndex(std::string name, IndexFunction function);
+  void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Indexes of one name are one index: who uses the name gives the same function, which captures
+  // nothing. It stays as long as somebody uses it.
+  void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  void Stop();
+  // When it returns no handler runs or will be called. Never from a handler.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the first list is there and its handlers were called.
   bool synced() const;
   bool WaitForSync(std::chrono::steady_clock::time_point deadline);
@@ -71,7 +77,11 @@ class InformerBase {
  private:
   class Impl;
   const api::KindInfo& kind_;
-  std::unique_ptr<Impl> impl_;
+  const bool view_ = false;
+  const std::shared_ptr<Impl> impl_;
+  base::Mutex mutex_;
+  std::vector<size_t> handlers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> indexes_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename T>
@@ -89,6 +99,7 @@ class Informer : public InformerBase {
       : InformerBase(client, T::kInfo, std::move(options), [](Json json) -> ObjectPtr {
           return std::make_shared<const T>(std::move(json));
         }) {}
+  explicit Informer(Informer& shared) : InformerBase(static_cast<InformerBase&>(shared)) {}
 
   void AddHandler(std::function<void(const TypedChange&)> handler) {
     InformerBase::AddHandler([handler = std::move(handler)](const Change& change) {
@@ -119,22 +130,30 @@ class Informer : public InformerBase {
   }
 };
 
-// The informers of a process, one a kind, made when first asked for.
+// The informers of a process, one a kind, made when first asked for. Thread-safe.
 class Informers {
  public:
-  explicit Informers(Client& client) : client_(client) {}
+  explicit Informers(Client& client) : client_(&client) {}
+  // Views of the informers of `shared`, which are made and started as they are needed: for a part
+  // of a process that ends and begins anew while the copies stay.
+  explicit Informers(Informers& shared) : shared_(&shared) {}
   ~Informers() { Stop(); }
 
   // Before Start only.
   template <typename T>
-  Informer<T>& Of() {
+  Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
     auto& slot = informers_[&T::kInfo];
-    if (slot == nullptr) slot = std::make_unique<Informer<T>>(client_);
+    if (slot == nullptr && shared_ != nullptr) {
+      slot = std::make_unique<Informer<T>>(shared_->Of<T>());
+    } else if (slot == nullptr) {
+      slot = std::make_unique<Informer<T>>(*client_);
+    }
     return static_cast<Informer<T>&>(*slot);
   }
 
   // The informer that somebody asked for; nullptr if nobody did.
-  InformerBase* Find(const api::KindInfo& kind) const;
+  InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
   // DEADLINE_EXCEEDED names the kinds that are not there yet.
@@ -142,8 +161,13 @@ class Informers {
   void Stop();
 
  private:
-  Client& client_;
-  std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_;
+  std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Client* const client_ = nullptr;  // of one of the two
+  Informers* const shared_ = nullptr;
+  mutable base::Mutex mutex_;
+  std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::kube

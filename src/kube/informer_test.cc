@@ -31,15 +31,25 @@ class Recorder {
       MutexLock lock(mutex_);
       seen_.push_back(
           fmt::format("{}{} {}", change.before ? "-" : "", change.after ? "+" : "", change.key));
+      told_.NotifyAll();
     };
   }
   std::vector<std::string> seen() {
     MutexLock lock(mutex_);
     return seen_;
   }
+  bool WaitFor(const std::vector<std::string>& changes) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    MutexLock lock(mutex_);
+    while (seen_ != changes) {
+      if (!told_.WaitUntil(mutex_, deadline)) return seen_ == changes;
+    }
+    return true;
+  }
 
  private:
   base::Mutex mutex_;
+  base::CondVar told_;
   std::vector<std::string> seen_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -237,6 +247,43 @@ TEST_F(InformerTest, ManagedFieldsAreNotKept) {
   Informer<api::Pod> informer(client_);
   ASSERT_TRUE(Sync(informer));
   EXPECT_FALSE(informer.Get("default", "a")->json()["metadata"].contains("managedFields"));
+}
+
+TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
+  client_.Add(Pod("a", "n"));
+  Informers process(client_);
+  const auto by_node = [](const api::Object& object) {
+    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
+  };
+  Recorder second;
+  {
+    Informers first_part(process);
+    first_part.Of<api::Pod>().AddHandler(recorder_.Handler());
+    first_part.Of<api::Pod>().AddIndex("node", by_node);
+    first_part.Start();
+    ASSERT_TRUE(first_part.WaitForSync(std::chrono::seconds(10)).ok());
+    EXPECT_EQ(first_part.Of<api::Pod>().ByIndex("node", "n").size(), 1u);
+
+    // A later part sees at once what is there, by an index of its own too.
+    Informers second_part(process);
+    second_part.Of<api::Pod>().AddHandler(second.Handler());
+    second_part.Of<api::Pod>().AddIndex(
+        "name", [](const api::Object& object) { return std::vector<std::string>{object.name()}; });
+    second_part.Start();
+    ASSERT_TRUE(second_part.WaitForSync(std::chrono::milliseconds(0)).ok());
+    EXPECT_TRUE(second.WaitFor({"+ default/a"}));
+    EXPECT_EQ(second_part.Of<api::Pod>().ByIndex("name", "a").size(), 1u);
+    EXPECT_TRUE(client_.WaitForWatches(kPod, 1)) << "one watch for both";
+
+    first_part.Stop();
+    client_.Add(Pod("b", "n"));
+    EXPECT_TRUE(Eventually([&] { return second.seen().size() == 2; }));
+    EXPECT_EQ(recorder_.seen().size(), 1u) << "a part that stopped hears nothing";
+    EXPECT_TRUE(second_part.Of<api::Pod>().ByIndex("node", "n").empty()) << "its index is gone";
+  }
+  client_.Add(Pod("c", "n"));
+  EXPECT_TRUE(Eventually([&] { return process.Of<api::Pod>().Get("default", "c") != nullptr; }));
+  EXPECT_EQ(second.seen().size(), 2u);
 }
 
 }  // namespace

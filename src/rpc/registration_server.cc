@@ -9,8 +9,10 @@ namespace wire = ::pluginregistration;
 
 class Service : public wire::Registration::CallbackService {
  public:
-  Service(std::string driver, std::string endpoint)
-      : driver_(std::move(driver)), endpoint_(std::move(endpoint)) {}
+  Service(std::string driver, std::string endpoint, RegistrationServer::OnStatus on_status)
+      : driver_(std::move(driver)),
+        endpoint_(std::move(endpoint)),
+        on_status_(std::move(on_status)) {}
 
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context, const wire::InfoRequest*,
                                     wire::PluginInfo* info) override {
@@ -24,9 +26,12 @@ class Service : public wire::Registration::CallbackService {
   grpc::ServerUnaryReactor* NotifyRegistrationStatus(grpc::CallbackServerContext* context,
                                                      const wire::RegistrationStatus* status,
                                                      wire::RegistrationStatusResponse*) override {
-    base::MutexLock lock(mutex_);
-    registered_ = status->plugin_registered();
-    error_ = status->error();
+    {
+      base::MutexLock lock(mutex_);
+      registered_ = status->plugin_registered();
+      error_ = status->error();
+    }
+    if (on_status_ != nullptr) on_status_(status->plugin_registered(), status->error());
     return Finish(context);
   }
 
@@ -45,6 +50,7 @@ class Service : public wire::Registration::CallbackService {
 
   const std::string driver_;
   const std::string endpoint_;
+  const RegistrationServer::OnStatus on_status_;
   mutable base::Mutex mutex_;
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::string error_ ABSL_GUARDED_BY(mutex_);
@@ -65,8 +71,9 @@ class Server : public RegistrationServer {
 }  // namespace
 
 base::StatusOr<std::unique_ptr<RegistrationServer>> RegistrationServer::Start(
-    const std::string& socket, const std::string& driver, const std::string& endpoint) {
-  auto service = std::make_unique<Service>(driver, endpoint);
+    const std::string& socket, const std::string& driver, const std::string& endpoint,
+    OnStatus on_status) {
+  auto service = std::make_unique<Service>(driver, endpoint, std::move(on_status));
   ASSIGN_OR_RETURN(auto server, UnixServer::Start(socket, {service.get()}));
   return std::unique_ptr<RegistrationServer>(
       std::make_unique<Server>(std::move(service), std::move(server)));

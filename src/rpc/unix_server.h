@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -45,9 +46,13 @@ class UnixServer {
 // plugins_registry folder and announces a CSI driver (supported_versions ["1.0.0"]).
 class RegistrationServer {
  public:
+  // What the kubelet says: whether the driver is registered, and its error if it refused.
+  using OnStatus = std::function<void(bool registered, const std::string& error)>;
+  // `on_status` runs on a thread of gRPC's and must not block.
   static base::StatusOr<std::unique_ptr<RegistrationServer>> Start(const std::string& socket,
                                                                    const std::string& driver,
-                                                                   const std::string& endpoint);
+                                                                   const std::string& endpoint,
+                                                                   OnStatus on_status = nullptr);
   virtual ~RegistrationServer() = default;
   // False until the kubelet said that the driver is registered; with its error, if it refused.
   virtual bool registered(std::string* error) const = 0;

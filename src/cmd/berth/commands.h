@@ -2,6 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cmd/sidecars.h"
 
 namespace berth::cmd {
 
@@ -13,5 +17,9 @@ void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, d
 void AddFaultCommands(CLI::App& app);                   // faults list
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
+void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
+
+// Runs what the Go program of that name does, with its flags. The exit code.
+int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments);
 
 }  // namespace berth::cmd

@@ -5,16 +5,26 @@
 #include "cmd/berth/commands.h"
 
 int main(int argc, char** argv) {
-  if (const auto faults = berth::base::InitFaultPoints(argc > 1 ? argv[1] : ""); !faults.ok()) {
+  // A sidecar's name, as the program's own or before its flags.
+  const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;
+  int flags = 1;
+  if (sidecar == nullptr && argc > 1) {
+    sidecar = berth::cmd::FindSidecar(argv[1]);
+    flags = 2;
+  }
+  const std::string_view role = sidecar != nullptr ? sidecar->name : argc > 1 ? argv[1] : "";
+  if (const auto faults = berth::base::InitFaultPoints(role); !faults.ok()) {
     berth::cli::PrintError(fmt::format("Error: {}\n", berth::base::Message(faults)));
     return 2;
   }
+  if (sidecar != nullptr) return berth::cmd::RunSidecar(*sidecar, {argv + flags, argv + argc});
   int exit_code = 0;
   CLI::App app("Berth, the storage plane between a container and its volume", "berth");
   app.require_subcommand(1);
   app.set_version_flag("--version", BERTH_VERSION);
   berth::cmd::AddUpCommand(app, exit_code);
   berth::cmd::AddCsiDriverCommand(app, exit_code);
+  berth::cmd::AddRoleCommands(app, exit_code);
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);
   berth::cmd::AddTokenCommands(app, exit_code);

@@ -7,20 +7,17 @@
 #include "base/flight.h"
 #include "base/log.h"
 #include "cli/connect.h"
+#include "cmd/roles.h"
 #include "controllers/attachdetach/attach_detach.h"
-#include "controllers/attacher/attacher.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
 #include "controllers/bootstrap/definitions.h"
 #include "controllers/daemonset/daemon_sets.h"
-#include "controllers/driver_connection.h"
 #include "controllers/namespace/namespaces.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/ownergc/owner_gc.h"
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
-#include "controllers/provisioner/provisioner.h"
-#include "controllers/resizer/resizer.h"
 #include "controllers/scheduler/scheduler.h"
 #include "csidriver/driver.h"
 #include "kube/event_recorder.h"
@@ -47,12 +44,6 @@ std::string HostName() {
   return name;
 }
 
-// The controllers of one CSI driver.
-struct DriverControllers {
-  std::unique_ptr<controllers::DriverConnection> connection;
-  std::vector<std::unique_ptr<controllers::Controller>> controllers;
-};
-
 class StandaloneImpl : public Standalone {
  public:
   explicit StandaloneImpl(const UpOptions& options)
@@ -62,10 +53,7 @@ class StandaloneImpl : public Standalone {
 
   ~StandaloneImpl() override {
     if (node_ != nullptr) node_->Stop();
-    for (auto& driver : drivers_) {
-      for (auto& controller : driver.controllers) controller->Stop();
-      driver.connection->Stop();
-    }
+    for (auto& roles : roles_) roles->Stop();
     for (auto& controller : controllers_) controller->Stop();
     if (informers_ != nullptr) informers_->Stop();
   }
@@ -79,10 +67,7 @@ class StandaloneImpl : public Standalone {
     informers_->Start();
     RETURN_IF_ERROR(informers_->WaitForSync(kStartTimeout));
     for (auto& controller : controllers_) controller->Start();
-    for (auto& driver : drivers_) {
-      for (auto& controller : driver.controllers) controller->Start();
-      driver.connection->Start();
-    }
+    for (auto& roles : roles_) roles->Start();
     return base::OkStatus();
   }
 
@@ -172,8 +157,8 @@ class StandaloneImpl : public Standalone {
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(
         context,
         controllers::binder::Options{.provisioned_here = [this](const std::string& driver) {
-          return std::any_of(drivers_.begin(), drivers_.end(), [&](const DriverControllers& ours) {
-            const auto info = ours.connection->info();
+          return std::any_of(roles_.begin(), roles_.end(), [&](const auto& roles) {
+            const auto info = roles->driver();
             return info != nullptr && info->name == driver;
           });
         }}));
@@ -187,20 +172,18 @@ class StandaloneImpl : public Standalone {
     controllers_.push_back(std::make_unique<controllers::nodelifecycle::NodeLifecycle>(context));
     controllers_.push_back(std::make_unique<controllers::podgc::PodGc>(context));
     controllers_.push_back(std::make_unique<controllers::ownergc::OwnerGc>(context));
-    std::vector<std::string> sockets = {driver_.endpoint};
+    // The roles of the cluster, and of each driver.
+    std::vector<std::string> sockets = {"", driver_.endpoint};
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {
-      DriverControllers driver;
-      ASSIGN_OR_RETURN(driver.connection,
-                       controllers::DriverConnection::New(socket, {.flight = flight_.get()}));
-      controllers::DriverConnection& connection = *driver.connection;
-      driver.controllers.push_back(
-          std::make_unique<controllers::provisioner::Provisioner>(context, connection));
-      driver.controllers.push_back(
-          std::make_unique<controllers::attacher::Attacher>(context, connection));
-      driver.controllers.push_back(
-          std::make_unique<controllers::resizer::Resizer>(context, connection));
-      drivers_.push_back(std::move(driver));
+      RunningRoles::Options options{.socket = socket,
+                                    .connection = {.flight = flight_.get()},
+                                    .context = [&](const Role&) { return context; }};
+      for (const Role& role : AllRoles()) {
+        if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
+      }
+      ASSIGN_OR_RETURN(auto roles, RunningRoles::Make(options));
+      roles_.push_back(std::move(roles));
     }
     return base::OkStatus();
   }
@@ -241,7 +224,7 @@ class StandaloneImpl : public Standalone {
   std::unique_ptr<kube::Informers> informers_;
   std::optional<platform::SupervisedProcess> driver_process_;
   std::vector<std::unique_ptr<controllers::Controller>> controllers_;
-  std::vector<DriverControllers> drivers_;
+  std::vector<std::unique_ptr<RunningRoles>> roles_;
   std::unique_ptr<node::NodeAgent> node_;
 };
 

@@ -1,0 +1,43 @@
+// The figures of a process for Prometheus: counters, gauges and histograms, and their text form.
+//
+// A figure comes into being when it is first written. Labels are few and bounded by the caller. A
+// wrapper, so that prometheus-cpp stays in one file. Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace berth::base {
+
+class Metrics {
+ public:
+  using Labels = std::map<std::string, std::string>;
+  // What is said of all figures of a name; for histograms with the upper bounds of the buckets.
+  // Lives as long as the process.
+  struct Description {
+    std::string name;
+    std::string help;
+    std::vector<double> buckets = {};
+  };
+
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  void Observe(const Description& histogram, const Labels& labels, double value);
+  void Count(const Description& counter, const Labels& labels, double by = 1);
+  void Set(const Description& gauge, const Labels& labels, double value);
+
+  // In the text exposition format 0.0.4, which every Prometheus reads.
+  std::string Text() const;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace berth::base

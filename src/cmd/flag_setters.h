@@ -1,0 +1,76 @@
+// How a flag's text becomes a member of ProcessOptions: Into(&ProcessOptions::kubeconfig), or by a
+// function that gives the member, for those that lie deeper.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "cmd/go_flags.h"
+
+namespace berth::cmd {
+
+template <typename T>
+base::StatusOr<T> ParseFlag(const std::string& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return ParseGoBool(value);
+  } else if constexpr (std::is_same_v<T, int>) {
+    return ParseGoInt(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ParseGoFloat(value);
+  } else if constexpr (std::is_same_v<T, std::chrono::milliseconds>) {
+    return ParseGoDuration(value);
+  } else {
+    static_assert(std::is_same_v<T, std::string>);
+    return value;
+  }
+}
+
+template <typename T>
+constexpr GoFlag::Type TypeOf() {
+  if constexpr (std::is_same_v<T, bool>) return GoFlag::Type::kBool;
+  if constexpr (std::is_same_v<T, int>) return GoFlag::Type::kInt;
+  if constexpr (std::is_same_v<T, double>) return GoFlag::Type::kFloat;
+  if constexpr (std::is_same_v<T, std::chrono::milliseconds>) return GoFlag::Type::kDuration;
+  return GoFlag::Type::kString;
+}
+
+// A flag whose value becomes what `member(options)` refers to.
+template <typename Member>
+GoFlag Flag(std::string name, std::string fallback, std::string help, Member member,
+            GoFlag::Use use = GoFlag::Use::kDefault) {
+  using T = std::remove_cvref_t<std::invoke_result_t<Member, ProcessOptions&>>;
+  return {.name = std::move(name),
+          .type = TypeOf<T>(),
+          .fallback = std::move(fallback),
+          .help = std::move(help),
+          .use = use,
+          .apply = [member](ProcessOptions& options, const std::string& value) -> base::Status {
+            ASSIGN_OR_RETURN(member(options), ParseFlag<T>(value));
+            return base::OkStatus();
+          }};
+}
+
+// A number that must not be below one: so many workers.
+template <typename Member>
+GoFlag CountFlag(std::string name, std::string fallback, std::string help, Member member) {
+  GoFlag flag = Flag(std::move(name), std::move(fallback), std::move(help), member);
+  flag.apply = [member](ProcessOptions& options, const std::string& value) -> base::Status {
+    ASSIGN_OR_RETURN(const int count, ParseGoInt(value));
+    if (count < 1) {
+      return base::Error(base::StatusCode::kInvalidArgument, "must be greater than zero");
+    }
+    member(options) = count;
+    return base::OkStatus();
+  };
+  return flag;
+}
+
+// A flag of the Go program that means nothing here.
+inline GoFlag NoEffect(std::string name, GoFlag::Type type, std::string fallback, std::string why) {
+  return {.name = std::move(name),
+          .type = type,
+          .fallback = std::move(fallback),
+          .help = std::move(why)};
+}
+
+}  // namespace berth::cmd

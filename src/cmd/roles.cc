@@ -1,0 +1,102 @@
+#include "cmd/roles.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/ids.h"
+#include "controllers/names.h"
+
+namespace berth::cmd {
+
+namespace {
+
+using controllers::Context;
+using controllers::Controller;
+using controllers::DriverConnection;
+using controllers::SanitizeDriverName;
+using std::string;
+
+string ProvisionerLease(const string& driver) {
+  string name = driver;
+  std::replace(name.begin(), name.end(), '/', '-');
+  return name;
+}
+string AttacherLease(const string& driver) {
+  return "external-attacher-leader-" + SanitizeDriverName(driver);
+}
+string ResizerLease(const string& driver) {
+  return "external-resizer-" + SanitizeDriverName(driver);
+}
+
+string ProvisionerComponent(const string& driver, const string& host) {
+  return fmt::format("{}_{}_{}", driver, host, base::NewUuid());
+}
+string AttacherComponent(const string& driver, const string&) {
+  return "external-attacher " + driver;
+}
+string ResizerComponent(const string& driver, const string&) {
+  return "external-resizer " + driver;
+}
+
+// A controller of a driver with its options in the settings.
+template <typename C, auto Member>
+std::unique_ptr<Controller> OfDriver(const Context& context, DriverConnection* driver,
+                                     const RoleSettings& settings) {
+  return std::make_unique<C>(context, *driver, settings.*Member);
+}
+
+constexpr std::array kRoles = {
+    Role{.name = "provisioner",
+         .lease = ProvisionerLease,
+         .component = ProvisionerComponent,
+         .make = OfDriver<controllers::provisioner::Provisioner, &RoleSettings::provisioner>},
+    Role{.name = "attacher",
+         .lease = AttacherLease,
+         .component = AttacherComponent,
+         .make = OfDriver<controllers::attacher::Attacher, &RoleSettings::attacher>},
+    Role{.name = "resizer",
+         .lease = ResizerLease,
+         .component = ResizerComponent,
+         .make = OfDriver<controllers::resizer::Resizer, &RoleSettings::resizer>},
+};
+
+}  // namespace
+
+std::span<const Role> AllRoles() { return kRoles; }
+
+const Role* FindRole(std::string_view name) {
+  const auto found = std::find_if(kRoles.begin(), kRoles.end(),
+                                  [&](const Role& role) { return role.name == name; });
+  return found == kRoles.end() ? nullptr : &*found;
+}
+
+base::StatusOr<std::unique_ptr<RunningRoles>> RunningRoles::Make(const Options& options) {
+  std::unique_ptr<RunningRoles> running(new RunningRoles);
+  if (!options.socket.empty()) {
+    ASSIGN_OR_RETURN(running->connection_,
+                     DriverConnection::New(options.socket, options.connection));
+  }
+  for (const Role* role : options.roles) {
+    running->controllers_.push_back(
+        role->make(options.context(*role), running->connection_.get(), options.settings));
+  }
+  return running;
+}
+
+RunningRoles::~RunningRoles() { Stop(); }
+
+void RunningRoles::Start() {
+  for (const auto& controller : controllers_) controller->Start();
+  if (connection_ != nullptr) connection_->Start();
+}
+
+void RunningRoles::Stop() {
+  for (const auto& controller : controllers_) controller->Stop();
+  if (connection_ != nullptr) connection_->Stop();
+}
+
+std::shared_ptr<const controllers::DriverInfo> RunningRoles::driver() const {
+  return connection_ == nullptr ? nullptr : connection_->info();
+}
+
+}  // namespace berth::cmd

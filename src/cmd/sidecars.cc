@@ -1,0 +1,411 @@
+#include "cmd/sidecars.h"
+
+#include <array>
+
+#include "cmd/flag_setters.h"
+
+namespace berth::cmd {
+
+namespace {
+
+using Type = GoFlag::Type;
+using std::string;
+
+// One for each program of its own flags; `member` names the options of its role.
+#define BERTH_OPTION(member) [](ProcessOptions& o) -> auto& { return o.member; }
+
+constexpr std::array kSidecars = {
+    Sidecar{.name = "csi-provisioner", .role = "provisioner"},
+    Sidecar{.name = "csi-attacher", .role = "attacher"},
+    Sidecar{.name = "csi-resizer", .role = "resizer"},
+    Sidecar{.name = "csi-node-driver-registrar", .role = "registrar", .on_node = true},
+    Sidecar{.name = "node-driver-registrar", .role = "registrar", .on_node = true},
+    Sidecar{.name = "livenessprobe", .role = "liveness", .on_node = true},
+};
+
+void Append(std::vector<GoFlag>& flags, std::vector<GoFlag> more) {
+  for (GoFlag& flag : more) flags.push_back(std::move(flag));
+}
+
+GoFlag Verbosity() {
+  return Flag("v", "0", "Log more: 1 and above tell each call", BERTH_OPTION(verbosity));
+}
+GoFlag Version() {
+  return Flag("version", "false", "Print the version and end", BERTH_OPTION(version));
+}
+
+// klog and component-base/logs.
+std::vector<GoFlag> LogFlags() {
+  const string why = "Berth logs to standard error alone, as text";
+  std::vector<GoFlag> flags = {Verbosity(), Version()};
+  for (const char* name : {"logtostderr", "alsologtostderr", "add_dir_header", "skip_headers",
+                           "skip_log_headers", "one_output", "legacy_stderr_threshold_behavior"}) {
+    flags.push_back(NoEffect(name, Type::kBool, "", why));
+  }
+  for (const char* name :
+       {"stderrthreshold", "vmodule", "log_dir", "log_file", "log_file_max_size",
+        "log_backtrace_at", "logging-format", "log-flush-frequency", "log-text-split-stream",
+        "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size"}) {
+    const bool is_bool = string(name).ends_with("split-stream");
+    flags.push_back(NoEffect(name, is_bool ? Type::kBool : Type::kString, "", why));
+  }
+  return flags;
+}
+
+GoFlag CsiAddress() {
+  GoFlag flag;
+  flag.name = "csi-address";
+  flag.fallback = "/run/csi/socket";
+  flag.help = "Socket of the CSI driver";
+  flag.use = GoFlag::Use::kDefault;
+  flag.apply = [](ProcessOptions& options, const string& value) {
+    options.csi_addresses = {value};
+    return base::OkStatus();
+  };
+  return flag;
+}
+
+GoFlag AutoMaxProcs() {
+  return NoEffect("automaxprocs", Type::kBool, "false", "it sets a limit of the Go runtime");
+}
+GoFlag Pprof() {
+  return NoEffect("enable-pprof", Type::kBool, "false", "it serves profiles of the Go runtime");
+}
+GoFlag MetricsPath() {
+  return Flag("metrics-path", "/metrics", "Path of the metrics", BERTH_OPTION(metrics_path));
+}
+GoFlag HttpEndpointFlag() {
+  return Flag("http-endpoint", "", "Address at which metrics and health are served, as ':8080'",
+              BERTH_OPTION(http_address));
+}
+GoFlag MetricsAddress() {
+  return Flag("metrics-address", "", "Address at which metrics alone are served",
+              BERTH_OPTION(metrics_address));
+}
+
+// The gates of a program, by name; what each does is told by its function, none if it has no
+// effect.
+using GateEffect = void (*)(ProcessOptions&, bool);
+GoFlag FeatureGates(std::map<string, GateEffect> known) {
+  GoFlag flag;
+  flag.name = "feature-gates";
+  flag.help = "Name=true,...; known:";
+  for (const auto& [name, effect] : known) flag.help += " " + name;
+  flag.use = GoFlag::Use::kDefault;
+  flag.apply = [known](ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(const auto gates, ParseGates(value));
+    for (const auto& [name, on] : gates) {
+      const auto found = known.find(name);
+      if (found == known.end() && name != "AllAlpha" && name != "AllBeta") {
+        return base::Error(base::StatusCode::kInvalidArgument, "unrecognized feature gate: {}",
+                           name);
+      }
+      if (found != known.end() && found->second != nullptr) found->second(options, on);
+    }
+    return base::OkStatus();
+  };
+  return flag;
+}
+void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
+
+// How to reach the API, and leader election: of each program that talks to the API.
+std::vector<GoFlag> ApiFlags() {
+  std::vector<GoFlag> flags = {
+      Flag("kubeconfig", "", "Kubeconfig of the API; without it the pod's service account",
+           BERTH_OPTION(kubeconfig)),
+      Flag("kube-api-qps", "5", "Requests to the API a second; without it as many as it takes",
+           BERTH_OPTION(queries_per_second), GoFlag::Use::kGiven),
+      Flag("kube-api-burst", "10", "Requests at once, where --kube-api-qps is given",
+           BERTH_OPTION(burst), GoFlag::Use::kGiven),
+      Flag("leader-election", "false", "Work only while the lease of the role is held",
+           BERTH_OPTION(election.on)),
+      Flag("leader-election-namespace", "", "Namespace of the leases; without it the pod's",
+           BERTH_OPTION(election.ns)),
+      Flag("leader-election-lease-duration", "15s", "How long others wait for a silent leader",
+           BERTH_OPTION(election.lease_duration)),
+      Flag("leader-election-renew-deadline", "10s", "How long a leader works without a renewal",
+           BERTH_OPTION(election.renew_deadline)),
+      Flag("leader-election-retry-period", "5s", "Time between tries to take or renew the lease",
+           BERTH_OPTION(election.retry_period)),
+  };
+  GoFlag labels;
+  labels.name = "leader-election-labels";
+  labels.help = "Labels of the lease, key:value,...";
+  labels.use = GoFlag::Use::kDefault;
+  labels.apply = [](ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(options.election.labels, ParseLabelFlag(value));
+    return base::OkStatus();
+  };
+  flags.push_back(std::move(labels));
+  return flags;
+}
+
+// csi-lib-utils' common flags.
+std::vector<GoFlag> CommonFlags() {
+  std::vector<GoFlag> flags = ApiFlags();
+  Append(flags,
+         {CsiAddress(), HttpEndpointFlag(), MetricsAddress(), MetricsPath(), AutoMaxProcs()});
+  return flags;
+}
+
+GoFlag Master() {
+  return Flag("master", "", "URL of the API in place of the kubeconfig's", BERTH_OPTION(master));
+}
+
+std::vector<GoFlag> ProvisionerFlags() {
+  return {
+      Flag("volume-name-prefix", "pvc", "Prefix of the volumes' names",
+           BERTH_OPTION(settings.provisioner.volume_name_prefix)),
+      Flag("volume-name-uuid-length", "-1", "Characters of the claim's uid in a volume's name",
+           BERTH_OPTION(settings.provisioner.volume_name_uuid_length)),
+      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
+           BERTH_OPTION(settings.provisioner.retry_start)),
+      Flag("retry-interval-max", "5m", "Longest wait after a failure",
+           BERTH_OPTION(settings.provisioner.retry_max)),
+      CountFlag("worker-threads", "100", "Claims and volumes worked on at a time",
+                BERTH_OPTION(settings.provisioner.workers)),
+      NoEffect("cloning-protection-threads", Type::kInt, "1",
+               "sources of clones are watched over by one worker"),
+      NoEffect("snapshot-orphan-sweep-interval", Type::kDuration, "5m",
+               "finalizers on sources go by events, not by a sweep"),
+      NoEffect("capacity-threads", Type::kInt, "1", "Berth publishes no storage capacity yet"),
+      Flag("timeout", "10s", "Of each call of the driver",
+           BERTH_OPTION(settings.provisioner.timeout)),
+      Flag("strict-topology", "false", "Ask for the selected node's topology alone",
+           BERTH_OPTION(settings.provisioner.strict_topology)),
+      Flag("immediate-topology", "true", "Ask for the cluster's topology in immediate binding",
+           BERTH_OPTION(settings.provisioner.immediate_topology)),
+      Flag("extra-create-metadata", "false", "Tell the driver the names of claim and volume",
+           BERTH_OPTION(settings.provisioner.extra_create_metadata)),
+      Flag("default-fstype", "", "File system of volumes whose class names none",
+           BERTH_OPTION(settings.provisioner.default_fs_type)),
+      NoEffect("kube-api-capacity-qps", Type::kFloat, "1",
+               "requests for storage capacity are not limited apart"),
+      NoEffect("kube-api-capacity-burst", Type::kInt, "5",
+               "requests for storage capacity are not limited apart"),
+      NoEffect("enable-capacity", Type::kBool, "false", "Berth publishes no storage capacity yet"),
+      NoEffect("capacity-for-immediate-binding", Type::kBool, "false",
+               "Berth publishes no storage capacity yet"),
+      NoEffect("capacity-poll-interval", Type::kDuration, "1m",
+               "Berth publishes no storage capacity yet"),
+      NoEffect("capacity-ownerref-level", Type::kInt, "1",
+               "Berth publishes no storage capacity yet"),
+      NoEffect("node-deployment", Type::kBool, "false",
+               "one provisioner serves all nodes of a driver"),
+      NoEffect("node-deployment-immediate-binding", Type::kBool, "true",
+               "one provisioner serves all nodes of a driver"),
+      NoEffect("node-deployment-base-delay", Type::kDuration, "20s",
+               "one provisioner serves all nodes of a driver"),
+      NoEffect("node-deployment-max-delay", Type::kDuration, "60s",
+               "one provisioner serves all nodes of a driver"),
+      Flag("controller-publish-readonly", "false", "Attach volumes of read-only claims read-only",
+           BERTH_OPTION(settings.provisioner.controller_publish_readonly)),
+      NoEffect("prevent-volume-mode-conversion", Type::kBool, "true",
+               "a restore never changes a volume's mode without the snapshot content's annotation"),
+  };
+}
+
+std::vector<GoFlag> AttacherFlags() {
+  return {
+      NoEffect("resync", Type::kDuration, "10m",
+               "the watch misses nothing that a resync would see"),
+      Flag("timeout", "15s", "Of each call of the driver", BERTH_OPTION(settings.attacher.timeout)),
+      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
+           BERTH_OPTION(settings.attacher.retry_start)),
+      Flag("retry-interval-max", "5m", "Longest wait after a failure",
+           BERTH_OPTION(settings.attacher.retry_max)),
+      CountFlag("worker-threads", "10", "Attachments worked on at a time",
+                BERTH_OPTION(settings.attacher.workers)),
+      NoEffect("max-entries", Type::kInt, "0", "Berth does not compare with ListVolumes yet"),
+      Flag("default-fstype", "", "File system of volumes that name none",
+           BERTH_OPTION(settings.attacher.default_fs_type)),
+      NoEffect("reconcile-sync", Type::kDuration, "1m",
+               "Berth does not compare with ListVolumes yet"),
+      NoEffect("max-grpc-log-length", Type::kInt, "-1",
+               "logged calls are cut to a bound of Berth's"),
+  };
+}
+
+std::vector<GoFlag> ResizerFlags() {
+  return {
+      NoEffect("resync-period", Type::kDuration, "10m",
+               "the watch misses nothing that a resync would see"),
+      CountFlag("workers", "10", "Claims worked on at a time",
+                BERTH_OPTION(settings.resizer.workers)),
+      NoEffect("extra-modify-metadata", Type::kBool, "false", "Berth modifies no volumes yet"),
+      Flag("timeout", "10s", "Of each call of the driver", BERTH_OPTION(settings.resizer.timeout)),
+      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
+           BERTH_OPTION(settings.resizer.retry_start)),
+      Flag("retry-interval-max", "5m", "Longest wait after a failure",
+           BERTH_OPTION(settings.resizer.retry_max)),
+      Flag("handle-volume-inuse-error", "true",
+           "Wait for the end of use where the driver asks for it",
+           BERTH_OPTION(settings.resizer.handle_volume_inuse_error)),
+  };
+}
+
+std::vector<GoFlag> RegistrarFlags() {
+  return {
+      Flag("timeout", "1s", "Of each call of the driver", BERTH_OPTION(registration_timeout)),
+      NoEffect("connection-timeout", Type::kDuration, "0",
+               "the driver is waited for as long as it takes"),
+      Flag("plugin-registration-path", "/registration",
+           "Folder of the kubelet's registration sockets", BERTH_OPTION(registration_folder)),
+      Flag("kubelet-registration-path", "", "Socket of the driver as the kubelet finds it",
+           BERTH_OPTION(kubelet_registration_path)),
+      NoEffect("mode", Type::kString, "", "it served kubelets that are no more"),
+  };
+}
+
+GoFlag HealthPort(string fallback, GoFlag::Use use) {
+  GoFlag flag;
+  flag.name = "health-port";
+  flag.type = Type::kInt;
+  flag.fallback = std::move(fallback);
+  flag.help = "Port at which health is served, where --http-endpoint is not given";
+  flag.use = use;
+  flag.apply = [](ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(const int port, ParseGoInt(value));
+    if (port < 0 || port > 65535) {
+      return base::Error(base::StatusCode::kInvalidArgument, "{} is no port", port);
+    }
+    options.health_port = port;
+    return base::OkStatus();
+  };
+  return flag;
+}
+
+std::vector<GoFlag> LivenessFlags() {
+  return {Flag("probe-timeout", "3s", "Of Probe", BERTH_OPTION(probe_timeout))};
+}
+
+// The gates of each program; those without effect are always on, or of work that Berth does not do.
+std::map<string, GateEffect> GatesOf(std::string_view role) {
+  std::map<string, GateEffect> gates = {{"ReleaseLeaderElectionOnExit", ReleaseOnExit}};
+  const auto add = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) gates.emplace(name, nullptr);
+  };
+  if (role == "provisioner") {
+    add({"Topology", "VolumeAttributesClass", "CrossNamespaceVolumeDataSource"});
+  } else if (role == "attacher") {
+    add({"MutableCSINodeAllocatableCount"});
+  } else if (role == "resizer") {
+    add({"AnnotateFsResize", "RecoverVolumeExpansionFailure", "VolumeAttributesClass"});
+  }
+  return gates;
+}
+
+std::vector<GoFlag> OwnFlags(std::string_view role) {
+  if (role == "provisioner") return ProvisionerFlags();
+  if (role == "attacher") return AttacherFlags();
+  if (role == "resizer") return ResizerFlags();
+  if (role == "registrar") return RegistrarFlags();
+  if (role == "liveness") return LivenessFlags();
+  return {};
+}
+
+// What only Berth's own commands have.
+GoFlag RolesFlag(std::string help) {
+  GoFlag flag;
+  flag.name = "roles";
+  flag.help = std::move(help);
+  flag.use = GoFlag::Use::kGiven;
+  flag.apply = [](ProcessOptions& options, const string& value) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      if (end > begin) options.roles.push_back(value.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return base::OkStatus();
+  };
+  return flag;
+}
+GoFlag CsiAddresses(string help) {
+  GoFlag flag = CsiAddress();
+  flag.help = std::move(help);
+  flag.fallback = "";
+  flag.use = GoFlag::Use::kGiven;
+  flag.apply = [](ProcessOptions& options, const string& value) {
+    options.csi_addresses.push_back(value);
+    return base::OkStatus();
+  };
+  return flag;
+}
+void AppendLed(std::vector<GoFlag>& flags, std::string_view role) {
+  for (GoFlag& flag : OwnFlags(role)) {
+    if (flag.use == GoFlag::Use::kNone) continue;
+    flag.name = fmt::format("{}-{}", role, flag.name);
+    flags.push_back(std::move(flag));
+  }
+}
+
+}  // namespace
+
+std::span<const Sidecar> AllSidecars() { return kSidecars; }
+
+const Sidecar* FindSidecar(std::string_view program) {
+  const std::string_view name = program.substr(program.rfind('/') + 1);
+  for (const Sidecar& sidecar : kSidecars) {
+    if (sidecar.name == name) return &sidecar;
+  }
+  return nullptr;
+}
+
+std::vector<GoFlag> FlagsOf(const Sidecar& sidecar) {
+  std::vector<GoFlag> flags;
+  if (sidecar.role == "registrar") {
+    flags = {CsiAddress(), HttpEndpointFlag(), HealthPort("0", GoFlag::Use::kDefault), Pprof()};
+  } else if (sidecar.role == "liveness") {
+    flags = {CsiAddress(),
+             HttpEndpointFlag(),
+             MetricsAddress(),
+             MetricsPath(),
+             HealthPort("9808", GoFlag::Use::kDefault),
+             AutoMaxProcs()};
+  } else {
+    flags = CommonFlags();
+    flags.push_back(FeatureGates(GatesOf(sidecar.role)));
+    // As the Go programs: only the provisioner and the resizer have these.
+    if (sidecar.role != "attacher") flags.push_back(Master());
+    if (sidecar.role == "provisioner") flags.push_back(Pprof());
+  }
+  Append(flags, OwnFlags(sidecar.role));
+  Append(flags, LogFlags());
+  return flags;
+}
+
+std::vector<GoFlag> ControllerFlags() {
+  string roles = "What to do:";
+  for (const Role& role : AllRoles()) roles += fmt::format(" {}", role.name);
+  std::vector<GoFlag> flags = {
+      RolesFlag(roles + "; several by commas"),
+      CsiAddresses("Socket of a CSI driver; may be given several times"),
+      Verbosity(),
+  };
+  Append(flags, ApiFlags());
+  Append(flags,
+         {Master(),
+          Flag("leader-election-identity", "", "Who holds the lease; without it the host's name",
+               BERTH_OPTION(election.identity)),
+          Flag("leader-election-release", "true", "Let the lease go at the end",
+               BERTH_OPTION(election.release)),
+          HttpEndpointFlag(), MetricsPath(),
+          Flag("flight", "", "File of the flight record, for 'berth explain'",
+               BERTH_OPTION(flight_file))});
+  for (const Role& role : AllRoles()) AppendLed(flags, role.name);
+  return flags;
+}
+
+std::vector<GoFlag> NodeFlags() {
+  std::vector<GoFlag> flags = {RolesFlag("What to do: registrar liveness; both by a comma"),
+                               CsiAddresses("Socket of the CSI driver; may be given several times"),
+                               Verbosity(), HttpEndpointFlag(), MetricsPath()};
+  for (const char* role : {"registrar", "liveness"}) {
+    for (GoFlag& flag : OwnFlags(role)) {
+      if (flag.use != GoFlag::Use::kNone) flags.push_back(std::move(flag));
+    }
+  }
+  return flags;
+}
+
+}  // namespace berth::cmd

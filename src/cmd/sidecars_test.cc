@@ -1,0 +1,272 @@
+#include "cmd/sidecars.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace berth::cmd {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using Rows = std::vector<std::pair<std::string, std::string>>;  // flag, default
+
+// The tables of the Go programs' flags, as they stand in their documentation.
+Rows With(const Rows& a, const Rows& b) {
+  Rows rows = a;
+  rows.insert(rows.end(), b.begin(), b.end());
+  return rows;
+}
+const Rows kCommon = {{"version", "false"},
+                      {"kubeconfig", ""},
+                      {"csi-address", "/run/csi/socket"},
+                      {"leader-election", "false"},
+                      {"leader-election-namespace", ""},
+                      {"leader-election-lease-duration", "15s"},
+                      {"leader-election-renew-deadline", "10s"},
+                      {"leader-election-retry-period", "5s"},
+                      {"leader-election-labels", ""},
+                      {"kube-api-qps", "5"},
+                      {"kube-api-burst", "10"},
+                      {"http-endpoint", ""},
+                      {"metrics-address", ""},
+                      {"metrics-path", "/metrics"},
+                      {"automaxprocs", "false"},
+                      {"feature-gates", ""},
+                      {"v", "0"}};
+const std::map<std::string, Rows> kTables = {
+    {"csi-attacher", With(kCommon, {{"resync", "10m"},
+                                    {"timeout", "15s"},
+                                    {"retry-interval-start", "1s"},
+                                    {"retry-interval-max", "5m"},
+                                    {"worker-threads", "10"},
+                                    {"max-entries", "0"},
+                                    {"default-fstype", ""},
+                                    {"reconcile-sync", "1m"},
+                                    {"max-grpc-log-length", "-1"}})},
+    {"csi-provisioner", With(kCommon, {{"master", ""},
+                                       {"volume-name-prefix", "pvc"},
+                                       {"volume-name-uuid-length", "-1"},
+                                       {"retry-interval-start", "1s"},
+                                       {"retry-interval-max", "5m"},
+                                       {"worker-threads", "100"},
+                                       {"cloning-protection-threads", "1"},
+                                       {"snapshot-orphan-sweep-interval", "5m"},
+                                       {"capacity-threads", "1"},
+                                       {"timeout", "10s"},
+                                       {"strict-topology", "false"},
+                                       {"immediate-topology", "true"},
+                                       {"extra-create-metadata", "false"},
+                                       {"enable-pprof", "false"},
+                                       {"default-fstype", ""},
+                                       {"kube-api-capacity-qps", "1"},
+                                       {"kube-api-capacity-burst", "5"},
+                                       {"enable-capacity", "false"},
+                                       {"capacity-for-immediate-binding", "false"},
+                                       {"capacity-poll-interval", "1m"},
+                                       {"capacity-ownerref-level", "1"},
+                                       {"node-deployment", "false"},
+                                       {"node-deployment-immediate-binding", "true"},
+                                       {"node-deployment-base-delay", "20s"},
+                                       {"node-deployment-max-delay", "60s"},
+                                       {"controller-publish-readonly", "false"},
+                                       {"prevent-volume-mode-conversion", "true"}})},
+    {"csi-resizer", With(kCommon, {{"master", ""},
+                                   {"resync-period", "10m"},
+                                   {"workers", "10"},
+                                   {"extra-modify-metadata", "false"},
+                                   {"timeout", "10s"},
+                                   {"retry-interval-start", "1s"},
+                                   {"retry-interval-max", "5m"},
+                                   {"handle-volume-inuse-error", "true"}})},
+    {"csi-node-driver-registrar",
+     {{"timeout", "1s"},
+      {"connection-timeout", "0"},
+      {"csi-address", "/run/csi/socket"},
+      {"plugin-registration-path", "/registration"},
+      {"kubelet-registration-path", ""},
+      {"http-endpoint", ""},
+      {"health-port", "0"},
+      {"mode", ""},
+      {"enable-pprof", "false"},
+      {"version", "false"},
+      {"v", "0"}}},
+    {"livenessprobe",
+     {{"probe-timeout", "3s"},
+      {"csi-address", "/run/csi/socket"},
+      {"health-port", "9808"},
+      {"http-endpoint", ""},
+      {"metrics-address", ""},
+      {"metrics-path", "/metrics"},
+      {"version", "false"},
+      {"v", "0"}}},
+};
+
+const GoFlag* Find(const std::vector<GoFlag>& flags, const std::string& name) {
+  const auto found = std::find_if(flags.begin(), flags.end(),
+                                  [&](const GoFlag& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &*found;
+}
+
+// A value of the flag's type, other than its default where there is one.
+std::string SomeValue(const GoFlag& flag) {
+  switch (flag.type) {
+    case GoFlag::Type::kBool:
+      return "true";
+    case GoFlag::Type::kDuration:
+      return "2s";
+    case GoFlag::Type::kString:
+      break;
+    default:
+      return "3";
+  }
+  if (flag.name.ends_with("labels")) return "a:b";
+  return flag.name.ends_with("gates") ? "AllAlpha=true" : "x";
+}
+
+ProcessOptions DefaultsOf(std::string_view program) {
+  ProcessOptions options;
+  std::vector<std::string> warnings;
+  const auto parsed = ParseGoFlags(FlagsOf(*FindSidecar(program)), {}, options, warnings);
+  EXPECT_TRUE(parsed.ok()) << program << ": " << parsed;
+  EXPECT_TRUE(warnings.empty()) << program;
+  return options;
+}
+
+TEST(SidecarsTest, EveryFlagOfEveryTableIsTakenWithItsDefaultOrWarnedOf) {
+  for (const auto& [program, rows] : kTables) {
+    const Sidecar* sidecar = FindSidecar(program);
+    ASSERT_NE(sidecar, nullptr) << program;
+    const std::vector<GoFlag> flags = FlagsOf(*sidecar);
+    for (const auto& [name, fallback] : rows) {
+      const std::string where = program + " --" + name;
+      const GoFlag* flag = Find(flags, name);
+      ASSERT_NE(flag, nullptr) << where;
+      EXPECT_EQ(flag->fallback, fallback) << where;
+      EXPECT_FALSE(flag->help.empty()) << where;
+      EXPECT_EQ(flag->apply == nullptr, flag->use == GoFlag::Use::kNone) << where;
+      // Given, it is either taken or warned of.
+      ProcessOptions options;
+      std::vector<std::string> warnings;
+      const auto parsed =
+          ParseGoFlags(flags, {fmt::format("--{}={}", name, SomeValue(*flag))}, options, warnings);
+      EXPECT_TRUE(parsed.ok()) << where << ": " << parsed;
+      EXPECT_EQ(warnings.size(), flag->use == GoFlag::Use::kNone ? 1u : 0u) << where;
+    }
+  }
+}
+
+TEST(SidecarsTest, EachProgramIsInATableAndNamesEachFlagOnce) {
+  for (const Sidecar& sidecar : AllSidecars()) {
+    if (sidecar.name != "node-driver-registrar") {
+      EXPECT_TRUE(kTables.contains(std::string(sidecar.name))) << sidecar.name;
+    }
+    std::set<std::string> names;
+    for (const GoFlag& flag : FlagsOf(sidecar)) {
+      EXPECT_TRUE(names.insert(flag.name).second) << sidecar.name << " --" << flag.name;
+    }
+    if (!sidecar.on_node) {
+      EXPECT_NE(FindRole(sidecar.role), nullptr) << sidecar.name;
+    }
+  }
+  for (const auto& flags : {ControllerFlags(), NodeFlags()}) {
+    std::set<std::string> names;
+    for (const GoFlag& flag : flags) EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+  }
+}
+
+TEST(SidecarsTest, DefaultsReachTheControllersOptions) {
+  const ProcessOptions provisioner = DefaultsOf("csi-provisioner");
+  EXPECT_EQ(provisioner.settings.provisioner.workers, 100);
+  EXPECT_EQ(provisioner.settings.provisioner.timeout, seconds(10));
+  EXPECT_EQ(provisioner.settings.provisioner.retry_max, minutes(5));
+  EXPECT_EQ(provisioner.settings.provisioner.volume_name_prefix, "pvc");
+  EXPECT_TRUE(provisioner.settings.provisioner.immediate_topology);
+  EXPECT_EQ(provisioner.csi_addresses, std::vector<std::string>{"/run/csi/socket"});
+  EXPECT_EQ(provisioner.queries_per_second, 0) << "no throttle unless asked for";
+  EXPECT_FALSE(provisioner.election.on);
+  EXPECT_EQ(DefaultsOf("csi-attacher").settings.attacher.timeout, seconds(15));
+  EXPECT_EQ(DefaultsOf("csi-attacher").settings.attacher.workers, 10);
+  EXPECT_TRUE(DefaultsOf("csi-resizer").settings.resizer.handle_volume_inuse_error);
+  EXPECT_EQ(DefaultsOf("livenessprobe").health_port, 9808);
+  EXPECT_EQ(DefaultsOf("livenessprobe").probe_timeout, seconds(3));
+  EXPECT_EQ(DefaultsOf("node-driver-registrar").registration_timeout, seconds(1));
+  EXPECT_EQ(DefaultsOf("node-driver-registrar").registration_folder, "/registration");
+}
+
+TEST(SidecarsTest, WhatAVendorsManifestGives) {
+  ProcessOptions options;
+  std::vector<std::string> warnings;
+  const auto parsed = ParseGoFlags(
+      FlagsOf(*FindSidecar("csi-provisioner")),
+      {"--v=5", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=true",
+       "--extra-create-metadata", "--leader-election=true", "--leader-election-namespace=storage",
+       "--timeout=120s", "--kube-api-qps=20", "--kube-api-burst=100", "--default-fstype=ext4",
+       "--http-endpoint=:8080", "--strict-topology=true", "--worker-threads=7"},
+      options, warnings);
+  ASSERT_TRUE(parsed.ok()) << parsed;
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(options.csi_addresses, std::vector<std::string>{"/csi/csi.sock"});
+  EXPECT_TRUE(options.election.on);
+  EXPECT_EQ(options.election.ns, "storage");
+  EXPECT_EQ(options.settings.provisioner.timeout, minutes(2));
+  EXPECT_EQ(options.queries_per_second, 20);
+  EXPECT_EQ(options.burst, 100);
+  EXPECT_EQ(options.settings.provisioner.default_fs_type, "ext4");
+  EXPECT_TRUE(options.settings.provisioner.extra_create_metadata);
+  EXPECT_TRUE(options.settings.provisioner.strict_topology);
+  EXPECT_EQ(options.settings.provisioner.workers, 7);
+  EXPECT_EQ(options.http_address, ":8080");
+}
+
+TEST(SidecarsTest, GatesAreThoseOfTheProgram) {
+  const auto parse = [](std::string_view program, const std::string& gates) {
+    ProcessOptions options;
+    std::vector<std::string> warnings;
+    const auto parsed = ParseGoFlags(FlagsOf(*FindSidecar(program)), {"--feature-gates=" + gates},
+                                     options, warnings);
+    return std::pair(parsed.ok(), options.election.release);
+  };
+  EXPECT_EQ(parse("csi-attacher", "ReleaseLeaderElectionOnExit=false"), std::pair(true, false));
+  EXPECT_EQ(parse("csi-attacher", "ReleaseLeaderElectionOnExit=true"), std::pair(true, true));
+  EXPECT_TRUE(parse("csi-resizer", "RecoverVolumeExpansionFailure=true").first);
+  EXPECT_FALSE(parse("csi-attacher", "Topology=true").first);
+}
+
+TEST(SidecarsTest, IsFoundByNameAndByPath) {
+  ASSERT_NE(FindSidecar("/csi-attacher"), nullptr);
+  EXPECT_EQ(FindSidecar("/csi-attacher")->role, "attacher");
+  EXPECT_EQ(FindSidecar("./bin/node-driver-registrar")->role, "registrar");
+  EXPECT_EQ(FindSidecar("berth"), nullptr);
+  EXPECT_EQ(FindSidecar(""), nullptr);
+  EXPECT_EQ(FindSidecar("csi-attacher/"), nullptr);
+}
+
+TEST(SidecarsTest, BerthsOwnCommandTakesEachRolesFlagsLedByItsName) {
+  ProcessOptions options;
+  std::vector<std::string> warnings;
+  const auto parsed =
+      ParseGoFlags(ControllerFlags(),
+                   {"--roles", "provisioner,attacher", "--roles=resizer", "--csi-address=/a",
+                    "--csi-address=/b", "--provisioner-worker-threads=3", "--attacher-timeout=1m"},
+                   options, warnings);
+  ASSERT_TRUE(parsed.ok()) << parsed;
+  EXPECT_EQ(options.roles, (std::vector<std::string>{"provisioner", "attacher", "resizer"}));
+  EXPECT_EQ(options.csi_addresses, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(options.settings.provisioner.workers, 3);
+  EXPECT_EQ(options.settings.attacher.timeout, minutes(1));
+  EXPECT_TRUE(options.election.release);
+}
+
+TEST(RolesTest, LeasesAreTheGoPrograms) {
+  const std::string driver = "a.csi.example.com";
+  EXPECT_EQ(FindRole("provisioner")->lease(driver), "a.csi.example.com");
+  EXPECT_EQ(FindRole("attacher")->lease(driver), "external-attacher-leader-a-csi-example-com");
+  EXPECT_EQ(FindRole("resizer")->lease(driver), "external-resizer-a-csi-example-com");
+}
+
+}  // namespace
+}  // namespace berth::cmd

@@ -1,0 +1,270 @@
+#include "kube/leader_election.h"
+
+#include <condition_variable>
+#include <ctime>
+#include <random>
+#include <thread>
+
+#include "api/kind_info.h"
+#include "api/names.h"
+#include "api/time.h"
+#include "base/log.h"
+
+namespace berth::kube {
+
+using base::Error;
+using base::MutexLock;
+using base::StatusCode;
+using std::chrono::milliseconds;
+
+namespace {
+
+const api::KindInfo& kLease = api::kinds::kLease;
+// A renewal that failed is repeated sooner than one that did not.
+constexpr milliseconds kFailedRetry{2000};
+
+std::string Holder(const Json& lease) {
+  return base::json::String(lease, {"spec", "holderIdentity"});
+}
+
+// A part of `period` more, so that candidates do not all come at once.
+milliseconds Jittered(milliseconds period) {
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  return period +
+         milliseconds(std::uniform_int_distribution<int64_t>(0, period.count() / 5)(random));
+}
+
+}  // namespace
+
+BootTime BootClockNow() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+Status CheckLeaderElection(const LeaderElectionOptions& options) {
+  for (const auto& [what, name] :
+       {std::pair{"namespace", &options.ns}, std::pair{"name", &options.lease}}) {
+    if (const Status valid = api::CheckPathSegment(*name); name->empty() || !valid.ok()) {
+      return Error(StatusCode::kInvalidArgument, "leader election: {} is no {} of a lease",
+                   base::Quote(*name), what);
+    }
+  }
+  if (options.identity.empty()) {
+    return Error(StatusCode::kInvalidArgument, "leader election: the identity is empty");
+  }
+  // As client-go: with its jitter a renewal must fit in before the deadline.
+  if (options.lease_duration <= options.renew_deadline) {
+    return Error(StatusCode::kInvalidArgument,
+                 "leader election: the lease duration must be longer than the renew deadline");
+  }
+  if (options.retry_period < milliseconds(1) ||
+      options.renew_deadline * 5 <= options.retry_period * 6) {
+    return Error(StatusCode::kInvalidArgument,
+                 "leader election: the renew deadline must be longer than 1.2 times the retry "
+                 "period, and that positive");
+  }
+  if (options.lease_duration < std::chrono::seconds(1)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "leader election: a lease lasts for whole seconds, and one at least");
+  }
+  return base::OkStatus();
+}
+
+LeaderElection::LeaderElection(Client& client, const base::Clock& clock,
+                               LeaderElectionOptions options)
+    : client_(client), clock_(clock), options_(std::move(options)) {
+  MutexLock lock(mutex_);
+  tried_at_ = options_.now();
+}
+
+bool LeaderElection::leading() const {
+  MutexLock lock(mutex_);
+  return options_.now() < leading_until_;
+}
+
+BootTime LeaderElection::leading_until() const {
+  MutexLock lock(mutex_);
+  return leading_until_;
+}
+
+bool LeaderElection::healthy(milliseconds tolerance) const {
+  MutexLock lock(mutex_);
+  return options_.now() - tried_at_ <= options_.lease_duration + tolerance;
+}
+
+milliseconds LeaderElection::NextTry(bool failed) const {
+  MutexLock lock(mutex_);
+  const BootTime now = options_.now();
+  const auto until = [&](BootTime time) {
+    return std::max(std::chrono::ceil<milliseconds>(time - now), milliseconds(0));
+  };
+  if (now < leading_until_) {
+    const auto period =
+        failed ? std::min(options_.retry_period, kFailedRetry) : options_.retry_period;
+    return std::min(period, until(leading_until_));
+  }
+  // Neither long after the other's lease has expired, nor all candidates in the same moment.
+  const milliseconds period = Jittered(options_.retry_period);
+  return now < expires_ ? std::min(period, until(expires_) + Jittered(milliseconds(10))) : period;
+}
+
+void LeaderElection::Lead(BootTime until) {
+  MutexLock lock(mutex_);
+  leading_until_ = until;
+}
+
+void LeaderElection::Notice(const Json& lease, BootTime now) {
+  const Json& spec = base::json::Map(lease, {"spec"});
+  if (spec == observed_) return;
+  observed_ = spec;
+  // By our own clock from when we saw it change: the clocks of two machines differ.
+  const auto lasts = std::chrono::seconds(base::json::Int(spec, {"leaseDurationSeconds"}));
+  MutexLock lock(mutex_);
+  observed_at_ = now;
+  expires_ = Holder(lease).empty() ? now : now + lasts;
+}
+
+Status LeaderElection::Try() {
+  const Status tried = TryAt(options_.now());
+  MutexLock lock(mutex_);
+  tried_at_ = options_.now();
+  return tried;
+}
+
+Status LeaderElection::TryAt(BootTime began) {
+  if (!held_.is_null()) {
+    const Status renewed = Write(held_, began);
+    if (renewed.code() != StatusCode::kAborted && renewed.code() != StatusCode::kNotFound) {
+      return renewed;
+    }
+    held_ = nullptr;  // somebody wrote it, or an answer to us was lost
+  }
+  StatusOr<Json> read = client_.Get(kLease, options_.ns, options_.lease);
+  if (read.status().code() == StatusCode::kNotFound) return Create(began);
+  RETURN_IF_ERROR(read);
+  Notice(*read, options_.now());
+  const std::string holder = Holder(*read);
+  if (holder != options_.identity && !holder.empty()) {
+    Lead(BootTime(0));
+    MutexLock lock(mutex_);
+    if (options_.now() < expires_) {
+      return Error(StatusCode::kFailedPrecondition, "lease '{}/{}' is held by {}", options_.ns,
+                   options_.lease, base::Quote(holder));
+    }
+  }
+  return Write(*std::move(read), began);
+}
+
+Status LeaderElection::Create(BootTime began) {
+  const std::string now = api::FormatMicroTime(clock_.Now());
+  Json lease = {{"apiVersion", kLease.api_version()},
+                {"kind", kLease.kind},
+                {"metadata", {{"name", options_.lease}, {"namespace", options_.ns}}},
+                {"spec",
+                 {{"holderIdentity", options_.identity},
+                  {"leaseDurationSeconds",
+                   std::chrono::floor<std::chrono::seconds>(options_.lease_duration).count()},
+                  {"acquireTime", now},
+                  {"renewTime", now},
+                  {"leaseTransitions", 0}}}};
+  for (const auto& [key, value] : options_.labels) lease["metadata"]["labels"][key] = value;
+  ASSIGN_OR_RETURN(held_, client_.Create(kLease, options_.ns, lease));
+  Lead(began + options_.renew_deadline);
+  return base::OkStatus();
+}
+
+Status LeaderElection::Write(Json lease, BootTime began) {
+  const std::string now = api::FormatMicroTime(clock_.Now());
+  const bool ours = Holder(lease) == options_.identity;
+  Json& spec = lease["spec"];
+  if (!ours) {
+    spec["leaseTransitions"] = base::json::Int(spec, {"leaseTransitions"}) + 1;
+    spec["acquireTime"] = now;
+  }
+  spec["holderIdentity"] = options_.identity;
+  spec["leaseDurationSeconds"] =
+      std::chrono::floor<std::chrono::seconds>(options_.lease_duration).count();
+  spec["renewTime"] = now;
+  for (const auto& [key, value] : options_.labels) {
+    base::json::Set(lease, {"metadata", "labels", key}, value);
+  }
+  ASSIGN_OR_RETURN(held_, client_.Update(kLease, lease, ""));
+  observed_ = base::json::Map(held_, {"spec"});
+  Lead(began + options_.renew_deadline);
+  return base::OkStatus();
+}
+
+Status LeaderElection::Release() {
+  Lead(BootTime(0));
+  if (held_.is_null()) return base::OkStatus();
+  Json lease = std::exchange(held_, nullptr);
+  const std::string now = api::FormatMicroTime(clock_.Now());
+  // As client-go does it: the next holder need not wait.
+  lease["spec"]["holderIdentity"] = "";
+  lease["spec"]["leaseDurationSeconds"] = 1;
+  lease["spec"]["renewTime"] = now;
+  lease["spec"]["acquireTime"] = now;
+  return client_.Update(kLease, lease, "").status();
+}
+
+void Campaign(LeaderElection& election, const std::stop_token& stop,
+              const std::function<void(std::stop_token lost)>& lead) {
+  const std::string name = election.options().ns + "/" + election.options().lease;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  bool ended = false;
+  std::jthread term;
+  Status last;
+  // Wakes for an end of the term, and for `stop` unless a term has still to be ended under
+  // renewals.
+  const auto wait = [&](milliseconds time, bool stopping) {
+    std::unique_lock lock(mutex);
+    if (stopping) {
+      changed.wait_for(lock, time, [&] { return ended; });
+    } else {
+      changed.wait_for(lock, stop, time, [&] { return ended; });
+    }
+  };
+  while (true) {
+    const bool stopping = stop.stop_requested();
+    if (stopping && !term.joinable()) break;
+    const Status tried = election.Try();
+    if (tried.ok() && !term.joinable() && !stopping) {
+      LOG_INFO("lease '{}' is ours: working", name);
+      ended = false;
+      term = std::jthread([&](const std::stop_token& lost) {
+        lead(lost);
+        const std::lock_guard lock(mutex);
+        ended = true;
+        changed.notify_all();
+      });
+    } else if (!tried.ok() && tried.code() != last.code()) {
+      LOG_WARNING("lease '{}': {}", name, base::ToString(tried));
+    }
+    last = tried;
+    if (term.joinable() && stopping) term.request_stop();
+    if (term.joinable() && !election.leading()) {
+      LOG_WARNING("lease '{}' is lost: pausing until it is ours again", name);
+      term.request_stop();
+      term.join();
+      term = std::jthread();
+      ended = false;
+      LOG_INFO("lease '{}': what ran has ended", name);
+      continue;
+    }
+    wait(election.NextTry(!tried.ok()), stopping);
+    const std::unique_lock lock(mutex);
+    if (ended && term.joinable() && stop.stop_requested()) {
+      term.join();
+      term = std::jthread();
+    }
+  }
+  if (election.options().release) {
+    if (const Status released = election.Release(); !released.ok()) {
+      LOG_WARNING("lease '{}': release: {}", name, base::ToString(released));
+    }
+  }
+}
+
+}  // namespace berth::kube
