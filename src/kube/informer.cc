@@ -1,10 +1,13 @@
 #include "kube/informer.h"
 
+#include <malloc.h>
+
 #include <deque>
 #include <set>
 
 #include "api/selector.h"
 #include "base/log.h"
+#include "kube/packed_objects.h"
 
 namespace berth::kube {
 
@@ -12,6 +15,9 @@ using base::MutexLock;
 using base::StatusCode;
 
 namespace {
+
+// Objects of a list after which memory is worth giving back.
+constexpr size_t kMany = 5000;
 
 std::string KeyOf(const Json& object) {
   return api::ObjectKey(base::json::String(object, {"metadata", "namespace"}),
@@ -30,6 +36,7 @@ class InformerBase::Impl : Reflector::Sink {
       : kind_(kind),
         options_(std::move(options)),
         factory_(std::move(factory)),
+        packed_(factory_),
         reflector_(client, kind_, options_, *this) {
     auto labels = api::LabelSelector::Parse(options_.label_selector);
     auto fields = api::FieldSelector::Parse(kind_, options_.field_selector);
@@ -49,7 +56,7 @@ class InformerBase::Impl : Reflector::Sink {
       place = next_handler_++;
       handlers_[place] = std::make_shared<Handler>(std::move(handler));
       for (const auto& [key, object] : objects_) {
-        pending_.push_back({place, place + 1, {key, nullptr, object}, false});
+        pending_.push_back({place, place + 1, {key, nullptr, nullptr}, false, object});
       }
     }
     Dispatch();
@@ -70,7 +77,9 @@ class InformerBase::Impl : Reflector::Sink {
     if (index.users++ > 0) return;
     index.function = std::move(function);
     for (const auto& [key, object] : objects_) {
-      for (const std::string& value : index.function(*object)) index.keys[value].insert(key);
+      for (const std::string& value : index.function(*packed_.Get(*object))) {
+        index.keys[value].insert(&key);
+      }
     }
   }
 
@@ -105,14 +114,14 @@ class InformerBase::Impl : Reflector::Sink {
   ObjectPtr Find(const std::string& key) const {
     MutexLock lock(mutex_);
     const auto it = objects_.find(key);
-    return it == objects_.end() ? nullptr : it->second;
+    return it == objects_.end() ? nullptr : packed_.Get(*it->second);
   }
 
   std::vector<ObjectPtr> All() const {
     MutexLock lock(mutex_);
     std::vector<ObjectPtr> out;
     out.reserve(objects_.size());
-    for (const auto& [key, object] : objects_) out.push_back(object);
+    for (const auto& [key, object] : objects_) out.push_back(packed_.Get(*object));
     return out;
   }
 
@@ -123,7 +132,9 @@ class InformerBase::Impl : Reflector::Sink {
     if (it == indexes_.end()) return out;
     const auto keys = it->second.keys.find(value);
     if (keys == it->second.keys.end()) return out;
-    for (const std::string& key : keys->second) out.push_back(objects_.at(key));
+    for (const std::string* key : keys->second) {
+      out.push_back(packed_.Get(*objects_.at(*key)));
+    }
     return out;
   }
 
@@ -143,13 +154,18 @@ class InformerBase::Impl : Reflector::Sink {
   struct Index {
     int users = 0;
     IndexFunction function;
-    std::unordered_map<std::string, std::set<std::string>> keys;  // by value
+    // By value; the keys are those of objects_, in their order.
+    struct Less {
+      bool operator()(const std::string* a, const std::string* b) const { return *a < *b; }
+    };
+    std::unordered_map<std::string, std::set<const std::string*, Less>> keys;
   };
   struct Delivery {
     size_t first_handler;  // by place
     size_t last_handler;   // exclusive
     Change change;
-    bool sync = false;  // no change: all of the first list was delivered
+    bool sync = false;            // no change: all of the first list was delivered
+    PackedPtr present = nullptr;  // in place of `after`, for a handler that came later
   };
 
   bool Selects(const Json& object) const {
@@ -158,6 +174,7 @@ class InformerBase::Impl : Reflector::Sink {
            fields_.Matches(object);
   }
 
+  // `key` is the one in objects_.
   void IndexLocked(const std::string& key, const ObjectPtr& before, const ObjectPtr& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (auto& [name, index] : indexes_) {
@@ -165,12 +182,12 @@ class InformerBase::Impl : Reflector::Sink {
         for (const std::string& value : index.function(*before)) {
           const auto it = index.keys.find(value);
           if (it == index.keys.end()) continue;
-          it->second.erase(key);
+          it->second.erase(&key);
           if (it->second.empty()) index.keys.erase(it);
         }
       }
       if (after != nullptr) {
-        for (const std::string& value : index.function(*after)) index.keys[value].insert(key);
+        for (const std::string& value : index.function(*after)) index.keys[value].insert(&key);
       }
     }
   }
@@ -181,25 +198,25 @@ class InformerBase::Impl : Reflector::Sink {
 
   // Puts `json` in place unless what is there is as new.
   void PutLocked(const std::string& key, Json json) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ObjectPtr& place = objects_[key];
-    if (place != nullptr && CompareVersions(VersionOf(json), place->resource_version()) <= 0)
-      return;
+    const auto [place, added] = objects_.try_emplace(key);
+    if (!added && CompareVersions(VersionOf(json), place->second->version()) <= 0) return;
     // Field ownership is the server's business, and often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
-    ObjectPtr before = std::exchange(place, factory_(std::move(json)));
-    IndexLocked(key, before, place);
-    NotifyLocked({key, std::move(before), place});
+    ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
+    ObjectPtr after = factory_(std::move(json));
+    place->second = packed_.Keep(after, objects_.size() - 1);
+    IndexLocked(place->first, before, after);
+    NotifyLocked({key, std::move(before), std::move(after)});
   }
 
   // Removes `key` unless what is there is newer than `version`.
   void RemoveLocked(const std::string& key, std::string_view version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = objects_.find(key);
-    if (it == objects_.end() || CompareVersions(it->second->resource_version(), version) > 0)
-      return;
-    ObjectPtr before = std::move(it->second);
+    if (it == objects_.end() || CompareVersions(it->second->version(), version) > 0) return;
+    ObjectPtr before = packed_.Get(*it->second);
+    IndexLocked(it->first, before, nullptr);
     objects_.erase(it);
-    IndexLocked(key, before, nullptr);
     NotifyLocked({key, std::move(before), nullptr});
   }
 
@@ -215,6 +232,7 @@ class InformerBase::Impl : Reflector::Sink {
         dispatching_ = true;
         delivery = std::move(pending_.front());
         pending_.pop_front();
+        if (delivery.present != nullptr) delivery.change.after = packed_.Get(*delivery.present);
         if (delivery.sync) {
           synced_ = true;
           sync_changed_.NotifyAll();
@@ -235,12 +253,16 @@ class InformerBase::Impl : Reflector::Sink {
   void ListBegins() override { present_.clear(); }
 
   void Listed(std::vector<Json> page) override {
-    MutexLock lock(mutex_);
-    for (Json& item : page) {
-      std::string key = KeyOf(item);
-      PutLocked(key, std::move(item));
-      present_.insert(std::move(key));
+    {
+      MutexLock lock(mutex_);
+      for (Json& item : page) {
+        std::string key = KeyOf(item);
+        PutLocked(key, std::move(item));
+        present_.insert(std::move(key));
+      }
     }
+    // Page by page: the objects of a long list are never all there at once.
+    Dispatch();
   }
 
   void ListEnds(const std::string& version) override {
@@ -254,8 +276,10 @@ class InformerBase::Impl : Reflector::Sink {
       version_ = version;
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
+    const bool many = present_.size() > kMany;
     present_.clear();
     Dispatch();
+    if (many) malloc_trim(0);  // a long list's text and values are gone
   }
 
   void Changed(WatchEvent event) override {
@@ -288,7 +312,8 @@ class InformerBase::Impl : Reflector::Sink {
 
   mutable base::Mutex mutex_;
   base::CondVar sync_changed_;
-  std::unordered_map<std::string, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
+  mutable PackedObjects packed_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, PackedPtr> objects_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
   size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by place

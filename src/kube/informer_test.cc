@@ -286,5 +286,38 @@ TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
   EXPECT_EQ(second.seen().size(), 2u);
 }
 
+TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
+  constexpr int kCount = 1200;
+  for (int i = 0; i < kCount; ++i) client_.Add(Pod(fmt::format("p{}", i), i % 2 == 0 ? "a" : "b"));
+  std::vector<std::string> moves;
+  base::Mutex mutex;
+  Informer<api::Pod> informer(client_);
+  informer.AddHandler([&](const auto& change) {
+    if (change.before == nullptr) return;
+    MutexLock lock(mutex);
+    moves.push_back(fmt::format("{}: {} to {}", change.key, change.before->node_name(),
+                                change.after == nullptr ? "-" : change.after->node_name()));
+  });
+  informer.AddIndex("node", [](const api::Object& object) {
+    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
+  });
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.List().size(), static_cast<size_t>(kCount));
+  EXPECT_EQ(informer.ByIndex("node", "a").size(), kCount / 2u);
+  ASSERT_NE(informer.Get("default", "p1199"), nullptr);
+  EXPECT_EQ(informer.Get("default", "p1199")->node_name(), "b");
+
+  client_.Add(Pod("p1199", "c"));
+  client_.Remove(kPod, "default", "p1000");
+  client_.Add(Pod("last", "c"));
+  ASSERT_TRUE(Eventually([&] { return informer.Get("default", "last") != nullptr; }));
+  EXPECT_EQ(informer.ByIndex("node", "c").size(), 2u);
+  EXPECT_EQ(informer.ByIndex("node", "b").size(), kCount / 2u - 1);
+  EXPECT_EQ(informer.ByIndex("node", "a").size(), kCount / 2u - 1);
+  EXPECT_EQ(informer.Get("default", "p1000"), nullptr);
+  MutexLock lock(mutex);
+  EXPECT_THAT(moves, ElementsAre("default/p1199: b to c", "default/p1000: a to -"));
+}
+
 }  // namespace
 }  // namespace berth::kube

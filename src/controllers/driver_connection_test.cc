@@ -1,0 +1,89 @@
+#include "controllers/driver_connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "base/metrics.h"
+#include "controllers/call_metrics.h"
+#include "rpc/fake_csi_driver.h"
+
+namespace berth::controllers {
+namespace {
+
+using base::StatusCode;
+using testing::HasSubstr;
+using testing::Not;
+
+class DriverConnectionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto started = rpc::FakeCsiDriver::Start({});
+    ASSERT_TRUE(started.ok()) << started.status();
+    driver_ = *std::move(started);
+    auto made = DriverConnection::New(
+        driver_->socket(), {.metrics = &metrics_, .may_call = [this] { return leading_.load(); }});
+    ASSERT_TRUE(made.ok()) << made.status();
+    connection_ = *std::move(made);
+    connection_->OnReady([this] {
+      base::MutexLock lock(mutex_);
+      ready_ = true;
+      changed_.NotifyAll();
+    });
+    connection_->Start();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::MutexLock lock(mutex_);
+    while (!ready_) ASSERT_TRUE(changed_.WaitUntil(mutex_, deadline) || ready_);
+  }
+
+  base::Status Delete(const std::string& volume) {
+    csi::v1::DeleteVolumeRequest request;
+    request.set_volume_id(volume);
+    return connection_->Call(&rpc::CsiClient::DeleteVolume, request, std::chrono::seconds(5))
+        .status();
+  }
+
+  base::Metrics metrics_;
+  std::atomic<bool> leading_ = true;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<rpc::FakeCsiDriver> driver_;
+  std::unique_ptr<DriverConnection> connection_;
+};
+
+TEST_F(DriverConnectionTest, CountsEachCallAsTheSidecarsDo) {
+  EXPECT_TRUE(Delete("none").ok());
+  EXPECT_EQ(Delete("").code(), StatusCode::kInvalidArgument);
+  const std::string text = metrics_.Text();
+  const auto counted = [](std::string_view driver, std::string_view code, std::string_view method) {
+    return HasSubstr(
+        fmt::format("csi_sidecar_operations_seconds_count{{driver_name=\"{}\",grpc_status_code=\"{}"
+                    "\",method_name=\"{}\"}} 1\n",
+                    driver, code, method));
+  };
+  EXPECT_THAT(text, counted(driver_->name(), "OK", "/csi.v1.Controller/DeleteVolume"));
+  EXPECT_THAT(text, counted(driver_->name(), "InvalidArgument", "/csi.v1.Controller/DeleteVolume"));
+  EXPECT_THAT(text, counted("unknown-driver", "OK", "/csi.v1.Identity/Probe"));
+  EXPECT_THAT(text, HasSubstr("le=\"0.1\"")) << "the sidecars' buckets";
+  EXPECT_THAT(text, HasSubstr("le=\"600\""));
+}
+
+TEST_F(DriverConnectionTest, WhoMayNotCallCallsNothing) {
+  leading_ = false;
+  EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
+  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("DeleteVolume")));
+  leading_ = true;
+  EXPECT_TRUE(Delete("none").ok()) << "the connection is not taken for lost";
+}
+
+TEST(CallMetricsTest, CodesAsGoPrintsThem) {
+  EXPECT_EQ(GoCodeName(StatusCode::kOk), "OK");
+  EXPECT_EQ(GoCodeName(StatusCode::kCancelled), "Canceled");
+  EXPECT_EQ(GoCodeName(StatusCode::kDeadlineExceeded), "DeadlineExceeded");
+  EXPECT_EQ(GoCodeName(StatusCode::kUnauthenticated), "Unauthenticated");
+}
+
+}  // namespace
+}  // namespace berth::controllers
