@@ -15,7 +15,7 @@
 namespace berth::base {
 class FlightRecorder;
 class Metrics;
-}
+}  // namespace berth::base
 
 namespace berth::controllers {
 
