@@ -89,4 +89,25 @@ std::string DriverError(const Status& status) {
   return fmt::format("rpc error: code = {} desc = {}", code, base::Message(status));
 }
 
+namespace {
+constexpr char kOfDriver[] = "berth.dev/of-driver";
+}  // namespace
+
+Status OfDriver(Status status) {
+  status.SetPayload(kOfDriver, absl::Cord());
+  return status;
+}
+
+bool IsOfDriver(const Status& status) { return status.GetPayload(kOfDriver).has_value(); }
+
+bool IsOfApi(const Status& status) {
+  return !IsOfDriver(status) &&
+         (status.code() == StatusCode::kUnavailable ||
+          status.code() == StatusCode::kDeadlineExceeded || status.code() == StatusCode::kAborted);
+}
+
+std::string FailureText(const Status& status) {
+  return IsOfDriver(status) ? DriverError(status) : std::string(base::Message(status));
+}
+
 }  // namespace berth::controllers

@@ -41,4 +41,16 @@ std::map<std::string, std::string> ToMap(const ProtoMap& from) {
 // "rpc error: code = NotFound desc = ...", as Kubernetes shows a driver's error.
 std::string DriverError(const base::Status& status);
 
+// Marks a failure as what the driver answered to a call (or did not answer), apart from those on
+// the way to the call: a volume that is not there, a secret, the API.
+base::Status OfDriver(base::Status status);
+bool IsOfDriver(const base::Status& status);
+
+// The API is away, or has something newer than what was read: to be tried again (AfterApi), and
+// nothing that an object should be said to have failed with.
+bool IsOfApi(const base::Status& status);
+
+// What a person reads: DriverError of a driver's failure, else the message alone.
+std::string FailureText(const base::Status& status);
+
 }  // namespace berth::controllers

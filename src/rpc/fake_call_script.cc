@@ -96,7 +96,8 @@ base::Status CallScript::Before(grpc::ServerContext& context, const std::string&
   const auto ready = std::chrono::steady_clock::now() + plans_[method].delay;
   while (plans_[method].hang || std::chrono::steady_clock::now() < ready) {
     // gRPC's blocking API tells of a caller that gave up only when asked.
-    changed_.WaitFor(mutex_, std::chrono::milliseconds(5));
+    const auto look_again = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+    changed_.WaitUntil(mutex_, plans_[method].hang ? look_again : std::min(ready, look_again));
     if (context.IsCancelled()) return base::Status(base::StatusCode::kCancelled, "caller gave up");
   }
   Plan& plan = plans_[method];

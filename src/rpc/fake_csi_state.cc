@@ -183,13 +183,18 @@ Status FakeCsiState::Handle(const csi::v1::ValidateVolumeCapabilitiesRequest& re
   return OkStatus();
 }
 
-Status FakeCsiState::Handle(const csi::v1::ListVolumesRequest&,
+Status FakeCsiState::Handle(const csi::v1::ListVolumesRequest& request,
                             csi::v1::ListVolumesResponse& response) {
   base::MutexLock lock(mutex_);
-  for (const auto& [id, volume] : volumes_) {
+  // A token is the last volume of the page before.
+  for (auto it = volumes_.upper_bound(request.starting_token()); it != volumes_.end(); ++it) {
+    if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
+      response.set_next_token(std::prev(it)->first);
+      return OkStatus();
+    }
     auto* entry = response.add_entries();
-    *entry->mutable_volume() = volume.volume;
-    for (const auto& [node, readonly] : volume.attached) {
+    *entry->mutable_volume() = it->second.volume;
+    for (const auto& [node, readonly] : it->second.attached) {
       entry->mutable_status()->add_published_node_ids(node);
     }
   }

@@ -222,7 +222,7 @@ Status WorkingDriver::Handle(const csi::v1::ListVolumesRequest& request,
   base::MutexLock lock(mutex_);
   if (request.max_entries() < 0) return Invalid("max_entries is negative");
   csi::v1::ListVolumesResponse all;
-  RETURN_IF_ERROR(state_.Handle(request, all));
+  RETURN_IF_ERROR(state_.Handle(csi::v1::ListVolumesRequest(), all));
   const auto& entries = all.entries();
   // A token is the id of the last volume before it.
   auto begin = entries.begin();

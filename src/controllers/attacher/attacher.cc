@@ -19,6 +19,11 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
+// Whether SyncVolume could have something to do: few of many thousands.
+bool MayBeLetGo(const api::PersistentVolume& volume) {
+  return volume.deleting() || !volume.has_csi();
+}
+
 }  // namespace
 
 std::string FinalizerName(std::string_view driver) {
@@ -35,23 +40,34 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       attachment_workers_(QueueOptions("attach", options_.workers, options_, context.flight),
                           [this](const std::string& key) { return SyncAttachment(key); }),
       volume_workers_(QueueOptions("attach-volumes", 1, options_, context.flight),
-                      [this](const std::string& key) { return SyncVolume(key); }) {
+                      [this](const std::string& key) { return SyncVolume(key); }),
+      periodic_worker_(QueueOptions("attach-periodic", 1, options_, context.flight),
+                       [this](const std::string& key) { return RunPeriodic(key); }) {
   AddAttachmentIndexes(attachments_);
-  Watch();
+  WatchAttachments();
+  WatchVolumes();
+  WatchNodes();
+  driver_.OnReady([this] { DriverReady(); });
 }
 
 Attacher::~Attacher() { Stop(); }
 
-void Attacher::Watch() {
+void Attacher::WatchAttachments() {
   attachments_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       {
         base::MutexLock lock(mutex_);
         detached_.erase(change.before->uid());
+        forced_.erase(change.before->uid());
       }
       if (const std::string volume = change.before->pv_name(); !volume.empty()) {
         volume_workers_.Add(volume);
       }
+      return;
+    }
+    // Another driver's; before the first answer of this one nobody knows, and Sync looks again.
+    if (const auto info = driver_.info();
+        info != nullptr && info->name != change.after->attacher()) {
       return;
     }
     if (change.before != nullptr && change.before->deleting() != change.after->deleting()) {
@@ -60,15 +76,21 @@ void Attacher::Watch() {
       attachment_workers_.Add(change.key);
     }
   });
+}
+
+void Attacher::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
-    if (change.after->deleting()) volume_workers_.Add(change.key);
+    if (MayBeLetGo(*change.after)) volume_workers_.Add(change.key);
     if (change.before != nullptr) return;
     // An attachment may have been seen before its volume was.
     for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, change.key)) {
       attachment_workers_.AddNow(attachment->name());
     }
   });
+}
+
+void Attacher::WatchNodes() {
   csi_nodes_.AddHandler([this](const auto& change) {
     const auto info = driver_.info();
     if (info == nullptr || change.after == nullptr) return;
@@ -79,25 +101,32 @@ void Attacher::Watch() {
       attachment_workers_.AddNow(attachment->name());
     }
   });
-  driver_.OnReady([this] { DriverReady(); });
 }
 
 void Attacher::DriverReady() {
   const auto info = driver_.info();
-  for (const auto& attachment : attachments_.List()) {
-    if (attachment->attacher() == info->name) attachment_workers_.AddNow(attachment->name());
+  for (const auto& attachment : OwnAttachments(*info)) {
+    attachment_workers_.AddNow(attachment->name());
   }
+  LookAtVolumes();
+}
+
+void Attacher::LookAtVolumes() {
   for (const auto& volume : volumes_.List()) {
-    if (volume->deleting()) volume_workers_.Add(volume->name());
+    if (MayBeLetGo(*volume)) volume_workers_.Add(volume->name());
   }
 }
 
 void Attacher::Start() {
+  periodic_worker_.AddAfter("resync", options_.resync);
+  periodic_worker_.AddAfter("reconcile", options_.reconcile_sync);
   attachment_workers_.Start();
   volume_workers_.Start();
+  periodic_worker_.Start();
 }
 
 void Attacher::Stop() {
+  periodic_worker_.Stop();
   attachment_workers_.Stop();
   volume_workers_.Stop();
 }
@@ -111,15 +140,23 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
   if (!driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
     return AttachWithoutDriver(*attachment);
   }
-  if (!attachment->deleting()) {
-    return attachment->attached() ? Outcome::Done() : Attach(*attachment, *driver);
-  }
-  if (!attachment->has_finalizer(FinalizerName(driver->name))) return Outcome::Done();
+  bool forced = false;
   {
     base::MutexLock lock(mutex_);
-    if (detached_.contains(attachment->uid())) return Outcome::Done();
+    forced = forced_.contains(attachment->uid());
+    if (!forced && detached_.contains(attachment->uid())) return Outcome::Done();
   }
-  return Detach(*attachment, *driver);
+  Outcome outcome = Outcome::Done();
+  if (!attachment->deleting()) {
+    if (!attachment->attached() || forced) outcome = Attach(*attachment, *driver);
+  } else if (attachment->has_finalizer(FinalizerName(driver->name)) || forced) {
+    outcome = Detach(*attachment, *driver);
+  }
+  if (forced && outcome.status.ok() && outcome.delay.count() < 0) {
+    base::MutexLock lock(mutex_);
+    forced_.erase(attachment->uid());
+  }
+  return outcome;
 }
 
 Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
@@ -140,7 +177,11 @@ Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
 Attacher::Outcome Attacher::SyncVolume(const std::string& key) {
   const auto driver = driver_.info();
   const auto volume = volumes_.Get(key);
-  if (driver == nullptr || volume == nullptr || !volume->deleting()) return Outcome::Done();
+  if (driver == nullptr || volume == nullptr) return Outcome::Done();
+  // An in-tree plugin's volume is the driver's only as long as the cluster says so; without that
+  // it goes back to the plugin.
+  const bool given_back = !volume->has_csi() && volume->annotation(kMigratedTo) != driver->name;
+  if (!volume->deleting() && !given_back) return Outcome::Done();
   const std::string finalizer = FinalizerName(driver->name);
   if (!volume->has_finalizer(finalizer)) return Outcome::Done();
   // An attachment that names the volume is detached first; its end brings the volume here again.

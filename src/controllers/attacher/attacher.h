@@ -6,6 +6,8 @@
 //      ▲                                                                     │            │
 //      └── attachError written, again after the backoff ◀── failed, whatever ┘            ▼
 //                                                          the outcome              [attached]
+//                                                                                         │
+//      ┌──── ListVolumes says that it is not published to the node: publish again ◀───────┘
 //
 //   [deleted, own finalizer present: attached or perhaps attached] ──▶ ControllerUnpublishVolume
 //      ▲                                                                     │            │
@@ -13,12 +15,18 @@
 //                                                                finalizer off, attached=false
 //
 // The finalizer is the record before the call: a VolumeAttachment with it is detached before it
-// goes, even if no publish ever answered. A PersistentVolume's finalizer goes when the volume is
-// deleted and no VolumeAttachment names it. A driver without PUBLISH_UNPUBLISH_VOLUME has nothing
-// to do: its VolumeAttachments are attached at once.
+// goes, even if no publish ever answered. The node id beside it is the one that the driver was
+// given; where the node has another one by now, the volume leaves the old one first. A
+// PersistentVolume's finalizer goes when the volume is deleted, or its driver no longer takes the
+// place of an in-tree plugin, and no VolumeAttachment names it. A driver without
+// PUBLISH_UNPUBLISH_VOLUME has nothing to do: its VolumeAttachments are attached at once.
 //
-// Errors stand in the VolumeAttachment's status; writing them does not shorten the backoff, while
-// its deletion, the driver's return and a node's registration do.
+// Writes: 3 for a volume's first attachment, then 2; at most 2 for a detachment. Verbs: get, list
+// and watch, and `patch` of PersistentVolumes, VolumeAttachments and their status.
+//
+// Errors stand in the VolumeAttachment's status and in an event, which the API may forbid. Writing
+// them does not shorten the backoff, while its deletion, the driver's return and a node's
+// registration do. An API that is away is no error of the attachment.
 #pragma once
 
 #include <chrono>
@@ -27,10 +35,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "controllers/attacher/published.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 
@@ -42,6 +52,11 @@ struct Options {
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
   std::string default_fs_type;
+  // How often all attachments are looked at again, and how often they are compared with what
+  // ListVolumes says (of a driver with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES).
+  std::chrono::milliseconds resync{600000};
+  std::chrono::milliseconds reconcile_sync{60000};
+  int max_entries = 0;  // of a page of ListVolumes; 0: as the driver likes
 };
 
 class Attacher : public Controller {
@@ -58,10 +73,19 @@ class Attacher : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Attachment = api::VolumeAttachment;
   using Volume = api::PersistentVolume;
-  using PublishContext = std::map<std::string, std::string>;
+  // What the two operations differ in when they fail.
+  struct Operation {
+    std::string_view error_field;  // of the status
+    std::string_view event;
+  };
+  static constexpr Operation kAttach{"attachError", "FailedAttachVolume"};
+  static constexpr Operation kDetach{"detachError", "FailedDetachVolume"};
 
-  void Watch();
+  void WatchAttachments();
+  void WatchVolumes();
+  void WatchNodes();
   void DriverReady();
+  void LookAtVolumes();
 
   Outcome SyncAttachment(const std::string& key);
   Outcome SyncVolume(const std::string& key);
@@ -71,19 +95,43 @@ class Attacher : public Controller {
   Outcome Attach(const Attachment& attachment, const DriverInfo& driver);
   base::StatusOr<Volume> VolumeToAttach(const Attachment& attachment,
                                         const DriverInfo& driver) const;
-  base::StatusOr<PublishContext> Publish(const Volume& volume, const std::string& node_id,
-                                         const DriverInfo& driver);
-  Outcome Detach(const Attachment& attachment, const DriverInfo& driver);
-  base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
-  // The volume of the attachment: a PersistentVolume, or the one that it spells out itself.
-  base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
-  base::StatusOr<std::string> NodeId(const Attachment& attachment, const std::string& driver) const;
+  base::StatusOr<csi::v1::ControllerPublishVolumeRequest> PublishRequest(
+      const Volume& volume, const std::string& node_id, const DriverInfo& driver) const;
+  base::Status LeaveOldNode(const Attachment& attachment, const Volume& volume,
+                            const std::string& node_id, const DriverInfo& driver);
   base::Status HoldVolume(const Volume& volume, const std::string& finalizer);
   base::StatusOr<Attachment> HoldAttachment(const Attachment& attachment,
                                             const std::string& finalizer,
                                             const std::string& node_id);
-  // Writes status.attachError or detachError, if it says something new.
+  Outcome MarkAttached(const Attachment& attachment,
+                       const std::map<std::string, std::string>& publish_context);
+
+  // detach.cc
+  Outcome Detach(const Attachment& attachment, const DriverInfo& driver);
+  base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
+  base::Status Unpublish(const Volume& volume, const std::string& node_id);
+  Outcome LetGo(const Attachment& attachment, const std::string& finalizer);
+
+  // subject.cc: what an attachment is about, and what becomes of it when that fails.
+  // The volume: a PersistentVolume, or the one that the attachment spells out itself.
+  base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
+  base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,
+                                             const std::string& driver) const;
+  // The one that the driver was given; from before there was a record of it, the node's.
+  base::StatusOr<std::string> NodeIdToDetach(const Attachment& attachment,
+                                             const std::string& driver) const;
+  Outcome Failed(const Attachment& attachment, const Operation& operation,
+                 const base::Status& status);
   void WriteError(const Attachment& attachment, std::string_view field, const base::Status& status);
+
+  // reconcile.cc
+  Outcome RunPeriodic(const std::string& key);
+  void Resync(const DriverInfo& driver);
+  base::Status Reconcile(const DriverInfo& driver);
+  // Of the driver, by name, as the informer has them.
+  std::vector<std::shared_ptr<const Attachment>> OwnAttachments(const DriverInfo& driver) const;
+  bool IsPublished(const Attachment& attachment, const DriverInfo& driver,
+                   const PublishedNodes& published, bool fallback) const;
 
   const Context context_;
   DriverConnection& driver_;
@@ -95,11 +143,17 @@ class Attacher : public Controller {
   // Detached and let go, while the informer may not know it yet: by uid. A second
   // ControllerUnpublishVolume would be for the next attachment of the same name.
   std::set<std::string> detached_ ABSL_GUARDED_BY(mutex_);
+  // To be published or unpublished whatever the object says, for the driver says otherwise: by uid.
+  std::set<std::string> forced_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers attachment_workers_;
   base::KeyedWorkers volume_workers_;
+  base::KeyedWorkers periodic_worker_;
 };
 
 // "external-attacher/" and the driver's name: on VolumeAttachments and PersistentVolumes.
 std::string FinalizerName(std::string_view driver);
+
+// On a VolumeAttachment: the node's id that the driver was given.
+inline constexpr std::string_view kNodeIdAnnotation = "csi.alpha.kubernetes.io/node-id";
 
 }  // namespace berth::controllers::attacher

@@ -194,7 +194,8 @@ TEST_F(AttacherTest, ANodeThatRegistersLaterIsNoticed) {
   Begin({}, slow);
   cluster_.client.Add(MakeAttachment("va", {{"spec", {{"nodeName", "node-late"}}}}));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
-  EXPECT_THAT(Get("va").attach_error(), HasSubstr("CSINode node-late does not contain driver"));
+  EXPECT_THAT(Get("va").attach_error(),
+              HasSubstr("csinode.storage.k8s.io \"node-late\" not found"));
   cluster_.client.Add(MakeCsiNode("node-late"));
   EXPECT_TRUE(WaitAttached("va"));
 }

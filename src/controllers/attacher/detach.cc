@@ -1,0 +1,68 @@
+// From a deleted attachment to none (attacher.h).
+#include "controllers/attacher/attacher.h"
+#include "controllers/csi_codec.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::attacher {
+
+using base::Error;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+Status Attacher::Unpublish(const Volume& volume, const std::string& node_id) {
+  csi::v1::ControllerUnpublishVolumeRequest request;
+  request.set_volume_id(volume.csi().volume_handle());
+  request.set_node_id(node_id);
+  ASSIGN_OR_RETURN(
+      const auto secrets,
+      ReadSecret(context_.client, volume.csi().secret_ref("controllerPublishSecretRef")));
+  CopyTo(secrets, request.mutable_secrets());
+  const Status status =
+      driver_.Call(&rpc::CsiClient::ControllerUnpublishVolume, request, options_.timeout).status();
+  return status.ok() ? status : OfDriver(status);
+}
+
+Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& driver) {
+  ASSIGN_OR_RETURN(const Volume volume, VolumeOf(attachment));
+  if (!volume.has_csi()) {
+    return Error(StatusCode::kInvalidArgument, "PersistentVolume '{}' is not of driver '{}'",
+                 volume.name(), driver.name);
+  }
+  ASSIGN_OR_RETURN(const std::string node_id, NodeIdToDetach(attachment, driver.name));
+  return Unpublish(volume, node_id);
+}
+
+Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
+  if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
+    return Failed(attachment, kDetach, detached);
+  }
+  return LetGo(attachment, FinalizerName(driver.name));
+}
+
+Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::string& finalizer) {
+  // The finalizer first: with it the object may go, and then there is nothing left to say. Without
+  // one this is an attachment that the driver was found to have kept.
+  StatusOr<Attachment> freed = attachment;
+  if (attachment.has_finalizer(finalizer)) {
+    freed = PatchAt(context_.client, attachments_, attachment,
+                    FinalizersPatch(attachment, "", finalizer));
+  }
+  if (!freed.ok()) return AfterApi(freed.status());
+  {
+    MutexLock lock(mutex_);
+    const auto known = attachments_.Get(attachment.name());
+    if (known != nullptr && known->uid() == attachment.uid()) detached_.insert(attachment.uid());
+  }
+  if (IsGone(*freed)) return Outcome::Done();
+  // Somebody else's finalizer keeps the object; it must not say that the volume is attached.
+  return AfterApi(
+      Patch(context_.client, attachments_, *freed,
+            {{"status",
+              {{"attached", false}, {"attachmentMetadata", nullptr}, {"detachError", nullptr}}}},
+            "status")
+          .status());
+}
+
+}  // namespace berth::controllers::attacher

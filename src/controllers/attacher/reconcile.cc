@@ -1,0 +1,96 @@
+// What is looked at now and then, rather than when something changes (attacher.h).
+#include "base/log.h"
+#include "controllers/attacher/attacher.h"
+
+namespace berth::controllers::attacher {
+
+using base::MutexLock;
+using base::Status;
+
+namespace {
+constexpr char kResync[] = "resync";
+}  // namespace
+
+std::vector<std::shared_ptr<const Attacher::Attachment>> Attacher::OwnAttachments(
+    const DriverInfo& driver) const {
+  auto own = attachments_.List();
+  std::erase_if(own, [&](const auto& item) { return item->attacher() != driver.name; });
+  return own;
+}
+
+Attacher::Outcome Attacher::RunPeriodic(const std::string& key) {
+  const auto driver = driver_.info();
+  if (key == kResync) {
+    if (driver != nullptr) Resync(*driver);
+    return Outcome::After(options_.resync);
+  }
+  if (driver != nullptr && driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME) &&
+      driver->Has(DriverInfo::Rpc::LIST_VOLUMES) &&
+      driver->Has(DriverInfo::Rpc::LIST_VOLUMES_PUBLISHED_NODES)) {
+    if (const Status compared = Reconcile(*driver); !compared.ok()) {
+      LOG_WARNING("attachments of driver {} could not be compared with its volumes: {}",
+                  base::Quote(driver->name), base::ToString(compared));
+    }
+  }
+  return Outcome::After(options_.reconcile_sync);
+}
+
+// Keys in their backoff stay there.
+void Attacher::Resync(const DriverInfo& driver) {
+  for (const auto& attachment : OwnAttachments(driver)) {
+    attachment_workers_.Add(attachment->name());
+  }
+  LookAtVolumes();
+}
+
+bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& driver,
+                           const PublishedNodes& published, bool fallback) const {
+  Volume volume;
+  if (const base::Json* spec = attachment.inline_volume()) {
+    volume.Set({"spec"}, *spec);
+  } else if (const auto known = volumes_.Get(attachment.pv_name())) {
+    volume = *known;
+  }
+  if (!volume.has_csi() || !attachment.has_annotation(kNodeIdAnnotation) ||
+      volume.csi().driver() != driver.name) {
+    return fallback;
+  }
+  const auto nodes = published.find(volume.csi().volume_handle());
+  return nodes != published.end() &&
+         nodes->second.contains(attachment.annotation(kNodeIdAnnotation));
+}
+
+Status Attacher::Reconcile(const DriverInfo& driver) {
+  // Only what was the same before and after the list can be compared with it, and what is on its
+  // way has a queue that sees to it.
+  const auto before = OwnAttachments(driver);
+  std::set<std::string> under_way;
+  {
+    MutexLock lock(mutex_);
+    under_way = forced_;
+  }
+  ASSIGN_OR_RETURN(const PublishedNodes published,
+                   ListPublished(driver_, options_.max_entries, options_.timeout));
+  for (const auto& attachment : before) {
+    const auto now = attachments_.Get(attachment->name());
+    if (now == nullptr || now->uid() != attachment->uid() || under_way.contains(now->uid()) ||
+        now->attached() != attachment->attached() || now->deleting() != attachment->deleting()) {
+      continue;
+    }
+    const bool on_its_way =
+        now->deleting() ? now->has_finalizer(FinalizerName(driver.name)) : !now->attached();
+    if (on_its_way || IsPublished(*now, driver, published, now->attached()) == now->attached()) {
+      continue;
+    }
+    LOG_WARNING("attachment {} is {}, but its driver {} says otherwise", base::Quote(now->name()),
+                now->attached() ? "attached" : "not attached", base::Quote(driver.name));
+    {
+      MutexLock lock(mutex_);
+      forced_.insert(now->uid());
+    }
+    attachment_workers_.Add(now->name());
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::controllers::attacher

@@ -1,0 +1,130 @@
+// Attachments against what the driver says in ListVolumes.
+#include <gmock/gmock.h>
+
+#include "controllers/attacher/attacher.h"
+#include "controllers/fake_cluster.h"
+
+namespace berth::controllers::attacher {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using Rpc = DriverInfo::Rpc;
+using Attachment = api::VolumeAttachment;
+
+class ReconcileTest : public ::testing::Test {
+ protected:
+  void Begin(bool tells = true, int max_entries = 0) {
+    rpc::FakeCsiDriver::Options driver;
+    if (tells) driver.controller_capabilities.insert(Rpc::LIST_VOLUMES_PUBLISHED_NODES);
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    options.reconcile_sync = std::chrono::milliseconds(20);
+    options.max_entries = max_entries;
+    cluster_.Add<Attacher>(cluster_.AddDriver(driver), options);
+    cluster_.client.Add(MakeCsiNode("node-a"));
+    for (int i = 1; i <= 3; ++i) {
+      const std::string volume = fmt::format("pv-{}", i);
+      cluster_.AddVolume(volume);
+      cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
+                           {"kind", "VolumeAttachment"},
+                           {"metadata", {{"name", fmt::format("va-{}", i)}}},
+                           {"spec",
+                            {{"attacher", "fake.csi.example.com"},
+                             {"nodeName", "node-a"},
+                             {"source", {{"persistentVolumeName", volume}}}}}});
+    }
+    cluster_.Start();
+    ASSERT_TRUE(cluster_.WaitUntil([&] {
+      return Get("va-1").attached() && Get("va-2").attached() && Get("va-3").attached();
+    }));
+  }
+
+  rpc::CallScript& script() { return cluster_.driver->script(); }
+  Attachment Get(const std::string& name) { return cluster_.Get<Attachment>("", name); }
+  bool Published(const std::string& handle) {
+    const auto volume = cluster_.driver->state().FindVolume(handle);
+    return volume.has_value() && volume->attached.contains("id-of-node-a");
+  }
+  // As an administrator does in the storage system.
+  void DetachBehindItsBack(const std::string& handle) {
+    csi::v1::ControllerUnpublishVolumeRequest request;
+    request.set_volume_id(handle);
+    csi::v1::ControllerUnpublishVolumeResponse response;
+    ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+  }
+  bool WaitForLists(int more) {
+    return script().WaitFor("ListVolumes", script().Count("ListVolumes") + more);
+  }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(ReconcileTest, WhatTheDriverLostIsPublishedAgain) {
+  Begin();
+  DetachBehindItsBack("vol-2");
+  ASSERT_TRUE(script().WaitFor("ControllerPublishVolume", 4));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Published("vol-2"); }));
+  EXPECT_TRUE(Get("va-2").attached());
+}
+
+TEST_F(ReconcileTest, WhatAgreesIsLeftAlone) {
+  Begin();
+  ASSERT_TRUE(WaitForLists(3));
+  EXPECT_EQ(script().Count("ControllerPublishVolume"), 3);
+}
+
+TEST_F(ReconcileTest, AllPagesAreRead) {
+  Begin(true, 1);
+  DetachBehindItsBack("vol-3");
+  ASSERT_TRUE(script().WaitFor("ControllerPublishVolume", 4));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Published("vol-3"); }));
+  ASSERT_TRUE(WaitForLists(6));
+  EXPECT_EQ(script().Count("ControllerPublishVolume"), 4);
+  const auto requests = script().Requests<csi::v1::ListVolumesRequest>("ListVolumes");
+  EXPECT_EQ(requests[0].max_entries(), 1);
+  EXPECT_EQ(requests[0].starting_token(), "");
+  EXPECT_EQ(requests[1].starting_token(), "vol-1");
+}
+
+TEST_F(ReconcileTest, AListThatFailsTellsNothing) {
+  Begin(true, 1);
+  script().Fail("ListVolumes", Error(StatusCode::kAborted, "the token is of yesterday"),
+                rpc::CallScript::kAlways);
+  ASSERT_TRUE(WaitForLists(3));
+  EXPECT_EQ(script().Count("ControllerPublishVolume"), 3);
+  EXPECT_EQ(script().Count("ControllerUnpublishVolume"), 0);
+}
+
+TEST_F(ReconcileTest, ADriverThatDoesNotTellItsNodesIsNotAsked) {
+  Begin(false);
+  DetachBehindItsBack("vol-1");
+  // Five periods.
+  EXPECT_FALSE(script().WaitFor("ListVolumes", 1, std::chrono::milliseconds(100)));
+  EXPECT_EQ(script().Count("ControllerPublishVolume"), 3);
+}
+
+TEST_F(ReconcileTest, WhatIsPublishedStillAfterItWasLetGoIsUnpublished) {
+  Begin();
+  Attachment attachment = Get("va-1");
+  attachment.mutable_json()["metadata"]["finalizers"] = {"example.com/hold"};
+  attachment.mutable_json()["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  attachment.mutable_json()["status"] = {{"attached", false}};
+  cluster_.client.Add(attachment);
+  ASSERT_TRUE(script().WaitFor("ControllerUnpublishVolume", 1));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !Published("vol-1"); }));
+}
+
+TEST_F(ReconcileTest, WhatCannotBePublishedAgainIsTriedUntilItCan) {
+  Begin();
+  script().Fail("ControllerPublishVolume", Error(StatusCode::kInternal, "no"), 3);
+  DetachBehindItsBack("vol-1");
+  ASSERT_TRUE(script().WaitFor("ControllerPublishVolume", 7));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Published("vol-1"); }));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Get("va-1").attach_error().empty(); }));
+}
+
+}  // namespace
+}  // namespace berth::controllers::attacher
