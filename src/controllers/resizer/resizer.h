@@ -1,30 +1,36 @@
-// Grows volumes through one CSI driver, up to where the node takes over (in Kubernetes: the sidecar
-// external-resizer, with recovery from failed expansions).
+// Grows volumes through one CSI driver, up to where the node takes over, and modifies them
+// (modifier.h): in Kubernetes the sidecar external-resizer, with recovery from failed expansions.
 //
 // A bound claim that asks for more than its volume or its own status has, by
 // status.allocatedResourceStatuses.storage:
 //
 //   [""] ── target written to status.allocatedResources ──▶ [ControllerResizeInProgress]
-//                                                              │   │ ControllerExpandVolume
-//      smaller request   ┌──── final: cannot be ───────────────┘   │ done,
-//      PersistentVolume.spec.capacity written
-//           │            ▼                                          │
-//           └── [ControllerResizeInfeasible]      ┌─────────────────┴────────────────┐
-//                                                 ▼ the node has a part              ▼ it has none
-//                                  [NodeResizePending] → the node agent's     status.capacity, [""]
+//    ▲                                                         │   │ ControllerExpandVolume
+//    │  smaller request  ┌──── final: cannot be ───────────────┘   │ done,
+//    │  or after a while │                                         │ PersistentVolume.spec.capacity
+//    │                   ▼                                         │ written
+//    ├── [ControllerResizeInfeasible]             ┌────────────────┴─────────────────┐
+//    │                                            ▼ the node has a part              ▼ it has none
+//    │                             [NodeResizePending] → [NodeResizeInProgress]   status.capacity,
+//    │                                                          │                 [""]
+//    └── after a while, or at another request ── [NodeResizeInfeasible]
 //
 // In progress, the target stays what was written, whatever is asked meanwhile: the driver may have
-// begun. Only an infeasible one is given up for another request. FAILED_PRECONDITION means that the
-// driver does not expand what is in use: the claim waits until no running pod uses it.
+// begun. Only a final failure, which this process saw, lets another request take its place.
+// FAILED_PRECONDITION means that the driver does not expand what is in use: the claim waits until
+// no running pod uses it.
 //
 // A driver without EXPAND_VOLUME whose nodes expand by themselves (plugin capability
-// VolumeExpansion) gets the new capacity written and the node's part asked for, without a call.
+// VolumeExpansion, or node capability EXPAND_VOLUME) gets the new capacity written and the node's
+// part asked for, without a call.
+//
+// Verbs: get, list and watch, `patch` of PersistentVolumes and persistentvolumeclaims/status.
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -36,13 +42,19 @@
 
 namespace berth::controllers::resizer {
 
+class Modifier;
+
 struct Options {
   std::chrono::milliseconds timeout{10000};  // of each RPC
   int workers = 10;
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  // After FAILED_PRECONDITION wait until the claim is not in use, rather than trying again.
+  std::chrono::milliseconds resync_period{600000};
+  // After FAILED_PRECONDITION wait until the claim is not in use, rather than trying again. Without
+  // it pods are not watched.
   bool handle_volume_inuse_error = true;
+  // Give ControllerModifyVolume the names of claim and volume beside the class's parameters.
+  bool extra_modify_metadata = false;
 };
 
 class Resizer : public Controller {
@@ -59,33 +71,58 @@ class Resizer : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
+  using SteadyTime = std::chrono::steady_clock::time_point;
   struct Expanded {
     int64_t bytes = 0;
     bool node_part = false;
   };
+  // What this process knows of a claim beside its object; without it the worst is assumed.
+  struct Memory {
+    // The driver does not expand what is in use, and this is.
+    bool waits_for_end_of_use = false;
+    // The last call failed for good: nothing is under way in the driver.
+    bool failed_finally = false;
+    // What cannot be is tried again then, or when another size is asked for.
+    std::optional<SteadyTime> not_before;
+    std::string request;  // at that time
+  };
 
   void Watch();
   Outcome SyncClaim(const std::string& key);
+  Outcome Resync();
   // Bytes to grow to; nullopt: nothing for this controller to do.
-  std::optional<int64_t> Target(const Claim& claim, const Volume& volume) const;
+  std::optional<int64_t> Target(const Claim& claim, const Volume& volume,
+                                const Memory& memory) const;
+  // How long a target that cannot be is left alone still; nullopt: it is time.
+  std::optional<std::chrono::milliseconds> Patience(const Claim& claim);
+  bool InUse(const Claim& claim) const;
+
+  // expand.cc
   Outcome Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
                  int64_t target);
-  base::StatusOr<Expanded> CallDriver(const Volume& volume, const DriverInfo& driver,
-                                      int64_t target);
-  Outcome ExpandFailed(const Claim& claim, const base::Status& status);
+  // What the controller can do for an expansion: true: call the driver; false: leave it all to the
+  // node. FAILED_PRECONDITION: neither.
+  base::StatusOr<bool> NeedsCall(const DriverInfo& driver);
+  base::StatusOr<csi::v1::ControllerExpandVolumeRequest> ExpandRequest(const Volume& volume,
+                                                                       const DriverInfo& driver,
+                                                                       int64_t target) const;
+  base::StatusOr<Claim> Begin(const Claim& claim, const Volume& volume, int64_t target);
+  base::StatusOr<Expanded> Call(const csi::v1::ControllerExpandVolumeRequest& request);
+  Outcome ExpandFailed(const Claim& claim, const DriverInfo& driver, const base::Status& status);
+  base::Status WriteFailure(const Claim& claim, const std::string& message, bool infeasible);
   base::Status WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded);
   Outcome Finish(const Claim& claim, const Expanded& expanded);
-  bool InUse(const Claim& claim) const;
 
   const Context context_;
   DriverConnection& driver_;
   const Options options_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
-  kube::Informer<api::Pod>& pods_;
+  kube::Informer<api::Pod>* const pods_;  // null: in-use errors are tried again as others are
   base::Mutex mutex_;
-  std::set<std::string> waiting_for_end_of_use_ ABSL_GUARDED_BY(mutex_);  // keys of claims
+  std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
   base::KeyedWorkers workers_;
+  const std::unique_ptr<Modifier> modifier_;
 };
 
 }  // namespace berth::controllers::resizer

@@ -123,7 +123,7 @@ TEST_F(ResizerTest, AnInfeasibleTargetIsGivenUpForASmallerOne) {
   Ask("100Gi");
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return GetClaim().resize_status() == "ControllerResizeInfeasible"; }));
-  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("ControllerResizeError"));
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Resizing", "ControllerResizeError"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
   EXPECT_EQ(GetVolume().capacity(), "1Gi");
   Ask("3Gi");
@@ -169,9 +169,72 @@ TEST_F(ResizerTest, AfterAStopBehindTheVolumesWriteTheClaimFollows) {
   EXPECT_EQ(GetClaim().resize_status(), "");
 }
 
+TEST_F(ResizerTest, AfterAFinalFailureASmallerRequestTakesTheTargetsPlace) {
+  Options slow;
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(ControllerOnly(), slow);
+  script().Fail("ControllerExpandVolume", base::Error(StatusCode::kInternal, "broken"));
+  Ask("5Gi");
+  ASSERT_TRUE(cluster_.events.WaitFor("broken"));
+  EXPECT_EQ(GetClaim().resize_status(), "ControllerResizeInProgress");
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(GetVolume().capacity(), "2Gi");
+}
+
+TEST_F(ResizerTest, AfterAnUnknownOutcomeASmallerRequestDoesNot) {
+  Options slow;
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(ControllerOnly(), slow);
+  script().Fail("ControllerExpandVolume", base::Error(StatusCode::kDeadlineExceeded, "too slow"));
+  Ask("5Gi");
+  ASSERT_TRUE(cluster_.events.WaitFor("too slow"));
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "5Gi"; }));
+}
+
+TEST_F(ResizerTest, WhatCannotBeIsNotTriedAgainAtOnce) {
+  Options slow = Fast();
+  slow.retry_max = std::chrono::minutes(10);
+  Begin(ControllerOnly(), slow);
+  script().Fail("ControllerExpandVolume", base::Error(StatusCode::kOutOfRange, "never"),
+                rpc::CallScript::kAlways);
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return GetClaim().resize_status() == "ControllerResizeInfeasible"; }));
+  EXPECT_FALSE(script().WaitFor("ControllerExpandVolume", 2, std::chrono::milliseconds(100)));
+}
+
+TEST_F(ResizerTest, WhatANodeRefusedIsOfferedAgainAfterAWhile) {
+  Begin({});
+  Ask("2Gi");
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
+  Claim claim = GetClaim();
+  claim.Set({"status", "allocatedResourceStatuses", "storage"}, "NodeResizeInfeasible");
+  cluster_.client.Add(claim);
+  EXPECT_TRUE(script().WaitFor("ControllerExpandVolume", 2));
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
+}
+
+TEST_F(ResizerTest, WithoutHandlingOfUseItIsTriedAgain) {
+  Options options = Fast();
+  options.handle_volume_inuse_error = false;
+  Begin(ControllerOnly(), options);
+  cluster_.client.Add(MakePod(
+      "web", "data", {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
+  script().Fail("ControllerExpandVolume",
+                base::Error(StatusCode::kFailedPrecondition, "volume is published"), 2);
+  Ask("2Gi");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+  EXPECT_EQ(cluster_.informers.Find(api::Pod::kInfo), nullptr);
+}
+
 TEST_F(ResizerTest, ADriverThatCannotExpandIsSaid) {
   rpc::FakeCsiDriver::Options driver;
   driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  driver.node_capabilities = {};
   Begin(driver);
   Ask("2Gi");
   EXPECT_TRUE(cluster_.events.WaitFor("cannot expand volumes"));

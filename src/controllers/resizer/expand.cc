@@ -1,0 +1,220 @@
+// One expansion, from its target to what the node has to do (resizer.h).
+#include <algorithm>
+#include <array>
+
+#include "base/log.h"
+#include "controllers/csi_codec.h"
+#include "controllers/resizer/conditions.h"
+#include "controllers/resizer/resizer.h"
+#include "controllers/resizer/sizes.h"
+#include "controllers/writes.h"
+#include "rpc/outcome.h"
+
+namespace berth::controllers::resizer {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr char kPreResizeCapacity[] = "volume.alpha.kubernetes.io/pre-resize-capacity";
+// On a claim: nodes have nothing to do for the size that its status names.
+constexpr char kNodeExpansionNotRequired[] = "volume.kubernetes.io/node-expansion-not-required";
+
+constexpr std::array kOfNodes = {kFileSystemResizePending, kNodeResizeError};
+constexpr std::array kAll = {kResizing, kFileSystemResizePending, kControllerResizeError,
+                             kNodeResizeError};
+
+bool IsInfeasible(const Status& status) {
+  return IsOfDriver(status) &&
+         (status.code() == StatusCode::kInvalidArgument ||
+          status.code() == StatusCode::kOutOfRange || status.code() == StatusCode::kNotFound);
+}
+
+}  // namespace
+
+StatusOr<bool> Resizer::NeedsCall(const DriverInfo& driver) {
+  if (driver.Has(DriverInfo::Rpc::EXPAND_VOLUME)) return true;
+  if (!driver.expansions.empty()) return false;
+  const StatusOr<csi::v1::NodeGetCapabilitiesResponse> node =
+      driver_.Call(&rpc::CsiClient::NodeGetCapabilities, {}, options_.timeout);
+  // A driver's controller part need not have a node part beside it.
+  if (!node.ok() && node.status().code() != StatusCode::kUnimplemented) {
+    return OfDriver(node.status());
+  }
+  if (node.ok()) {
+    for (const auto& capability : node->capabilities()) {
+      if (capability.rpc().type() == csi::v1::NodeServiceCapability::RPC::EXPAND_VOLUME) {
+        return false;
+      }
+    }
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "driver \"{}\" cannot expand volumes, neither in the controller nor on nodes",
+               driver.name);
+}
+
+StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::ExpandRequest(const Volume& volume,
+                                                                        const DriverInfo& driver,
+                                                                        int64_t target) const {
+  const api::CsiSource csi = volume.csi();
+  csi::v1::ControllerExpandVolumeRequest request;
+  request.set_volume_id(csi.volume_handle());
+  request.mutable_capacity_range()->set_required_bytes(target);
+  ASSIGN_OR_RETURN(
+      *request.mutable_volume_capability(),
+      ToCsiCapability(volume, driver.Has(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER), ""));
+  ASSIGN_OR_RETURN(const auto secrets,
+                   ReadSecret(context_.client, csi.secret_ref("controllerExpandSecretRef")));
+  CopyTo(secrets, request.mutable_secrets());
+  return request;
+}
+
+StatusOr<Resizer::Claim> Resizer::Begin(const Claim& claim, const Volume& volume, int64_t target) {
+  if (claim.resize_status() == kControllerInProgress &&
+      Bytes(claim.allocated_storage()) == target) {
+    return claim;
+  }
+  // The error of an earlier attempt stays until this one is through.
+  ASSIGN_OR_RETURN(
+      Claim begun,
+      PatchAt(context_.client, claims_, claim,
+              {{"status",
+                {{"allocatedResources", {{"storage", api::FormatBytes(target)}}},
+                 {"allocatedResourceStatuses", {{"storage", std::string(kControllerInProgress)}}},
+                 {"conditions",
+                  Conditions(claim, kOfNodes, Condition(kResizing, "", context_.clock))}}}},
+              "status"));
+  context_.events.Record(claim.reference(), EventType::kNormal, "Resizing",
+                         fmt::format("External resizer is resizing volume {}", volume.name()));
+  return begun;
+}
+
+Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
+                                 int64_t target) {
+  const StatusOr<bool> needs_call = NeedsCall(driver);
+  if (!needs_call.ok()) return ExpandFailed(claim, driver, needs_call.status());
+  // What can be refused without the driver is, before the target is on record as perhaps begun.
+  csi::v1::ControllerExpandVolumeRequest request;
+  if (*needs_call) {
+    StatusOr<csi::v1::ControllerExpandVolumeRequest> made = ExpandRequest(volume, driver, target);
+    if (!made.ok()) return ExpandFailed(claim, driver, made.status());
+    request = *std::move(made);
+  }
+  const StatusOr<Claim> begun = Begin(claim, volume, target);
+  if (!begun.ok()) return AfterApi(begun.status());
+  const StatusOr<Expanded> expanded =
+      *needs_call ? Call(request)
+                  : StatusOr<Expanded>(Expanded{.bytes = target, .node_part = true});
+  if (!expanded.ok()) return ExpandFailed(*begun, driver, expanded.status());
+  if (const Status written = WriteVolume(volume, *begun, *expanded); !written.ok()) {
+    return AfterApi(written);
+  }
+  return Finish(*begun, *expanded);
+}
+
+StatusOr<Resizer::Expanded> Resizer::Call(const csi::v1::ControllerExpandVolumeRequest& request) {
+  const int64_t target = request.capacity_range().required_bytes();
+  const StatusOr<csi::v1::ControllerExpandVolumeResponse> response =
+      driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout);
+  if (!response.ok()) return OfDriver(response.status());
+  // An answer below what was asked is no growth to rely on.
+  if (response->capacity_bytes() != 0 && response->capacity_bytes() < target) {
+    return OfDriver(Error(StatusCode::kInternal,
+                          "the driver says that the volume has {} bytes, not {}",
+                          response->capacity_bytes(), target));
+  }
+  return Expanded{.bytes = std::max(response->capacity_bytes(), target),
+                  .node_part = response->node_expansion_required()};
+}
+
+Resizer::Outcome Resizer::ExpandFailed(const Claim& claim, const DriverInfo& driver,
+                                       const Status& status) {
+  if (IsOfApi(status)) return AfterApi(status);
+  const std::string message = FailureText(status);
+  const bool infeasible = IsInfeasible(status);
+  context_.events.Record(claim.reference(), EventType::kWarning, "VolumeResizeFailed",
+                         fmt::format("resize volume \"{}\" by resizer \"{}\" failed: {}",
+                                     claim.volume_name(), driver.name, message));
+  const Status written = WriteFailure(claim, message, infeasible);
+  if (!written.ok() && infeasible) return AfterApi(written);
+  MutexLock lock(mutex_);
+  Memory& memory = memories_[claim.key()];
+  if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
+  if (IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition && InUse(claim)) {
+    memory.waits_for_end_of_use = true;
+    return Outcome::Done();  // the end of a pod brings the claim here again
+  }
+  const bool never = !IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition;
+  if (!infeasible && !never) return Outcome::Retry(status);
+  LOG_WARNING("resize claim {}: infeasible: {}", base::Quote(claim.key()), message);
+  memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
+  memory.request = claim.requested_storage();
+  return Outcome::After(options_.retry_max);
+}
+
+Status Resizer::WriteFailure(const Claim& claim, const std::string& message, bool infeasible) {
+  if (!infeasible && ConditionMessage(claim, kControllerResizeError) == message) {
+    return base::OkStatus();
+  }
+  Json change = {
+      {"conditions",
+       Conditions(claim, {}, Condition(kControllerResizeError, message, context_.clock))}};
+  if (infeasible) {
+    change["allocatedResourceStatuses"]["storage"] = std::string(kControllerInfeasible);
+  }
+  return PatchAt(context_.client, claims_, claim, {{"status", std::move(change)}}, "status")
+      .status();
+}
+
+Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded) {
+  if (Bytes(volume.capacity()) >= expanded.bytes) return base::OkStatus();
+  Json patch = {{"spec", {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}}}}};
+  // What a claim that is bound to the volume anew really has; the node takes it off.
+  if (expanded.node_part && !claim.capacity().empty() &&
+      !volume.has_annotation(kPreResizeCapacity)) {
+    patch["metadata"]["annotations"][kPreResizeCapacity] = claim.capacity();
+  }
+  return Patch(context_.client, volumes_, volume, patch).status();
+}
+
+Resizer::Outcome Resizer::Finish(const Claim& claim, const Expanded& expanded) {
+  Json patch;
+  if (expanded.node_part) {
+    patch["status"] = {
+        {"allocatedResourceStatuses", {{"storage", std::string(kNodePending)}}},
+        {"conditions",
+         Conditions(claim, kAll,
+                    Condition(kFileSystemResizePending,
+                              "Waiting for user to (re-)start a pod to finish file system resize "
+                              "of volume on node.",
+                              context_.clock))}};
+    if (claim.has_annotation(kNodeExpansionNotRequired)) {
+      patch["metadata"]["annotations"][kNodeExpansionNotRequired] = nullptr;
+    }
+  } else {
+    patch["status"] = {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}},
+                       {"allocatedResourceStatuses", {{"storage", nullptr}}},
+                       {"conditions", Conditions(claim, kAll, nullptr)}};
+    patch["metadata"]["annotations"][kNodeExpansionNotRequired] = "true";
+  }
+  const Status written =
+      PatchAt(context_.client, claims_, claim, std::move(patch), "status").status();
+  if (!written.ok()) return AfterApi(written);
+  {
+    MutexLock lock(mutex_);
+    memories_.erase(claim.key());
+  }
+  context_.events.Record(claim.reference(), EventType::kNormal,
+                         expanded.node_part ? "FileSystemResizeRequired" : "VolumeResizeSuccessful",
+                         expanded.node_part ? "Require file system resize of volume on node"
+                                            : "Resize volume succeeded");
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::resizer

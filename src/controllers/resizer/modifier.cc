@@ -1,0 +1,307 @@
+#include "controllers/resizer/modifier.h"
+
+#include <array>
+
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/csi_codec.h"
+#include "controllers/resizer/conditions.h"
+#include "controllers/writes.h"
+#include "rpc/outcome.h"
+
+namespace berth::controllers::resizer {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::string_view kPending = "Pending";
+constexpr std::string_view kInProgress = "InProgress";
+constexpr std::string_view kInfeasible = "Infeasible";
+
+constexpr std::array kOurs = {kModifyingVolume, kModifyVolumeError};
+
+std::string CurrentClass(const api::PersistentVolumeClaim& claim) {
+  return claim.String({"status", "currentVolumeAttributesClassName"});
+}
+std::string TargetClass(const api::PersistentVolumeClaim& claim) {
+  return claim.String({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"});
+}
+std::string ModifyStatus(const api::PersistentVolumeClaim& claim) {
+  return claim.String({"status", "modifyVolumeStatus", "status"});
+}
+
+}  // namespace
+
+Modifier::Modifier(Context context, DriverConnection& driver, Options options)
+    : context_(context),
+      driver_(driver),
+      options_(options),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      workers_({.name = "modify",
+                .workers = options_.workers,
+                .retry_start = options_.retry_start,
+                .retry_max = options_.retry_max,
+                .flight = context.flight},
+               [this](const std::string& key) { return SyncClaim(key); }) {
+  claims_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) {
+      MutexLock lock(mutex_);
+      memories_.erase(change.key);
+      return;
+    }
+    if (change.before != nullptr && change.before->volume_attributes_class_name() !=
+                                        change.after->volume_attributes_class_name()) {
+      workers_.AddNow(change.key);
+    } else if (!change.after->volume_attributes_class_name().empty() ||
+               !ModifyStatus(*change.after).empty()) {
+      workers_.Add(change.key);
+    }
+  });
+  driver_.OnReady([this] { Resync(); });
+}
+
+Modifier::~Modifier() { Stop(); }
+
+void Modifier::Start() { workers_.Start(); }
+
+void Modifier::Stop() {
+  workers_.Stop();
+  std::unique_ptr<kube::Informer<Class>> classes;
+  MutexLock lock(mutex_);
+  classes = std::exchange(classes_, nullptr);
+}
+
+void Modifier::Resync() {
+  for (const auto& claim : claims_.List()) {
+    if (!claim->volume_attributes_class_name().empty() || !ModifyStatus(*claim).empty()) {
+      workers_.Add(claim->key());
+    }
+  }
+}
+
+void Modifier::Wake(const std::string& class_name) {
+  for (const auto& claim : claims_.List()) {
+    if (claim->volume_attributes_class_name() == class_name) workers_.AddNow(claim->key());
+  }
+}
+
+void Modifier::WatchClasses() {
+  MutexLock lock(mutex_);
+  if (classes_ != nullptr) return;
+  classes_ = std::make_unique<kube::Informer<Class>>(context_.client);
+  classes_->AddHandler([this](const auto& change) {
+    if (change.before == nullptr) Wake(change.key);
+  });
+  classes_->Start();
+}
+
+Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto claim = claims_.Get(key);
+  if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
+      claim->phase() != "Bound") {
+    return Outcome::Done();
+  }
+  const auto volume = volumes_.Get(claim->volume_name());
+  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
+      !RefersTo(*volume, *claim)) {
+    return Outcome::Done();
+  }
+  const std::string wish = claim->volume_attributes_class_name();
+  const std::string current = CurrentClass(*claim);
+  const bool in_progress = ModifyStatus(*claim) == kInProgress;
+  Memory memory;
+  {
+    MutexLock lock(mutex_);
+    Memory& known = memories_[key];
+    if (known.wish != wish) known.not_before.reset();
+    memory = known;
+  }
+  const bool perhaps_begun = in_progress && !memory.failed_finally;
+  const std::string target = perhaps_begun ? TargetClass(*claim) : wish;
+  // The old class again: nothing to do, unless the driver may have changed a part of the volume.
+  if (target.empty() || (target == current && !in_progress)) {
+    return ModifyStatus(*claim).empty() ? Outcome::Done() : Cancel(*claim);
+  }
+  if (!driver->Has(DriverInfo::Rpc::MODIFY_VOLUME)) {
+    context_.events.Record(claim->reference(), EventType::kWarning, "VolumeModifyFailed",
+                           fmt::format("driver \"{}\" cannot modify volumes", driver->name));
+    return Outcome::Done();
+  }
+  if (const auto now = std::chrono::steady_clock::now();
+      memory.not_before.has_value() && now < *memory.not_before) {
+    return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(*memory.not_before - now));
+  }
+  return Modify(*claim, *volume, *driver, target);
+}
+
+Modifier::Outcome Modifier::Modify(const Claim& claim, const Volume& volume,
+                                   const DriverInfo& driver, const std::string& target) {
+  const StatusOr<Class> found = kube::Get<Class>(context_.client, "", target);
+  if (found.status().code() == StatusCode::kNotFound) return WaitForClass(claim, target);
+  if (!found.ok()) return ModifyFailed(claim, found.status());
+  if (found->driver_name() != driver.name) {
+    return ModifyFailed(claim, Error(StatusCode::kInvalidArgument,
+                                     "VolumeAttributesClass '{}' is for driver '{}', not for '{}'",
+                                     target, found->driver_name(), driver.name));
+  }
+  const auto request = ModifyRequest(claim, volume, *found);
+  if (!request.ok()) return ModifyFailed(claim, request.status());
+  const StatusOr<Claim> begun = Begin(claim, target);
+  if (!begun.ok()) return AfterApi(begun.status());
+  const Status modified =
+      driver_.Call(&rpc::CsiClient::ControllerModifyVolume, *request, options_.timeout).status();
+  if (!modified.ok()) return ModifyFailed(*begun, OfDriver(modified));
+  return Finish(*begun, volume, target);
+}
+
+StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::ModifyRequest(
+    const Claim& claim, const Volume& volume, const Class& target) const {
+  csi::v1::ControllerModifyVolumeRequest request;
+  request.set_volume_id(volume.csi().volume_handle());
+  CopyTo(target.parameters(), request.mutable_mutable_parameters());
+  if (options_.extra_modify_metadata) {
+    auto& parameters = *request.mutable_mutable_parameters();
+    parameters["csi.storage.k8s.io/pvc/name"] = claim.name();
+    parameters["csi.storage.k8s.io/pvc/namespace"] = claim.ns();
+    parameters["csi.storage.k8s.io/pv/name"] = volume.name();
+  }
+  // The provisioner's record of the class's secret: a PersistentVolume has no field for it.
+  ASSIGN_OR_RETURN(
+      const auto secrets,
+      ReadSecret(
+          context_.client,
+          {.name = volume.annotation("volume.kubernetes.io/controller-modify-secret-name"),
+           .ns = volume.annotation("volume.kubernetes.io/controller-modify-secret-namespace")}));
+  CopyTo(secrets, request.mutable_secrets());
+  return request;
+}
+
+StatusOr<Modifier::Claim> Modifier::Begin(const Claim& claim, const std::string& target) {
+  if (ModifyStatus(claim) == kInProgress && TargetClass(claim) == target) return claim;
+  ASSIGN_OR_RETURN(
+      Claim begun,
+      PatchAt(
+          context_.client, claims_, claim,
+          {{"status",
+            {{"modifyVolumeStatus",
+              {{"targetVolumeAttributesClassName", target}, {"status", std::string(kInProgress)}}},
+             {"conditions",
+              Conditions(claim, kOurs,
+                         Condition(kModifyingVolume, "ModifyVolume operation in progress.",
+                                   context_.clock))}}}},
+          "status"));
+  context_.events.Record(
+      claim.reference(), EventType::kNormal, "VolumeModify",
+      fmt::format("external resizer is modifying volume {} with vac {}", claim.name(), target));
+  return begun;
+}
+
+Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
+                                   const std::string& target) {
+  // The volume first: its claim's status says that all is done.
+  if (volume.volume_attributes_class_name() != target) {
+    const Status written = Patch(context_.client, volumes_, volume,
+                                 {{"spec", {{"volumeAttributesClassName", target}}}})
+                               .status();
+    if (!written.ok()) return AfterApi(written);
+  }
+  const Status written = PatchAt(context_.client, claims_, claim,
+                                 {{"status",
+                                   {{"currentVolumeAttributesClassName", target},
+                                    {"modifyVolumeStatus", nullptr},
+                                    {"conditions", Conditions(claim, kOurs, nullptr)}}}},
+                                 "status")
+                             .status();
+  if (!written.ok()) return AfterApi(written);
+  {
+    MutexLock lock(mutex_);
+    memories_.erase(claim.key());
+  }
+  context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifySuccessful",
+                         fmt::format("external resizer modified volume {} with vac {} successfully",
+                                     claim.name(), target));
+  return Outcome::Done();
+}
+
+Modifier::Outcome Modifier::Cancel(const Claim& claim) {
+  const std::string target = TargetClass(claim);
+  const Status written =
+      PatchAt(
+          context_.client, claims_, claim,
+          {{"status",
+            {{"modifyVolumeStatus", nullptr}, {"conditions", Conditions(claim, kOurs, nullptr)}}}},
+          "status")
+          .status();
+  if (!written.ok()) return AfterApi(written);
+  {
+    MutexLock lock(mutex_);
+    memories_.erase(claim.key());
+  }
+  context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifyCanceled",
+                         fmt::format("external resizer gave up modifying volume {} with vac {}",
+                                     claim.name(), target));
+  return Outcome::Done();
+}
+
+Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& name) {
+  WatchClasses();
+  // Perhaps begun with a class that somebody removed since: its outcome stays unknown on record.
+  if (ModifyStatus(claim) == kInProgress) {
+    return ModifyFailed(
+        claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
+  }
+  if (ModifyStatus(claim) == kPending && TargetClass(claim) == name) return Outcome::Done();
+  return AfterApi(
+      PatchAt(
+          context_.client, claims_, claim,
+          {{"status",
+            {{"modifyVolumeStatus",
+              {{"targetVolumeAttributesClassName", name}, {"status", std::string(kPending)}}}}}},
+          "status")
+          .status());
+}
+
+Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& status) {
+  if (IsOfApi(status)) return AfterApi(status);
+  // Of the driver: nothing was changed. Before the call: nothing will be until somebody edits.
+  const bool infeasible = status.code() == StatusCode::kInvalidArgument;
+  const std::string text = FailureText(status);
+  context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed", text);
+  const std::string message =
+      fmt::format("ModifyVolume failed with error: {}. Waiting for retry.", text);
+  if (infeasible || ConditionMessage(claim, kModifyVolumeError) != message) {
+    Json change = {
+        {"conditions",
+         Conditions(claim, kOurs, Condition(kModifyVolumeError, message, context_.clock))}};
+    if (infeasible) {
+      change["modifyVolumeStatus"] = {
+          {"targetVolumeAttributesClassName", ModifyStatus(claim) == kInProgress
+                                                  ? TargetClass(claim)
+                                                  : claim.volume_attributes_class_name()},
+          {"status", std::string(kInfeasible)}};
+    }
+    const Status written =
+        PatchAt(context_.client, claims_, claim, {{"status", std::move(change)}}, "status")
+            .status();
+    if (!written.ok() && infeasible) return AfterApi(written);
+  }
+  MutexLock lock(mutex_);
+  Memory& memory = memories_[claim.key()];
+  if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
+  if (!infeasible) return Outcome::Retry(status);
+  LOG_WARNING("modify claim {}: infeasible: {}", base::Quote(claim.key()), text);
+  memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
+  memory.wish = claim.volume_attributes_class_name();
+  return Outcome::After(options_.retry_max);
+}
+
+}  // namespace berth::controllers::resizer

@@ -1,0 +1,78 @@
+// Changes volumes to another VolumeAttributesClass through one CSI driver (ControllerModifyVolume).
+//
+// A bound claim whose spec.volumeAttributesClassName is not
+// status.currentVolumeAttributesClassName, by status.modifyVolumeStatus:
+//
+//   [none] ── target and InProgress written ──▶ [InProgress] ── ControllerModifyVolume ──▶ done:
+//    │  ▲                                        │ ▲   │         the volume's and the claim's class
+//    │  │                                        │ └───┘ failed, or unknown: again
+//    │  └── the old class wished again           ▼ INVALID_ARGUMENT: nothing was changed
+//    │      (VolumeModifyCanceled) ───────── [Infeasible] ── another class, or after a while ──▶
+//    ▼ the class does not exist
+//   [Pending] ── it appears ──▶
+//
+// In progress, the target stays what was written, whatever is wished meanwhile: the driver may have
+// begun. A final failure, which this process saw, lets another class take its place; the old one is
+// then applied again, for the driver may have changed a part.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "controllers/resizer/resizer.h"
+
+namespace berth::controllers::resizer {
+
+class Modifier {
+ public:
+  // `driver` is borrowed and outlives the modifier.
+  Modifier(Context context, DriverConnection& driver, Options options);
+  ~Modifier();
+
+  void Start();
+  void Stop();
+  // Looks at all claims again.
+  void Resync();
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+  using Volume = api::PersistentVolume;
+  using Class = api::VolumeAttributesClass;
+  // What this process knows of a claim beside its object; without it the worst is assumed.
+  struct Memory {
+    bool failed_finally = false;
+    std::optional<std::chrono::steady_clock::time_point> not_before;
+    std::string wish;  // at that time
+  };
+
+  Outcome SyncClaim(const std::string& key);
+  Outcome Modify(const Claim& claim, const Volume& volume, const DriverInfo& driver,
+                 const std::string& target);
+  base::StatusOr<csi::v1::ControllerModifyVolumeRequest> ModifyRequest(const Claim& claim,
+                                                                       const Volume& volume,
+                                                                       const Class& target) const;
+  base::StatusOr<Claim> Begin(const Claim& claim, const std::string& target);
+  Outcome Finish(const Claim& claim, const Volume& volume, const std::string& target);
+  Outcome Cancel(const Claim& claim);
+  Outcome WaitForClass(const Claim& claim, const std::string& name);
+  Outcome ModifyFailed(const Claim& claim, const base::Status& status);
+  void WatchClasses();
+  void Wake(const std::string& class_name);
+
+  const Context context_;
+  DriverConnection& driver_;
+  const Options options_;
+  kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  base::Mutex mutex_;
+  std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
+  base::KeyedWorkers workers_;
+  // Made when a claim first waits for a class: an API that does not serve the kind yet must not
+  // keep the others from being synced, and most clusters never need it.
+  std::unique_ptr<kube::Informer<Class>> classes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::controllers::resizer

@@ -1,0 +1,341 @@
+// Every transition of a modification: objects in, writes and CSI calls out.
+#include "controllers/resizer/fake_resizer_case.h"
+
+namespace berth::controllers::resizer {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using Claim = api::PersistentVolumeClaim;
+
+Json MakeAttributesClass(const std::string& name, const std::string& iops,
+                         const std::string& driver = "fake.csi.example.com") {
+  return {{"apiVersion", "storage.k8s.io/v1"},
+          {"kind", "VolumeAttributesClass"},
+          {"metadata", {{"name", name}}},
+          {"driverName", driver},
+          {"parameters", {{"iops", iops}}}};
+}
+void Classes(FakeCluster& cluster) {
+  cluster.client.Add(MakeAttributesClass("gold", "9000"));
+  cluster.client.Add(MakeAttributesClass("silver", "100"));
+  cluster.client.Add(MakeAttributesClass("theirs", "1", "another.example.com"));
+}
+std::function<void(FakeCluster&)> ClassesAnd(std::function<void(FakeCluster&)> more) {
+  return [more = std::move(more)](FakeCluster& cluster) {
+    Classes(cluster);
+    more(cluster);
+  };
+}
+std::function<void(FakeCluster&)> ClassesAndFailure(StatusCode code) {
+  return ClassesAnd(Fails("ControllerModifyVolume", code, "no"));
+}
+
+// A claim that wishes for a class, has one ("" none), and is on its way to one.
+Json Wish(const std::string& wish, const std::string& current, const std::string& target = "",
+          const std::string& status = "") {
+  Json claim = {{"spec", Json::object()}, {"status", Json::object()}};
+  if (!wish.empty()) claim["spec"]["volumeAttributesClassName"] = wish;
+  if (!current.empty()) claim["status"]["currentVolumeAttributesClassName"] = current;
+  if (!status.empty()) {
+    claim["status"]["modifyVolumeStatus"] = {{"targetVolumeAttributesClassName", target},
+                                             {"status", status}};
+  }
+  return claim;
+}
+Json Of(const std::string& name) { return {{"spec", {{"volumeAttributesClassName", name}}}}; }
+
+Write Begins(const std::string& target) {
+  return {"patch pvc",
+          {fmt::format(R"("modifyVolumeStatus":{{"status":"InProgress",)"
+                       R"("targetVolumeAttributesClassName":"{}"}})",
+                       target),
+           R"("type":"ModifyingVolume")", "ModifyVolume operation in progress."}};
+}
+Write Names(const std::string& name) {
+  return {"patch pv", {fmt::format(R"({{"spec":{{"volumeAttributesClassName":"{}"}}}})", name)}};
+}
+Write Done(const std::string& name) {
+  return {"patch pvc",
+          {fmt::format(R"("currentVolumeAttributesClassName":"{}")", name),
+           R"("modifyVolumeStatus":null)", R"("conditions":[])"}};
+}
+Write SaysFailed(const std::string& why) {
+  return {"patch pvc", {R"("type":"ModifyVolumeError")", why, "Waiting for retry."}};
+}
+Write IsInfeasible(const std::string& target) {
+  return {"patch pvc",
+          {fmt::format(R"("modifyVolumeStatus":{{"status":"Infeasible",)"
+                       R"("targetVolumeAttributesClassName":"{}"}})",
+                       target),
+           R"("type":"ModifyVolumeError")"}};
+}
+const Write kCancelled{"patch pvc", {R"("modifyVolumeStatus":null)", R"("conditions":[])"}};
+
+std::string Modifying(const std::string& name) {
+  return "Normal VolumeModify default/data: external resizer is modifying volume data with vac " +
+         name;
+}
+std::string Modified(const std::string& name) {
+  return fmt::format(
+      "Normal VolumeModifySuccessful default/data: external resizer modified volume data with vac "
+      "{} successfully",
+      name);
+}
+const std::string kFailed = "Warning VolumeModifyFailed default/data";
+const std::string kCancelledEvent = "Normal VolumeModifyCanceled default/data";
+const std::string kGold = "ControllerModifyVolume iops=9000";
+const std::string kSilver = "ControllerModifyVolume iops=100";
+
+class ModifierTest : public CaseTest {
+ protected:
+  static rpc::FakeCsiDriver::Options Driver() {
+    rpc::FakeCsiDriver::Options driver;
+    driver.controller_capabilities.insert(DriverInfo::Rpc::MODIFY_VOLUME);
+    return driver;
+  }
+  std::vector<std::string> Calls() const {
+    return CallsOf<csi::v1::ControllerModifyVolumeRequest>(
+        "ControllerModifyVolume", +[](const csi::v1::ControllerModifyVolumeRequest& request) {
+          std::string text;
+          for (const auto& [key, value] : std::map<std::string, std::string>(
+                   request.mutable_parameters().begin(), request.mutable_parameters().end())) {
+            text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+          }
+          return text;
+        });
+  }
+  // The modifier has gone through its queue.
+  void WaitForSentinel() {
+    cluster_.client.Add(MakeAttributesClass("sentinel", "1"));
+    cluster_.client.Add(
+        MakeClaim("sentinel", Merged(BoundClaim("pv-sentinel"), Wish("sentinel", ""))));
+    ASSERT_TRUE(cluster_.events.WaitFor("default/sentinel"));
+  }
+  Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
+  void WishFor(const std::string& name) {
+    Claim claim = GetClaim();
+    claim.Set({"spec", "volumeAttributesClassName"}, name);
+    cluster_.client.Add(claim);
+  }
+  std::string Current() {
+    return GetClaim().String({"status", "currentVolumeAttributesClassName"});
+  }
+  std::string Status() { return GetClaim().String({"status", "modifyVolumeStatus", "status"}); }
+};
+
+TEST_P(ModifierTest, WritesAndCalls) {
+  Run(GetParam(), Driver(), OnceOnly());
+  if (GetParam().writes.empty() && !GetParam().calls.empty()) {
+    ASSERT_TRUE(cluster_.driver->script().WaitFor("ControllerModifyVolume"));
+  }
+  WaitForSentinel();
+  Check(GetParam(), Calls());
+}
+
+std::vector<Case> Cases() {
+  return {
+      {"WithoutAWishNothing", Wish("", ""), nullptr, {}, {}, {}, Classes},
+      {"WhatIsSoIsLeftAlone", Wish("gold", "gold"), Of("gold"), {}, {}, {}, Classes},
+      {"AFirstClass",
+       Wish("gold", ""),
+       nullptr,
+       {Begins("gold"), Names("gold"), Done("gold")},
+       {kGold},
+       {Modifying("gold"), Modified("gold")},
+       Classes},
+      {"AnotherClass",
+       Wish("gold", "silver"),
+       Of("silver"),
+       {Begins("gold"), Names("gold"), Done("gold")},
+       {kGold},
+       {Modifying("gold"), Modified("gold")},
+       Classes},
+      {"AClassThatDoesNotExistIsWaitedFor",
+       Wish("none", "silver"),
+       Of("silver"),
+       {{"patch pvc", {R"("status":"Pending")", R"("targetVolumeAttributesClassName":"none")"}}},
+       {},
+       {},
+       Classes},
+      {"AClassOfAnotherDriverIsInfeasible",
+       Wish("theirs", "silver"),
+       Of("silver"),
+       {IsInfeasible("theirs")},
+       {},
+       {kFailed},
+       Classes},
+      {"ParametersThatCannotBeAreInfeasible",
+       Wish("gold", "silver"),
+       Of("silver"),
+       {Begins("gold"), IsInfeasible("gold")},
+       {kGold},
+       {Modifying("gold"), kFailed},
+       ClassesAndFailure(StatusCode::kInvalidArgument)},
+      {"AFinalFailureStaysInProgress",
+       Wish("gold", "silver"),
+       Of("silver"),
+       {Begins("gold"), SaysFailed("code = Internal")},
+       {kGold},
+       {Modifying("gold"), kFailed},
+       ClassesAndFailure(StatusCode::kInternal)},
+      {"AnUnknownOutcomeStaysInProgress",
+       Wish("gold", "silver"),
+       Of("silver"),
+       {Begins("gold"), SaysFailed("code = DeadlineExceeded")},
+       {kGold},
+       {Modifying("gold"), kFailed},
+       ClassesAndFailure(StatusCode::kDeadlineExceeded)},
+      {"AMissingSecretIsSaidBeforeAnythingIsBegun",
+       Wish("gold", "silver"),
+       {{"metadata",
+         {{"annotations",
+           {{"volume.kubernetes.io/controller-modify-secret-name", "keys"},
+            {"volume.kubernetes.io/controller-modify-secret-namespace", "vault"}}}}}},
+       {SaysFailed("read secret 'vault/keys'")},
+       {},
+       {kFailed},
+       Classes},
+      // A process that starts finds what an earlier one left.
+      {"InProgressIsFinishedBeforeAnotherWishCounts",
+       Wish("silver", "", "gold", "InProgress"),
+       nullptr,
+       {Names("gold"), Done("gold"), Begins("silver"), Names("silver"), Done("silver")},
+       {kGold, kSilver},
+       {Modified("gold"), Modifying("silver"), Modified("silver")},
+       Classes},
+      {"InProgressIsFinishedEvenIfTheOldClassIsWishedAgain",
+       Wish("silver", "silver", "gold", "InProgress"),
+       Of("silver"),
+       {Names("gold"), Done("gold"), Begins("silver"), Names("silver"), Done("silver")},
+       {kGold, kSilver},
+       {Modified("gold"), Modifying("silver"), Modified("silver")},
+       Classes},
+      {"InfeasibleIsTriedAgain",
+       Wish("gold", "silver", "gold", "Infeasible"),
+       Of("silver"),
+       {Begins("gold"), Names("gold"), Done("gold")},
+       {kGold},
+       {Modifying("gold"), Modified("gold")},
+       Classes},
+      {"InfeasibleGivesWayToAnotherWish",
+       Wish("gold", "silver", "theirs", "Infeasible"),
+       Of("silver"),
+       {Begins("gold"), Names("gold"), Done("gold")},
+       {kGold},
+       {Modifying("gold"), Modified("gold")},
+       Classes},
+      {"InfeasibleIsCancelledByTheOldWish",
+       Wish("silver", "silver", "gold", "Infeasible"),
+       Of("silver"),
+       {kCancelled},
+       {},
+       {kCancelledEvent},
+       Classes},
+      {"PendingIsCancelledByNoWish",
+       Wish("", "", "none", "Pending"),
+       nullptr,
+       {kCancelled},
+       {},
+       {kCancelledEvent},
+       Classes},
+      {"AConflictIsComputedAnew",
+       Wish("gold", ""),
+       nullptr,
+       {Begins("gold"), Begins("gold"), Names("gold"), Done("gold")},
+       {kGold},
+       {Modifying("gold"), Modified("gold")},
+       ClassesAnd([](FakeCluster& cluster) {
+         cluster.client.FailNext("patch", "persistentvolumeclaims/status",
+                                 Error(StatusCode::kAborted, "conflict"));
+       })},
+      {"ADriverThatCannotSaysSo",
+       Wish("gold", ""),
+       nullptr,
+       {},
+       {},
+       {kFailed},
+       ClassesAnd([](FakeCluster& cluster) {
+         cluster.driver->state().options().controller_capabilities.erase(
+             DriverInfo::Rpc::MODIFY_VOLUME);
+       })},
+  };
+}
+INSTANTIATE_TEST_SUITE_P(Modify, ModifierTest, ::testing::ValuesIn(Cases()), NameOf);
+
+// Tests beyond one step.
+class ModifierFlowTest : public ModifierTest {
+ protected:
+  void Begin(Options options = Fast()) {
+    Run({.name = "",
+         .claim = Wish("", ""),
+         .volume = nullptr,
+         .writes = {},
+         .calls = {},
+         .events = {},
+         .given = Classes},
+        Driver(), options);
+  }
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    return options;
+  }
+};
+
+TEST_F(ModifierFlowTest, AClassThatAppearsIsUsed) {
+  Begin(OnceOnly());
+  WishFor("late");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Pending"; }));
+  cluster_.client.Add(MakeAttributesClass("late", "5"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Current() == "late"; }));
+}
+
+TEST_F(ModifierFlowTest, AfterAFinalFailureTheOldClassIsAppliedAgain) {
+  Begin(OnceOnly());
+  WishFor("silver");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Current() == "silver"; }));
+  cluster_.driver->script().Fail("ControllerModifyVolume", Error(StatusCode::kInternal, "half"));
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.events.WaitFor("half"));
+  WishFor("silver");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Status().empty(); }));
+  EXPECT_THAT(Calls(), ::testing::ElementsAre(kSilver, kGold, kSilver));
+  EXPECT_EQ(Current(), "silver");
+}
+
+TEST_F(ModifierFlowTest, WhatCannotBeIsNotTriedAgainAtOnce) {
+  Begin(OnceOnly());
+  cluster_.driver->script().Fail("ControllerModifyVolume",
+                                 Error(StatusCode::kInvalidArgument, "never"),
+                                 rpc::CallScript::kAlways);
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Infeasible"; }));
+  WaitForSentinel();
+  EXPECT_THAT(Calls(), ::testing::ElementsAre(kGold));
+}
+
+TEST_F(ModifierFlowTest, ALostAnswerIsAskedForAgain) {
+  Begin();
+  cluster_.driver->script().LoseAnswer("ControllerModifyVolume");
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Current() == "gold"; }));
+  EXPECT_THAT(Calls(), ::testing::ElementsAre(kGold, kGold));
+}
+
+TEST_F(ModifierFlowTest, TheDriverGetsNamesIfItWantsThem) {
+  Options options = Fast();
+  options.extra_modify_metadata = true;
+  Begin(options);
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Current() == "gold"; }));
+  EXPECT_THAT(Calls(),
+              ::testing::ElementsAre("ControllerModifyVolume csi.storage.k8s.io/pv/name=pv-1 "
+                                     "csi.storage.k8s.io/pvc/name=data "
+                                     "csi.storage.k8s.io/pvc/namespace=default iops=9000"));
+}
+
+}  // namespace
+}  // namespace berth::controllers::resizer

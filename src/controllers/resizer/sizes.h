@@ -1,0 +1,21 @@
+// How far a claim's resize is, by status.allocatedResourceStatuses.storage, and sizes in bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "api/quantity.h"
+
+namespace berth::controllers::resizer {
+
+inline constexpr std::string_view kControllerInProgress = "ControllerResizeInProgress";
+inline constexpr std::string_view kControllerInfeasible = "ControllerResizeInfeasible";
+inline constexpr std::string_view kNodePending = "NodeResizePending";
+inline constexpr std::string_view kNodeInProgress = "NodeResizeInProgress";
+inline constexpr std::string_view kNodeInfeasible = "NodeResizeInfeasible";
+
+// A missing or malformed quantity counts as zero.
+inline int64_t Bytes(const std::string& quantity) { return api::ParseBytes(quantity).value_or(0); }
+
+}  // namespace berth::controllers::resizer
