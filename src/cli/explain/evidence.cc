@@ -203,6 +203,50 @@ Cause CauseOfCall(const State& state, Link link, const FlightRecord& call) {
   return cause;
 }
 
+Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
+                        const std::string& what, const std::string& error) {
+  const auto says = [&](std::string_view text) { return error.find(text) != std::string::npos; };
+  Cause cause{
+      .id = "driver-error",
+      .link = link,
+      .summary = fmt::format("{}: {}", what, error),
+      .proof = {fmt::format("VolumeAttachment '{}': status.{}Error",
+                            state.attachment ? state.attachment->name() : state.object.name(),
+                            operation)},
+      .owner = Owner::kDriver,
+      .step = fmt::format("cure what the driver names; {}ing is tried again by itself", operation)};
+  if (error.starts_with("rpc error")) return cause;
+  cause.owner = Owner::kPerson;
+  if (says("csinode") || says("CSINode")) {
+    cause.id = "driver-absent";
+    cause.owner = Owner::kDriver;
+    cause.step =
+        "start the driver on that node: its CSINode then names the node's id, and attaching goes "
+        "on at once";
+    cause.command = "berth get csinodes -o yaml";
+  } else if (says("read secret")) {
+    cause.id = "secret-missing";
+    cause.step = fmt::format(
+        "create the secret that the volume names; {}ing is tried again by "
+        "itself",
+        operation);
+    cause.command = "berth get pv -o yaml";
+  } else if (says("is marked for deletion")) {
+    cause.id = "volume-deleted";
+    cause.step = "the volume goes: give the pod another claim";
+  } else if (says("not found")) {
+    cause.id = "volume-lost";
+    cause.step =
+        "bring the PersistentVolume object back from a backup ('berth restore'); the data behind "
+        "it may still be there";
+  } else if (says("no CSI volume") || says("is of driver") || says("spec.source") ||
+             says("access mode") || says("volumeHandle")) {
+    cause.id = "volume-refused";
+    cause.step = "correct the PersistentVolume or VolumeAttachment that somebody made by hand";
+  }
+  return cause;
+}
+
 const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason) {
   const api::Event* newest = nullptr;
   for (const api::Event& event : state.events) {

@@ -40,6 +40,11 @@ std::string RetryOf(const State& state, const std::string& key);
 // answers an error.
 Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call);
 
+// The cause behind the error that an attacher wrote into a VolumeAttachment: the driver's answer,
+// or what is missing for a call of it. `operation` is "attach" or "detach".
+Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
+                        const std::string& what, const std::string& error);
+
 // The newest event of `reason` about an object of `kind`; null if there is none.
 const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason);
 

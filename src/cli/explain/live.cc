@@ -33,7 +33,7 @@ void ReadLogs(State& state, const std::string& folder) {
 // The keys of this state's way.
 std::set<std::string> KeysOf(const State& state) {
   std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state), ResizeKey(state),
-                                NodeKey(state)};
+                                ModifyKey(state), NodeKey(state)};
   for (const std::string& key : DriverKeys(state)) keys.insert(key);
   for (const auto& attachment : state.attachments) keys.insert(AttachKey(attachment.name()));
   if (state.host_mount) keys.insert("host-mounts " + state.host_mount->key());

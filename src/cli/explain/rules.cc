@@ -20,16 +20,33 @@ std::string_view Name(Owner owner) {
 
 std::span<const Rule> AllRules() {
   // Of one link, what explains the others comes first.
-  static constexpr std::array kRules = {
-      &ClaimMissing,   &NoClass,                                                    // claim
-      &WrongTopology,  &NoCapacity,       &ProvisionerAbsent,  &ProvisioningFails,  // volume
-      &VolumeLost,     &WaitsForConsumer, &ExpansionFails,                          //
-      &NodeGone,       &Unschedulable,                                              // node
-      &InUseElsewhere, &AttachFails,      &WaitsForAttachment,                      // attachment
-      &DriverAbsent,                                                                // driver
-      &MountHung,      &MountFails,       &WorkRetries,        &NodeHangs,          // mount
-      &NoRuntime,      &ImageMissing,     &ContainerFails,                          // containers
-      &DeletionFails,  &FinalizerLeft};                                             // deletion
+  static constexpr std::array kRules = {&ClaimMissing,
+                                        &NoClass,  // claim
+                                        &WrongTopology,
+                                        &NoCapacity,
+                                        &ProvisionerAbsent,
+                                        &ProvisioningFails,  // volume
+                                        &VolumeLost,
+                                        &WaitsForConsumer,  //
+                                        &ExpansionInfeasible,
+                                        &ExpansionFails,
+                                        &ExpansionWaitsForNode,
+                                        &ModificationFails,  //
+                                        &NodeGone,
+                                        &Unschedulable,  // node
+                                        &InUseElsewhere,
+                                        &AttachFails,
+                                        &WaitsForAttachment,  // attachment
+                                        &DriverAbsent,        // driver
+                                        &MountHung,
+                                        &MountFails,
+                                        &WorkRetries,
+                                        &NodeHangs,  // mount
+                                        &NoRuntime,
+                                        &ImageMissing,
+                                        &ContainerFails,  // containers
+                                        &DeletionFails,
+                                        &FinalizerLeft};  // deletion
   return kRules;
 }
 

@@ -59,7 +59,11 @@ std::optional<Cause> ProvisionerAbsent(const State& state);
 std::optional<Cause> NoCapacity(const State& state);
 std::optional<Cause> ProvisioningFails(const State& state);
 std::optional<Cause> VolumeLost(const State& state);
+// rules_resize.cc
+std::optional<Cause> ExpansionInfeasible(const State& state);
 std::optional<Cause> ExpansionFails(const State& state);
+std::optional<Cause> ExpansionWaitsForNode(const State& state);
+std::optional<Cause> ModificationFails(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);

@@ -172,12 +172,4 @@ std::optional<Cause> VolumeLost(const State& state) {
                    "the data behind it may still be there"};
 }
 
-// Of a claim that asks for more than it has; its pods go on as before.
-std::optional<Cause> ExpansionFails(const State& state) {
-  if (state.object.kind() != "PersistentVolumeClaim" || !state.bound()) return std::nullopt;
-  const base::FlightRecord* call = BadCall(state, ResizeKey(state));
-  if (call == nullptr) return std::nullopt;
-  return CauseOfCall(state, Link::kVolume, *call);
-}
-
 }  // namespace berth::cli::explain

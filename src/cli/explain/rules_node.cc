@@ -260,12 +260,8 @@ std::optional<Cause> AttachFails(const State& state) {
   }
   const std::string error = state.attachment->attach_error();
   if (error.empty()) return std::nullopt;
-  return Cause{.id = "driver-error",
-               .link = Link::kAttachment,
-               .summary = fmt::format("attaching to node '{}' fails: {}", state.node_name, error),
-               .proof = {fmt::format("VolumeAttachment '{}': status.attachError", name)},
-               .owner = Owner::kDriver,
-               .step = "cure what the driver names; attaching is tried again by itself"};
+  return CauseOfAttachment(state, Link::kAttachment, "attach",
+                           fmt::format("attaching to node '{}' fails", state.node_name), error);
 }
 
 std::optional<Cause> WaitsForAttachment(const State& state) {

@@ -152,12 +152,7 @@ std::optional<Cause> DeletionFails(const State& state) {
     }
     const std::string error = api::VolumeAttachment(state.object.json()).detach_error();
     if (error.empty()) return std::nullopt;
-    return Cause{.id = "driver-error",
-                 .link = Link::kDeletion,
-                 .summary = fmt::format("detaching fails: {}", error),
-                 .proof = {"the VolumeAttachment's status.detachError"},
-                 .owner = Owner::kDriver,
-                 .step = "cure what the driver names; detaching is tried again by itself"};
+    return CauseOfAttachment(state, Link::kDeletion, "detach", "detaching fails", error);
   }
   return std::nullopt;
 }

@@ -345,11 +345,51 @@ TEST_F(RulesTest, AClaimForOnePodThatAnotherHas) {
 
 TEST_F(RulesTest, AttachingThatFailsWithAndWithoutRecords) {
   state_.attachment = Attachment("va-1", "node-a", false);
-  state_.attachment->Set({"status", "attachError", "message"}, "no such node");
+  state_.attachment->Set({"status", "attachError", "message"},
+                         "rpc error: code = NotFound desc = no such node");
   EXPECT_EQ(First().id, "driver-error");
   EXPECT_EQ(First().link, Link::kAttachment);
   Call("attach va-1", "ControllerPublishVolume", StatusCode::kInternal, "no such node");
   EXPECT_TRUE(Proves(First(), "ControllerPublishVolume at /run/fake.sock failed"));
+}
+
+TEST_F(RulesTest, AttachingThatIsRefusedBeforeTheDriverIsAsked) {
+  struct Row {
+    std::string error;
+    std::string_view id;
+    Owner owner;
+  };
+  const std::vector<Row> rows = {
+      {"CSINode node-a does not contain driver fake.csi.example.com", "driver-absent",
+       Owner::kDriver},
+      {"csinode.storage.k8s.io \"node-a\" not found", "driver-absent", Owner::kDriver},
+      {"read secret 'vault/keys': secrets \"keys\" not found", "secret-missing", Owner::kPerson},
+      {"PersistentVolume \"pv-1\" is marked for deletion", "volume-deleted", Owner::kPerson},
+      {"PersistentVolume 'pv-1': persistentvolumes \"pv-1\" not found", "volume-lost",
+       Owner::kPerson},
+      {"PersistentVolume 'pv-1' is no CSI volume; those of in-tree plugins are not translated",
+       "volume-refused", Owner::kPerson},
+  };
+  for (const Row& row : rows) {
+    state_.attachment = Attachment("va-1", "node-a", false);
+    state_.attachment->Set({"status", "attachError", "message"}, row.error);
+    EXPECT_EQ(First().id, row.id) << row.error;
+    EXPECT_EQ(First().owner, row.owner) << row.error;
+    EXPECT_EQ(First().link, Link::kAttachment);
+    EXPECT_TRUE(Proves(First(), "VolumeAttachment 'va-1': status.attachError"));
+  }
+}
+
+TEST_F(RulesTest, DetachingThatIsRefusedBeforeTheDriverIsAsked) {
+  api::VolumeAttachment attachment = Attachment("va-1", "node-a", true);
+  attachment.Set({"kind"}, "VolumeAttachment");
+  attachment.Set({"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
+  attachment.Set({"status", "detachError", "message"}, "read secret 'vault/keys': not found");
+  state_.attachment = attachment;
+  state_.object = attachment;
+  state_.subject = "volumeattachment/va-1";
+  EXPECT_EQ(First().id, "secret-missing");
+  EXPECT_EQ(First().link, Link::kDeletion);
 }
 
 TEST_F(RulesTest, AnImageThatCannotBeHad) {

@@ -70,6 +70,7 @@ std::string ProvisionKey(const State& state);             // controllers
 std::string DeleteKey(const State& state);                // controllers
 std::string AttachKey(const std::string& name);           // controllers, of a VolumeAttachment
 std::string ResizeKey(const State& state);                // controllers
+std::string ModifyKey(const State& state);                // controllers
 std::string NodeKey(const State& state);                  // node
 std::vector<std::string> DriverKeys(const State& state);  // csi-driver
 

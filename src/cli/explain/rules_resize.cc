@@ -1,0 +1,144 @@
+// Of a bound claim that asks for another size or other attributes; its pods go on as before.
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+bool IsBoundClaim(const State& state) {
+  return state.object.kind() == "PersistentVolumeClaim" && state.bound();
+}
+
+std::string ConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type) {
+  for (const base::Json& condition : claim.conditions()) {
+    if (base::json::String(condition, {"type"}) == type) {
+      return base::json::String(condition, {"message"});
+    }
+  }
+  return "";
+}
+
+std::string Asks(const State& state) {
+  return fmt::format("claim '{}' asks for {} and has {}", state.claim_key,
+                     state.claim->requested_storage(), state.claim->capacity());
+}
+
+// Whether FAILED_PRECONDITION means what it says: the driver waits for the end of the claim's use.
+bool WaitsForEndOfUse(const State& state, const base::FlightRecord* call,
+                      const std::string& error) {
+  if (state.claim_pods.empty()) return false;
+  return call != nullptr ? call->code == base::StatusCode::kFailedPrecondition
+                         : error.find("code = FailedPrecondition") != std::string::npos;
+}
+
+}  // namespace
+
+std::optional<Cause> ExpansionInfeasible(const State& state) {
+  if (!IsBoundClaim(state)) return std::nullopt;
+  const std::string status = state.claim->resize_status();
+  Cause cause{.id = "expansion-infeasible", .link = Link::kVolume, .proof = {Asks(state)}};
+  if (status == "ControllerResizeInfeasible") {
+    cause.summary =
+        fmt::format("the driver '{}' cannot make volume '{}' as large as {}", state.driver,
+                    state.volume->name(), state.claim->allocated_storage());
+    cause.proof.push_back(ConditionMessage(*state.claim, "ControllerResizeError"));
+    cause.step =
+        "ask for less, yet for more than the claim has, or make room; it is tried again every few "
+        "minutes";
+  } else if (status == "NodeResizeInfeasible") {
+    cause.summary = fmt::format("the node cannot grow the file system of volume '{}' to {}",
+                                state.volume->name(), state.claim->allocated_storage());
+    cause.proof.push_back(ConditionMessage(*state.claim, "NodeResizeError"));
+    cause.step = "cure what the node names; it is offered to the node again every few minutes";
+  } else {
+    return std::nullopt;
+  }
+  std::erase(cause.proof, "");
+  cause.command =
+      fmt::format("berth describe pvc {} -n {}", state.claim->name(), state.claim->ns());
+  return cause;
+}
+
+std::optional<Cause> ExpansionFails(const State& state) {
+  if (!IsBoundClaim(state) || ExpansionInfeasible(state).has_value()) return std::nullopt;
+  const base::FlightRecord* call = BadCall(state, ResizeKey(state));
+  const std::string error = ConditionMessage(*state.claim, "ControllerResizeError");
+  if (WaitsForEndOfUse(state, call, error)) {
+    const api::Pod& pod = state.claim_pods.front();
+    return Cause{.id = "expansion-waits-for-end-of-use",
+                 .link = Link::kVolume,
+                 .waiting = true,
+                 .summary = fmt::format("the driver '{}' does not grow a volume that is in use",
+                                        state.driver),
+                 .proof = {call != nullptr ? Describe(state, *call) : error,
+                           fmt::format("pod '{}' uses claim '{}'", pod.key(), state.claim_key)},
+                 .owner = Owner::kPerson,
+                 .step = "end the pods that use the claim; it grows as soon as they are gone",
+                 .command = fmt::format("berth delete pod {} -n {}", pod.name(), pod.ns())};
+  }
+  if (call != nullptr) return CauseOfCall(state, Link::kVolume, *call);
+  // Without records: another machine's, or refused before any call.
+  if (error.empty()) return std::nullopt;
+  return Cause{.id = "expansion-fails",
+               .link = Link::kVolume,
+               .summary = fmt::format("volume '{}' does not grow: {}", state.volume->name(), error),
+               .proof = {Asks(state), "the claim's condition ControllerResizeError"},
+               .owner = error.starts_with("rpc error") ? Owner::kDriver : Owner::kPerson,
+               .step = "cure what the message names; it is tried again by itself"};
+}
+
+std::optional<Cause> ExpansionWaitsForNode(const State& state) {
+  if (!IsBoundClaim(state) || !state.claim_pods.empty()) return std::nullopt;
+  if (state.claim->resize_status() != "NodeResizePending") return std::nullopt;
+  return Cause{.id = "expansion-waits-for-node",
+               .link = Link::kVolume,
+               .waiting = true,
+               .summary = fmt::format("the file system of volume '{}' grows when it is used next",
+                                      state.volume->name()),
+               .proof = {Asks(state), fmt::format("volume '{}' has {}, and no pod uses the claim",
+                                                  state.volume->name(), state.volume->capacity())},
+               .owner = Owner::kPerson,
+               .step = "start a pod that uses the claim"};
+}
+
+std::optional<Cause> ModificationFails(const State& state) {
+  if (!IsBoundClaim(state)) return std::nullopt;
+  const std::string status = state.claim->String({"status", "modifyVolumeStatus", "status"});
+  if (status.empty()) return std::nullopt;
+  const std::string target =
+      state.claim->String({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"});
+  const std::string error = ConditionMessage(*state.claim, "ModifyVolumeError");
+  Cause cause{.link = Link::kVolume,
+              .proof = {fmt::format("claim '{}' is on its way to class '{}': {}", state.claim_key,
+                                    target, status)}};
+  if (!error.empty()) cause.proof.push_back(error);
+  const std::string current = state.claim->String({"status", "currentVolumeAttributesClassName"});
+  if (status == "Pending") {
+    cause.id = "no-attributes-class";
+    cause.summary = fmt::format("VolumeAttributesClass '{}' does not exist", target);
+    cause.step = "create the class, or let the claim name one that exists";
+    cause.command = "berth get volumeattributesclasses";
+    return cause;
+  }
+  if (status == "Infeasible") {
+    cause.id = "modification-infeasible";
+    cause.summary =
+        fmt::format("the driver '{}' cannot give volume '{}' the attributes of class '{}'",
+                    state.driver, state.volume->name(), target);
+    cause.step =
+        current.empty()
+            ? "let the claim name another class; this one is tried again every few minutes"
+            : fmt::format("let the claim name another class, or '{}' again, which it has", current);
+    return cause;
+  }
+  if (const base::FlightRecord* call = BadCall(state, ModifyKey(state))) {
+    return CauseOfCall(state, Link::kVolume, *call);
+  }
+  if (error.empty()) return std::nullopt;
+  cause.id = "modification-fails";
+  cause.summary = fmt::format("volume '{}' is not modified: {}", state.volume->name(), error);
+  cause.owner = error.find("rpc error") != std::string::npos ? Owner::kDriver : Owner::kPerson;
+  cause.step = "cure what the message names; it is tried again by itself";
+  return cause;
+}
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,152 @@
+// Each cause of a claim that does not get its new size or attributes, from a gathered state.
+#include <gtest/gtest.h>
+
+#include "api/time.h"
+#include "cli/explain/rules.h"
+
+namespace berth::cli::explain {
+namespace {
+
+using base::FlightKind;
+using base::StatusCode;
+using std::chrono::seconds;
+
+// The claim itself is the subject, and asks for more than it has.
+class ResizeRulesTest : public testing::Test {
+ protected:
+  ResizeRulesTest() {
+    state_.now = *api::ParseTime("2026-01-01T01:00:00Z");
+    state_.subject = "pvc/data";
+    state_.claim_key = "default/data";
+    state_.claim = api::PersistentVolumeClaim(
+        {{"kind", "PersistentVolumeClaim"},
+         {"metadata", {{"name", "data"}, {"namespace", "default"}, {"uid", "claim-uid"}}},
+         {"spec", {{"volumeName", "pv-1"}, {"resources", {{"requests", {{"storage", "9Gi"}}}}}}},
+         {"status", {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}}}});
+    state_.object = *state_.claim;
+    state_.driver = "fake.csi.example.com";
+    state_.handle = "vol-1";
+    state_.volume = api::PersistentVolume(
+        {{"metadata", {{"name", "pv-1"}}},
+         {"spec",
+          {{"capacity", {{"storage", "1Gi"}}},
+           {"csi", {{"driver", "fake.csi.example.com"}, {"volumeHandle", "vol-1"}}}}},
+         {"status", {{"phase", "Bound"}}}});
+  }
+
+  // A call of the controllers that failed.
+  void Call(const std::string& key, const std::string& what, StatusCode code,
+            const std::string& message) {
+    state_.logs.clear();
+    state_.logs.push_back({.role = "controllers", .pid = 1, .alive = true});
+    state_.logs[0].records.push_back({.key = key,
+                                      .kind = FlightKind::kCall,
+                                      .what = what,
+                                      .target = "/run/fake.sock",
+                                      .first = state_.now - seconds(60),
+                                      .start = state_.now - seconds(31),
+                                      .end = state_.now - seconds(30),
+                                      .code = code,
+                                      .message = message});
+  }
+  void Resize(const std::string& status, const std::string& allocated = "9Gi") {
+    state_.claim->Set({"status", "allocatedResources", "storage"}, allocated);
+    state_.claim->Set({"status", "allocatedResourceStatuses", "storage"}, status);
+  }
+  void Says(const std::string& type, const std::string& message) {
+    state_.claim->Set({"status", "conditions"},
+                      {{{"type", type}, {"status", "True"}, {"message", message}}});
+  }
+  void Modify(const std::string& status) {
+    state_.claim->Set({"status", "modifyVolumeStatus"},
+                      {{"targetVolumeAttributesClassName", "gold"}, {"status", status}});
+  }
+
+  // The first cause, or one with id "".
+  Cause First() const {
+    const std::vector<Cause> causes = CausesOf(state_);
+    return causes.empty() ? Cause{.id = ""} : causes.front();
+  }
+  static bool Proves(const Cause& cause, std::string_view text) {
+    for (const std::string& proof : cause.proof) {
+      if (proof.find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  State state_;
+};
+
+TEST_F(ResizeRulesTest, WhatIsOnItsWayIsNoCause) {
+  Resize("ControllerResizeInProgress");
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(ResizeRulesTest, ASizeThatTheDriverCannotGive) {
+  Resize("ControllerResizeInfeasible");
+  Says("ControllerResizeError", "rpc error: code = OutOfRange desc = too much");
+  Call("resize default/data", "ControllerExpandVolume", StatusCode::kOutOfRange, "too much");
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "expansion-infeasible");
+  EXPECT_EQ(cause.summary,
+            "the driver 'fake.csi.example.com' cannot make volume 'pv-1' as large as 9Gi");
+  EXPECT_TRUE(Proves(cause, "claim 'default/data' asks for 9Gi and has 1Gi"));
+  EXPECT_TRUE(Proves(cause, "rpc error: code = OutOfRange desc = too much"));
+}
+
+TEST_F(ResizeRulesTest, ASizeThatTheNodeCannotReach) {
+  Resize("NodeResizeInfeasible");
+  Says("NodeResizeError", "no such tool");
+  EXPECT_EQ(First().id, "expansion-infeasible");
+  EXPECT_TRUE(Proves(First(), "no such tool"));
+}
+
+TEST_F(ResizeRulesTest, AVolumeInUseThatTheDriverDoesNotGrow) {
+  Resize("ControllerResizeInProgress");
+  Says("ControllerResizeError", "rpc error: code = FailedPrecondition desc = in use");
+  state_.claim_pods = {api::Pod({{"metadata", {{"name", "web"}, {"namespace", "default"}}}})};
+  EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
+  EXPECT_TRUE(First().waiting);
+  EXPECT_TRUE(Proves(First(), "pod 'default/web' uses claim 'default/data'"));
+  Call("resize default/data", "ControllerExpandVolume", StatusCode::kFailedPrecondition, "in use");
+  EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
+  // Nobody uses it: then it is an error like others.
+  state_.claim_pods.clear();
+  EXPECT_EQ(First().id, "driver-error");
+}
+
+TEST_F(ResizeRulesTest, AnExpansionThatFailsWithoutRecords) {
+  Resize("ControllerResizeInProgress");
+  Says("ControllerResizeError", "read secret 'vault/keys': not found");
+  EXPECT_EQ(First().id, "expansion-fails");
+  EXPECT_EQ(First().owner, Owner::kPerson);
+  Says("ControllerResizeError", "rpc error: code = Internal desc = broken");
+  EXPECT_EQ(First().owner, Owner::kDriver);
+}
+
+TEST_F(ResizeRulesTest, TheNodesPartWaitsForAPod) {
+  Resize("NodeResizePending");
+  state_.volume->Set({"spec", "capacity", "storage"}, "9Gi");
+  EXPECT_EQ(First().id, "expansion-waits-for-node");
+  EXPECT_TRUE(First().waiting);
+  state_.claim_pods = {api::Pod({{"metadata", {{"name", "web"}, {"namespace", "default"}}}})};
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(ResizeRulesTest, AModificationThatWaitsOrFails) {
+  Modify("Pending");
+  EXPECT_EQ(First().id, "no-attributes-class");
+  Modify("Infeasible");
+  EXPECT_EQ(First().id, "modification-infeasible");
+  Modify("InProgress");
+  EXPECT_EQ(First().id, "");
+  Says("ModifyVolumeError", "ModifyVolume failed with error: read secret. Waiting for retry.");
+  EXPECT_EQ(First().id, "modification-fails");
+  EXPECT_EQ(First().owner, Owner::kPerson);
+  Call("modify default/data", "ControllerModifyVolume", StatusCode::kInternal, "broken");
+  EXPECT_EQ(First().id, "driver-error");
+  EXPECT_TRUE(Proves(First(), "ControllerModifyVolume at /run/fake.sock failed"));
+}
+
+}  // namespace
+}  // namespace berth::cli::explain
