@@ -1,0 +1,102 @@
+"""deploy/csi: what it renders to, and that it says no more and no less than the roles need."""
+import subprocess
+
+import pytest
+import yaml
+
+from lib.standalone import BINARY, ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.csi]
+
+# What the Go programs' roles grant; Berth asks for nothing beyond.
+UPSTREAM = {
+    "csi-provisioner": {
+        "persistentvolumes": "get list watch create patch delete", "persistentvolumeclaims": "get list watch update",
+        "storageclasses": "get list watch", "events": "list watch create update patch",
+        "volumesnapshots": "get list watch update", "volumesnapshotcontents": "get list",
+        "csinodes": "get list watch", "nodes": "get list watch", "volumeattachments": "get list watch",
+        "volumeattributesclasses": "get list watch", "secrets": "get list"},
+    "csi-attacher": {
+        "persistentvolumes": "get list watch patch", "csinodes": "get list watch",
+        "volumeattachments": "get list watch patch", "volumeattachments/status": "patch", "secrets": "get list"},
+    "csi-resizer": {
+        "persistentvolumes": "get list watch patch", "persistentvolumeclaims": "get list watch",
+        "pods": "get list watch", "persistentvolumeclaims/status": "patch",
+        "events": "list watch create update patch", "volumeattributesclasses": "get list watch", "secrets": "get list"},
+}
+
+
+def render(folder):
+    result = subprocess.run(["kubectl", "kustomize", ROOT / "deploy" / "csi" / folder], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(result.stdout)}
+
+
+@pytest.fixture(scope="module", params=["base", "overlays/example"])
+def objects(request):
+    return render(request.param)
+
+
+def berth_of(workload):
+    containers = {c["name"]: c for c in workload["spec"]["template"]["spec"]["containers"]}
+    return containers["berth"], containers["driver"]
+
+
+def roles_of(container):
+    return next(a for a in container["args"] if a.startswith("--roles=")).partition("=")[2].split(",")
+
+
+def test_rbac_is_that_of_the_roles_in_use(objects):
+    controller = objects["Deployment", "csi-controller"]
+    roles = roles_of(berth_of(controller)[0])
+    granted = {name for kind, name in objects if kind == "ClusterRole"}
+    assert granted == {f"csi-{role}" for role in roles}
+    for name in granted:
+        rules = {resource: set(rule["verbs"]) for rule in objects["ClusterRole", name]["rules"]
+                 for resource in rule["resources"]}
+        assert rules == {resource: set(verbs.split()) for resource, verbs in UPSTREAM[name].items()}
+        binding = objects["ClusterRoleBinding", name]
+        assert binding["roleRef"]["name"] == name
+        assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [
+            (controller["spec"]["template"]["spec"]["serviceAccountName"], controller["metadata"]["namespace"])]
+    leases = objects["Role", "csi-leases"]
+    assert leases["metadata"]["namespace"] == controller["metadata"]["namespace"]
+    assert "patch" not in leases["rules"][0]["verbs"]
+
+
+def test_the_program_takes_the_flags(objects):
+    for workload in (objects["Deployment", "csi-controller"], objects["DaemonSet", "csi-node"]):
+        container, _ = berth_of(workload)
+        command, *flags = container["args"]
+        known = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+        for flag in flags:
+            assert f"  {flag.partition('=')[0]} " in known, flag
+
+
+def test_two_controllers_of_which_one_leads(objects):
+    controller = objects["Deployment", "csi-controller"]
+    assert controller["spec"]["replicas"] == 2
+    assert "--leader-election" in berth_of(controller)[0]["args"]
+
+
+def test_mounts_reach_the_kubelet_and_back(objects):
+    node = objects["DaemonSet", "csi-node"]
+    container, driver = berth_of(node)
+    paths = {v["name"]: v["hostPath"]["path"] for v in node["spec"]["template"]["spec"]["volumes"]}
+    mounts = {m["mountPath"]: m for m in driver["volumeMounts"]}
+    for path in ("/var/lib/kubelet/pods", "/var/lib/kubelet/plugins/kubernetes.io/csi"):
+        assert mounts[path]["mountPropagation"] == "Bidirectional"
+        assert paths[mounts[path]["name"]] == path, "the same path inside and outside"
+    assert driver["securityContext"]["privileged"]
+    ours = {m["mountPath"]: paths[m["name"]] for m in container["volumeMounts"]}
+    assert ours["/registration"] == "/var/lib/kubelet/plugins_registry"
+    announced = next(a for a in container["args"] if a.startswith("--kubelet-registration-path=")).partition("=")[2]
+    assert announced == f"{ours['/csi']}/csi.sock", "where the kubelet finds the driver's socket"
+    assert "privileged" not in container["securityContext"]
+
+
+def test_the_image_holds_the_program_and_what_it_loads(tmp_path):
+    subprocess.run([ROOT / "deploy" / "csi" / "image-root", BINARY, tmp_path / "root"], check=True)
+    for program in ("/berth", "/csi-attacher"):
+        result = subprocess.run(["chroot", tmp_path / "root", program, "--version"], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr

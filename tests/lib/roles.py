@@ -1,0 +1,54 @@
+"""`berth controller`, `berth node` and Berth under a sidecar's name, as processes of their own."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+from lib.standalone import BINARY, wait_for
+
+
+class Role:
+    """A process; `arguments` begin with the subcommand or the sidecar's name."""
+
+    def __init__(self, log, *arguments, env=None):
+        self.log_path = pathlib.Path(log)
+        with open(self.log_path, "ab") as out:
+            self.process = subprocess.Popen([BINARY, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=out, env=os.environ | (env or {}))
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def port(self):
+        """Where it serves metrics and health."""
+        found = wait_for("the process to serve HTTP", lambda: re.search(r"serving .* port (\d+)", self.log()))
+        return int(found.group(1))
+
+    def get(self, path):
+        """(code, body) of its HTTP address."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port()}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self):
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.thaw()
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
