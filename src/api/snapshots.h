@@ -76,6 +76,8 @@ class VolumeSnapshot : public Object {
   std::string content_name() const { return String({"status", "boundVolumeSnapshotContentName"}); }
   bool ready() const { return Bool({"status", "readyToUse"}); }
   std::string restore_size() const { return String({"status", "restoreSize"}); }  // a quantity
+  // Once there was a snapshot in the storage; empty before.
+  std::string creation_time() const { return String({"status", "creationTime"}); }
   std::string error() const { return String({"status", "error", "message"}); }
 };
 

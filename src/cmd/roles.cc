@@ -27,6 +27,14 @@ string AttacherLease(const string& driver) {
 string ResizerLease(const string& driver) {
   return "external-resizer-" + SanitizeDriverName(driver);
 }
+string SnapshotterLease(const string& driver) {
+  return "external-snapshotter-leader-" + SanitizeDriverName(driver);
+}
+string SnapshotControllerLease(const string&) { return "snapshot-controller-leader"; }
+// There is no Go program any more that does this.
+string DriverRegistrarLease(const string& driver) {
+  return "cluster-driver-registrar-" + SanitizeDriverName(driver);
+}
 
 string ProvisionerComponent(const string& driver, const string& host) {
   return fmt::format("{}_{}_{}", driver, host, base::NewUuid());
@@ -37,12 +45,25 @@ string AttacherComponent(const string& driver, const string&) {
 string ResizerComponent(const string& driver, const string&) {
   return "external-resizer " + driver;
 }
+string SnapshotterComponent(const string& driver, const string&) {
+  return "csi-snapshotter " + driver;
+}
+string SnapshotControllerComponent(const string&, const string&) { return "snapshot-controller"; }
+string DriverRegistrarComponent(const string& driver, const string&) {
+  return "cluster-driver-registrar " + driver;
+}
 
 // A controller of a driver with its options in the settings.
 template <typename C, auto Member>
 std::unique_ptr<Controller> OfDriver(const Context& context, DriverConnection* driver,
                                      const RoleSettings& settings) {
   return std::make_unique<C>(context, *driver, settings.*Member);
+}
+// A controller of the cluster.
+template <typename C, auto Member>
+std::unique_ptr<Controller> OfCluster(const Context& context, DriverConnection*,
+                                      const RoleSettings& settings) {
+  return std::make_unique<C>(context, settings.*Member);
 }
 
 constexpr std::array kRoles = {
@@ -58,6 +79,21 @@ constexpr std::array kRoles = {
          .lease = ResizerLease,
          .component = ResizerComponent,
          .make = OfDriver<controllers::resizer::Resizer, &RoleSettings::resizer>},
+    Role{.name = "snapshotter",
+         .lease = SnapshotterLease,
+         .component = SnapshotterComponent,
+         .make = OfDriver<controllers::snapshotter::Snapshotter, &RoleSettings::snapshotter>},
+    Role{.name = "snapshot-controller",
+         .of_driver = false,
+         .lease = SnapshotControllerLease,
+         .component = SnapshotControllerComponent,
+         .make = OfCluster<controllers::snapshotcontroller::SnapshotController,
+                           &RoleSettings::snapshot_controller>},
+    Role{.name = "driver-registrar",
+         .lease = DriverRegistrarLease,
+         .component = DriverRegistrarComponent,
+         .make = OfDriver<controllers::driverregistrar::DriverRegistrar,
+                          &RoleSettings::driver_registrar>},
 };
 
 }  // namespace

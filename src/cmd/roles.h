@@ -14,8 +14,11 @@
 #include "controllers/attacher/attacher.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/driverregistrar/driver_registrar.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/resizer/resizer.h"
+#include "controllers/snapshotcontroller/snapshot_controller.h"
+#include "controllers/snapshotter/snapshotter.h"
 
 namespace berth::cmd {
 
@@ -23,6 +26,9 @@ struct RoleSettings {
   controllers::provisioner::Options provisioner;
   controllers::attacher::Options attacher;
   controllers::resizer::Options resizer;
+  controllers::snapshotter::Options snapshotter;
+  controllers::snapshotcontroller::Options snapshot_controller;
+  controllers::driverregistrar::Options driver_registrar;
 };
 
 struct Role {

@@ -1,6 +1,7 @@
 #include "cmd/sidecars.h"
 
 #include <array>
+#include <cstdlib>
 
 #include "cmd/flag_setters.h"
 
@@ -18,6 +19,8 @@ constexpr std::array kSidecars = {
     Sidecar{.name = "csi-provisioner", .role = "provisioner"},
     Sidecar{.name = "csi-attacher", .role = "attacher"},
     Sidecar{.name = "csi-resizer", .role = "resizer"},
+    Sidecar{.name = "csi-snapshotter", .role = "snapshotter"},
+    Sidecar{.name = "snapshot-controller", .role = "snapshot-controller"},
     Sidecar{.name = "csi-node-driver-registrar", .role = "registrar", .on_node = true},
     Sidecar{.name = "node-driver-registrar", .role = "registrar", .on_node = true},
     Sidecar{.name = "livenessprobe", .role = "liveness", .on_node = true},
@@ -244,6 +247,70 @@ std::vector<GoFlag> ResizerFlags() {
   };
 }
 
+std::vector<GoFlag> SnapshotterFlags() {
+  GoFlag node_deployment;
+  node_deployment.name = "node-deployment";
+  node_deployment.type = Type::kBool;
+  node_deployment.fallback = "false";
+  node_deployment.help = "Take care of the snapshots of this node ($NODE_NAME) alone";
+  node_deployment.use = GoFlag::Use::kGiven;
+  node_deployment.apply = [](ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(const bool on, ParseGoBool(value));
+    if (!on) return base::OkStatus();
+    const char* node = std::getenv("NODE_NAME");
+    if (node == nullptr || *node == 0) {
+      return base::Error(base::StatusCode::kInvalidArgument,
+                         "--node-deployment needs the environment's NODE_NAME");
+    }
+    options.settings.snapshotter.node_name = node;
+    return base::OkStatus();
+  };
+  const string groups = "Berth takes no group snapshots";
+  return {
+      NoEffect("resync-period", Type::kDuration, "15m",
+               "the watch misses nothing that a resync would see"),
+      Flag("snapshot-name-prefix", "snapshot", "Prefix of the snapshots' names",
+           BERTH_OPTION(settings.snapshotter.snapshot_name_prefix)),
+      Flag("snapshot-name-uuid-length", "-1",
+           "Characters of the VolumeSnapshot's uid in a snapshot's name",
+           BERTH_OPTION(settings.snapshotter.snapshot_name_uuid_length)),
+      NoEffect("groupsnapshot-name-prefix", Type::kString, "groupsnapshot", groups),
+      NoEffect("groupsnapshot-name-uuid-length", Type::kInt, "-1", groups),
+      CountFlag("worker-threads", "10", "Snapshots worked on at a time",
+                BERTH_OPTION(settings.snapshotter.workers)),
+      Flag("timeout", "1m", "Of each call of the driver",
+           BERTH_OPTION(settings.snapshotter.timeout)),
+      Flag("extra-create-metadata", "false", "Tell the driver the names of snapshot and content",
+           BERTH_OPTION(settings.snapshotter.extra_create_metadata)),
+      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
+           BERTH_OPTION(settings.snapshotter.retry_start)),
+      Flag("retry-interval-max", "5m", "Longest wait after a failure",
+           BERTH_OPTION(settings.snapshotter.retry_max)),
+      std::move(node_deployment),
+  };
+}
+
+std::vector<GoFlag> SnapshotControllerFlags() {
+  return {
+      NoEffect("resync-period", Type::kDuration, "15m",
+               "the watch misses nothing that a resync would see"),
+      CountFlag("worker-threads", "10", "Snapshots worked on at a time",
+                BERTH_OPTION(settings.snapshot_controller.workers)),
+      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
+           BERTH_OPTION(settings.snapshot_controller.retry_start)),
+      Flag("retry-interval-max", "5m", "Longest wait after a failure",
+           BERTH_OPTION(settings.snapshot_controller.retry_max)),
+      NoEffect("retry-crd-interval-max", Type::kDuration, "30s",
+               "kinds that are not there yet are waited for as long as it takes"),
+      Flag("enable-distributed-snapshotting", "false",
+           "Name the node whose snapshotter is to take the snapshot",
+           BERTH_OPTION(settings.snapshot_controller.distributed_snapshotting)),
+      Flag("prevent-volume-mode-conversion", "true",
+           "Note the volume's mode, so that a restored one cannot silently have another",
+           BERTH_OPTION(settings.snapshot_controller.prevent_volume_mode_conversion)),
+  };
+}
+
 std::vector<GoFlag> RegistrarFlags() {
   return {
       Flag("timeout", "1s", "Of each call of the driver", BERTH_OPTION(registration_timeout)),
@@ -291,6 +358,8 @@ std::map<string, GateEffect> GatesOf(std::string_view role) {
     add({"MutableCSINodeAllocatableCount"});
   } else if (role == "resizer") {
     add({"AnnotateFsResize", "RecoverVolumeExpansionFailure", "VolumeAttributesClass"});
+  } else if (role == "snapshotter" || role == "snapshot-controller") {
+    add({"CSIVolumeGroupSnapshot"});
   }
   return gates;
 }
@@ -299,6 +368,8 @@ std::vector<GoFlag> OwnFlags(std::string_view role) {
   if (role == "provisioner") return ProvisionerFlags();
   if (role == "attacher") return AttacherFlags();
   if (role == "resizer") return ResizerFlags();
+  if (role == "snapshotter") return SnapshotterFlags();
+  if (role == "snapshot-controller") return SnapshotControllerFlags();
   if (role == "registrar") return RegistrarFlags();
   if (role == "liveness") return LivenessFlags();
   return {};
@@ -362,11 +433,15 @@ std::vector<GoFlag> FlagsOf(const Sidecar& sidecar) {
              MetricsPath(),
              HealthPort("9808", GoFlag::Use::kDefault),
              AutoMaxProcs()};
+  } else if (sidecar.role == "snapshot-controller") {
+    flags = ApiFlags();
+    Append(flags, {HttpEndpointFlag(), MetricsPath(), AutoMaxProcs(),
+                   FeatureGates(GatesOf(sidecar.role))});
   } else {
     flags = CommonFlags();
     flags.push_back(FeatureGates(GatesOf(sidecar.role)));
     // As the Go programs: only the provisioner and the resizer have these.
-    if (sidecar.role != "attacher") flags.push_back(Master());
+    if (sidecar.role == "provisioner" || sidecar.role == "resizer") flags.push_back(Master());
     if (sidecar.role == "provisioner") flags.push_back(Pprof());
   }
   Append(flags, OwnFlags(sidecar.role));

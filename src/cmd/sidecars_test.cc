@@ -82,6 +82,33 @@ const std::map<std::string, Rows> kTables = {
                                    {"retry-interval-start", "1s"},
                                    {"retry-interval-max", "5m"},
                                    {"handle-volume-inuse-error", "true"}})},
+    {"csi-snapshotter", With(kCommon, {{"resync-period", "15m"},
+                                       {"snapshot-name-prefix", "snapshot"},
+                                       {"snapshot-name-uuid-length", "-1"},
+                                       {"groupsnapshot-name-prefix", "groupsnapshot"},
+                                       {"groupsnapshot-name-uuid-length", "-1"},
+                                       {"worker-threads", "10"},
+                                       {"timeout", "1m"},
+                                       {"extra-create-metadata", "false"},
+                                       {"retry-interval-start", "1s"},
+                                       {"retry-interval-max", "5m"},
+                                       {"node-deployment", "false"}})},
+    {"snapshot-controller",
+     {{"resync-period", "15m"},
+      {"worker-threads", "10"},
+      {"retry-interval-start", "1s"},
+      {"retry-interval-max", "5m"},
+      {"retry-crd-interval-max", "30s"},
+      {"enable-distributed-snapshotting", "false"},
+      {"prevent-volume-mode-conversion", "true"},
+      {"http-endpoint", ""},
+      {"metrics-path", "/metrics"},
+      {"kubeconfig", ""},
+      {"kube-api-qps", "5"},
+      {"kube-api-burst", "10"},
+      {"leader-election", "false"},
+      {"version", "false"},
+      {"v", "0"}}},
     {"csi-node-driver-registrar",
      {{"timeout", "1s"},
       {"connection-timeout", "0"},
@@ -137,6 +164,7 @@ ProcessOptions DefaultsOf(std::string_view program) {
 }
 
 TEST(SidecarsTest, EveryFlagOfEveryTableIsTakenWithItsDefaultOrWarnedOf) {
+  setenv("NODE_NAME", "node-a", 1);  // which --node-deployment asks for
   for (const auto& [program, rows] : kTables) {
     const Sidecar* sidecar = FindSidecar(program);
     ASSERT_NE(sidecar, nullptr) << program;
@@ -191,6 +219,9 @@ TEST(SidecarsTest, DefaultsReachTheControllersOptions) {
   EXPECT_EQ(DefaultsOf("csi-attacher").settings.attacher.timeout, seconds(15));
   EXPECT_EQ(DefaultsOf("csi-attacher").settings.attacher.workers, 10);
   EXPECT_TRUE(DefaultsOf("csi-resizer").settings.resizer.handle_volume_inuse_error);
+  EXPECT_EQ(DefaultsOf("csi-snapshotter").settings.snapshotter.timeout, minutes(1));
+  EXPECT_EQ(DefaultsOf("csi-snapshotter").settings.snapshotter.node_name, "");
+  EXPECT_TRUE(DefaultsOf("snapshot-controller").csi_addresses.empty());
   EXPECT_EQ(DefaultsOf("livenessprobe").health_port, 9808);
   EXPECT_EQ(DefaultsOf("livenessprobe").probe_timeout, seconds(3));
   EXPECT_EQ(DefaultsOf("node-driver-registrar").registration_timeout, seconds(1));
@@ -266,6 +297,10 @@ TEST(RolesTest, LeasesAreTheGoPrograms) {
   EXPECT_EQ(FindRole("provisioner")->lease(driver), "a.csi.example.com");
   EXPECT_EQ(FindRole("attacher")->lease(driver), "external-attacher-leader-a-csi-example-com");
   EXPECT_EQ(FindRole("resizer")->lease(driver), "external-resizer-a-csi-example-com");
+  EXPECT_EQ(FindRole("snapshotter")->lease(driver),
+            "external-snapshotter-leader-a-csi-example-com");
+  EXPECT_EQ(FindRole("snapshot-controller")->lease(""), "snapshot-controller-leader");
+  EXPECT_FALSE(FindRole("snapshot-controller")->of_driver);
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
+
+#include "api/snapshots.h"
 
 namespace berth::kube {
 namespace {
@@ -25,6 +28,10 @@ std::string NameOf(std::string_view verb, std::string_view resource, std::string
   return fmt::format("kube.{}.{}{}{}", verb, resource, subresource.empty() ? "" : ".", subresource);
 }
 
+// Custom kinds that Berth's controllers write.
+constexpr std::array kCustom = {&api::kinds::kVolumeSnapshotClass,
+                                &api::kinds::kVolumeSnapshotContent, &api::kinds::kVolumeSnapshot};
+
 Table MakeTable() {
   Table table;
   const auto add = [&](std::string_view verb, std::string_view resource, std::string_view sub) {
@@ -33,13 +40,15 @@ Table MakeTable() {
     if (sites == nullptr) sites = std::make_unique<WriteSites>(name);
   };
   for (const std::string_view verb : {"create", "update", "patch", "delete"}) {
-    add(verb, kOther, "");
-    for (const api::KindInfo* kind : api::AllKinds()) {
-      if (kind->read_only || (kind->review && verb != "create")) continue;
-      add(verb, kind->plural, "");
+    const auto add_kind = [&](const api::KindInfo& kind) {
+      if (kind.read_only || (kind.review && verb != "create")) return;
+      add(verb, kind.plural, "");
       const bool changes = verb == "update" || verb == "patch";
-      if (kind->has_status && changes) add(verb, kind->plural, "status");
-    }
+      if (kind.has_status && changes) add(verb, kind.plural, "status");
+    };
+    add(verb, kOther, "");
+    for (const api::KindInfo* kind : api::AllKinds()) add_kind(*kind);
+    for (const api::KindInfo* kind : kCustom) add_kind(*kind);
   }
   return table;
 }

@@ -63,6 +63,7 @@ Status FakeCsiState::Handle(const csi::v1::GetPluginInfoRequest&,
                             csi::v1::GetPluginInfoResponse& response) {
   response.set_name(options_.name);
   response.set_vendor_version("1.0");
+  response.mutable_manifest()->insert(options_.manifest.begin(), options_.manifest.end());
   return OkStatus();
 }
 
@@ -244,6 +245,15 @@ Status FakeCsiState::Handle(const csi::v1::ControllerModifyVolumeRequest& reques
   return OkStatus();
 }
 
+csi::v1::Snapshot FakeCsiState::Tell(const std::string& id) {
+  csi::v1::Snapshot snapshot = snapshots_[id];
+  if (int& left = uploads_[id]; left > 0) {
+    --left;
+    snapshot.set_ready_to_use(false);
+  }
+  return snapshot;
+}
+
 Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
                             csi::v1::CreateSnapshotResponse& response) {
   RETURN_IF_ERROR(Need(request.name(), "name"));
@@ -254,11 +264,12 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
       return Error(StatusCode::kAlreadyExists, "snapshot '{}' is of another volume",
                    request.name());
     }
-    *response.mutable_snapshot() = existing;
+    *response.mutable_snapshot() = Tell(it->second);
+    if (options_.on_snapshot) options_.on_snapshot(response);
     return OkStatus();
   }
   ASSIGN_OR_RETURN(const Volume* volume, Existing(request.source_volume_id()));
-  csi::v1::Snapshot& snapshot = *response.mutable_snapshot();
+  csi::v1::Snapshot snapshot;
   snapshot.set_snapshot_id(fmt::format("snap-{}", next_id_++));
   snapshot.set_source_volume_id(request.source_volume_id());
   snapshot.set_size_bytes(volume->volume.capacity_bytes());
@@ -266,6 +277,9 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
   snapshot.set_ready_to_use(true);
   snapshots_[snapshot.snapshot_id()] = snapshot;
   snapshot_names_[request.name()] = snapshot.snapshot_id();
+  uploads_[snapshot.snapshot_id()] = options_.snapshot_uploads;
+  *response.mutable_snapshot() = Tell(snapshot.snapshot_id());
+  if (options_.on_snapshot) options_.on_snapshot(response);
   return OkStatus();
 }
 
@@ -288,7 +302,7 @@ Status FakeCsiState::Handle(const csi::v1::ListSnapshotsRequest& request,
         request.source_volume_id() != snapshot.source_volume_id()) {
       continue;
     }
-    *response.add_entries()->mutable_snapshot() = snapshot;
+    *response.add_entries()->mutable_snapshot() = Tell(id);
   }
   return OkStatus();
 }
@@ -300,7 +314,7 @@ Status FakeCsiState::Handle(const csi::v1::GetSnapshotRequest& request,
   if (it == snapshots_.end()) {
     return Error(StatusCode::kNotFound, "snapshot '{}' does not exist", request.snapshot_id());
   }
-  *response.mutable_snapshot() = it->second;
+  *response.mutable_snapshot() = Tell(it->first);
   return OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +27,10 @@ class FakeCsiState {
     std::map<std::string, std::string>
         topology;  // of the node, and of volumes made without another
     int64_t max_volumes_per_node = 0;
+    std::map<std::string, std::string> manifest;  // of GetPluginInfo
+    int snapshot_uploads = 0;  // how many answers say that a snapshot is not ready yet
+    // Changes each answer of CreateSnapshot, as a driver that is wrong.
+    std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
     int64_t capacity_bytes = int64_t{1} << 40;  // what CreateVolume and GetCapacity share out
     std::set<PluginService::Type> plugin_capabilities = {
         PluginService::CONTROLLER_SERVICE, PluginService::VOLUME_ACCESSIBILITY_CONSTRAINTS};
@@ -91,6 +96,8 @@ class FakeCsiState {
  private:
   base::StatusOr<Volume*> Existing(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Volume& Known(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The snapshot as the driver tells of it now.
+  csi::v1::Snapshot Tell(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Options options_;
@@ -98,6 +105,7 @@ class FakeCsiState {
   std::map<std::string, Volume> volumes_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, csi::v1::Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> snapshot_names_ ABSL_GUARDED_BY(mutex_);  // name → id
+  std::map<std::string, int> uploads_ ABSL_GUARDED_BY(mutex_);  // id → answers till it is ready
   int next_id_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 

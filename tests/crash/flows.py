@@ -3,7 +3,6 @@
 A flow is a function of a Survivor: every step is repeated until it succeeds, so it must bear that.
 """
 import hashlib
-import subprocess
 
 from survivor import DRIVER
 from lib import objects
@@ -93,25 +92,23 @@ def expansion(s):
 
 
 def snapshot(s):
-    """A volume in use is snapshot, and a copy of it used, by a CO at the driver's socket."""
+    """A volume in use is snapshot, a claim restored from that while its source goes, and all of it deleted."""
+    s.create(objects.snapshot_class("snap"))
     s.create(objects.claim("data"))
     s.running(objects.pod("user", stay(write("/data")), ["data"]))
-    volume = s.handle_of("data")
-    snap = s.step("the snapshot", lambda: s.driver.create_snapshot(volume, "snap"))
-    copy = s.step("the copy", lambda: s.driver.create_volume_from(snap, "copy"))
-    folder = s.berth.folder / "co"
-    staging, target = folder / "staging", folder / "target"
-    staging.mkdir(parents=True, exist_ok=True)
-    s.done("the copy to be staged", lambda: s.driver.stage(copy, staging))
-    s.done("the copy to be published", lambda: s.driver.publish(copy, staging, target))
-    assert (target / "blob").read_bytes() == BLOB, "the copy holds other data"
-    s.done("the copy to be unpublished", lambda: s.driver.unpublish(copy, target))
-    s.done("the copy to be unstaged", lambda: s.driver.unstage(copy, staging))
-    s.done("the copy to be deleted", lambda: s.driver.delete_volume(copy))
-    s.done("the snapshot to be deleted", lambda: s.driver.delete_snapshot(snap))
-    subprocess.run(["rm", "-r", "--one-file-system", folder], check=True)
+    s.create(objects.snapshot("monday", "data", "snap"))
+    s.step("the snapshot to be ready",
+           lambda: s.api.get("volumesnapshots", "monday").get("status", {}).get("readyToUse"))
     s.gone("pods", "user")
     s.gone("persistentvolumeclaims", "data")
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+    s.create(objects.claim("copy", dataSource=source))
+    s.run(objects.pod("reader", check("/copy"), ["copy"]))
+    s.gone("volumesnapshots", "monday")
+    s.step("the snapshot's content to be gone", lambda: not s.api.items("volumesnapshotcontents"))
+    s.gone("pods", "reader")
+    s.gone("persistentvolumeclaims", "copy")
+    s.gone("volumesnapshotclasses", "snap")
     s.nothing_left()
 
 

@@ -1,5 +1,5 @@
 """Takes the steps of a flow until each succeeds, starting Berth again whenever it has ended."""
-from lib import csi, local_api, standalone
+from lib import local_api, standalone
 
 DRIVER = "local.csi.berth.dev"
 
@@ -9,7 +9,6 @@ class Survivor:
         self.berth = berth
         self.environment = environment or {}
         self.api = local_api.LocalApi(berth.data / "api.sock")
-        self.driver = csi.Driver(berth.data / "kubelet" / "plugins" / DRIVER / "csi.sock")
         self.restarts = 0
 
     def start(self):
@@ -54,7 +53,8 @@ class Survivor:
         """The objects that a failure is about, for its message."""
         try:
             return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
-                             for plural in ("pods", "persistentvolumeclaims", "volumeattachments")
+                             for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
+                                           "volumesnapshotcontents")
                              for item in self.api.items(plural))
         except standalone.Failure as failure:
             return str(failure)

@@ -21,9 +21,7 @@ NOT_MET = {
     "confirms-anything": "not called",
     "accepts-bad-token": "not called",
     "free-negative": "not called yet",
-    "snapshot-not-idempotent": "not called yet",
-    "snapshot-of-nothing": "not called yet",
-    "snapshot-without-time": "not called yet",
+    "snapshot-of-nothing": "Berth holds the claim while its snapshot is taken: the volume is there",
     "attaches-anywhere": "Berth attaches to nodes by the id that their driver gave",
     "publish-context-changes": "Berth keeps the first answer in the VolumeAttachment and gives that one",
     "stage-ignores-conflict": "Berth stages a volume with one capability only",
@@ -124,6 +122,49 @@ def test_a_claim_has_one_volume_however_many_were_made(bed):
     (bed.mount("data") / "note").write_text("precious")
     assert (content / "note").read_text() == "precious"
     assert len(bed.berth.items("pv")) == 1
+
+
+# -- snapshots
+
+def snapshot(bed, name):
+    """A snapshot of claim 'data'; gives the name of its content, once there is one."""
+    bed.berth.apply([objects.snapshot_class("of-the-double", csi_double.NAME),
+                     objects.snapshot(name, "data", "of-the-double")])
+    return wait_for("a content", lambda: bed.berth.get("volumesnapshots", name).get("status", {}).get(
+        "boundVolumeSnapshotContentName"))
+
+
+def wait_ready(bed, name):
+    wait_for(f"snapshot {name} to be ready", lambda: bed.berth.get("volumesnapshots", name)["status"]["readyToUse"])
+
+
+@rules("snapshot-without-time")
+def test_a_snapshot_of_no_time_is_refused(bed):
+    with_data(bed)
+    bed.double.be_wrong("snapshot-without-time")
+    content = snapshot(bed, "monday")
+    bed.says(content, "creation_time is required")
+    assert not bed.berth.get("volumesnapshots", "monday")["status"]["readyToUse"]
+    bed.double.be_wrong()
+    wait_ready(bed, "monday")
+
+
+@rules("snapshot-not-idempotent")
+def test_a_content_has_one_snapshot_however_many_were_taken(bed):
+    """Nothing tells Berth of the others: their space is lost in the driver, and no data."""
+    with_data(bed)
+    bed.double.be_wrong("snapshot-not-idempotent", "loses-answers:CreateSnapshot")
+    content = snapshot(bed, "monday")
+    wait_for("a second call", lambda: len(bed.double.calls("CreateSnapshot", "done")) > 1)
+    bed.double.be_wrong("snapshot-not-idempotent")
+    wait_ready(bed, "monday")
+    handle = bed.berth.get("volumesnapshotcontents", content)["status"]["snapshotHandle"]
+    bed.double.be_wrong()
+    kept = bed.double.data / "snapshots" / handle
+    assert (kept / "note").read_text() == "precious"
+    bed.berth.run("delete", "volumesnapshot", "monday")
+    bed.berth.wait_gone("volumesnapshotcontents", content)
+    assert not kept.exists()
 
 
 # -- errors

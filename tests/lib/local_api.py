@@ -13,9 +13,13 @@ PATHS = {
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
     "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
+    "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
+    "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Node": "nodes",
-           "StorageClass": "storageclasses"}
+           "StorageClass": "storageclasses", "VolumeSnapshot": "volumesnapshots",
+           "VolumeSnapshotClass": "volumesnapshotclasses"}
 
 
 class _Connection(http.client.HTTPConnection):

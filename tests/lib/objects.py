@@ -18,6 +18,26 @@ def storage_class(name, fs_type=None, binding="WaitForFirstConsumer", provisione
             "allowVolumeExpansion": True, **fields}
 
 
+def snapshot_class(name, driver="local.csi.berth.dev", policy="Delete", annotations=None):
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+            "metadata": {"name": name, "annotations": annotations or {}}, "driver": driver, "deletionPolicy": policy}
+
+
+def snapshot(name, claim=None, snapshot_class=None, content=None):
+    """Of a claim, or of a content for a snapshot that exists."""
+    source = {"persistentVolumeClaimName": claim} if claim else {"volumeSnapshotContentName": content}
+    spec = {"source": source} | ({"volumeSnapshotClassName": snapshot_class} if snapshot_class else {})
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": name},
+            "spec": spec}
+
+
+def snapshot_content(name, handle, snapshot, driver="local.csi.berth.dev", policy="Delete"):
+    """For a snapshot that exists in the driver, and the VolumeSnapshot that is to have it."""
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name},
+            "spec": {"source": {"snapshotHandle": handle}, "driver": driver, "deletionPolicy": policy,
+                     "volumeSnapshotRef": {"name": snapshot, "namespace": "default"}}}
+
+
 def pod(name, script, claims=(), mounts=None, devices=None, restart="Never", read_only=(), container=None,
         volumes=(), **spec):
     """A pod that runs a shell script; each claim is mounted at /<claim>, unless `mounts` or `devices` say

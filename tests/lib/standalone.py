@@ -162,13 +162,17 @@ class Standalone:
         return [e for e in self.items("events") if e["involvedObject"]["name"] == name]
 
     def remove_everything(self, seconds=90):
-        """Deletes pods, then host mounts and claims, and waits until volumes are gone, too."""
-        for kind in ("pods", "hostmounts", "persistentvolumeclaims"):
-            names = [item["metadata"]["name"] for item in self.items(kind)]
-            for name in names:
+        """Deletes pods, then host mounts, claims and snapshots, and waits until volumes are gone, too."""
+        # A snapshot that is not taken yet holds its claim, and a claim that is not restored yet its snapshot.
+        for kinds in (["pods"], ["hostmounts"], ["volumesnapshots", "persistentvolumeclaims"]):
+            names = [(kind, item["metadata"]["name"]) for kind in kinds for item in self.items(kind)]
+            for kind, name in names:
                 self.run("delete", kind, name, "--grace-period", "1", "--wait=false", check=False)
-            for name in names:
+            for kind, name in names:
                 self.wait_gone(kind, name, seconds)
+        for name in [item["metadata"]["name"] for item in self.items("volumesnapshotcontents")]:
+            self.run("delete", "volumesnapshotcontents", name, "--wait=false", check=False)
+            self.wait_gone("volumesnapshotcontents", name, seconds)
         for name in [item["metadata"]["name"] for item in self.items("persistentvolumes")]:
             volume = self.get("persistentvolumes", name)  # it may have gone meanwhile
             if volume and volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain":

@@ -1,0 +1,74 @@
+// The objects of snapshots in their usual shape, as fake_cluster.h has others; `more` is merged
+// over.
+#pragma once
+
+#include <string>
+
+#include "api/snapshots.h"
+#include "controllers/fake_cluster.h"
+#include "controllers/snapshot_names.h"
+
+namespace berth::controllers {
+
+inline void ServeSnapshots(kube::FakeClient& client) {
+  client.Serve(api::kinds::kVolumeSnapshotClass);
+  client.Serve(api::kinds::kVolumeSnapshotContent);
+  client.Serve(api::kinds::kVolumeSnapshot);
+}
+
+inline base::Json MakeSnapshotClass(const std::string& name, const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                 {"kind", "VolumeSnapshotClass"},
+                 {"metadata", {{"name", name}}},
+                 {"driver", "fake.csi.example.com"},
+                 {"deletionPolicy", "Delete"}},
+                more);
+}
+
+// Of claim "data", with class "snap".
+inline base::Json MakeSnapshot(const std::string& name, const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                 {"kind", "VolumeSnapshot"},
+                 {"metadata", {{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}}},
+                 {"spec",
+                  {{"volumeSnapshotClassName", "snap"},
+                   {"source", {{"persistentVolumeClaimName", "data"}}}}}},
+                more);
+}
+
+// For `snapshot`, of a volume with this handle; held, as the controller makes it.
+inline base::Json MakeContent(const std::string& snapshot, const std::string& volume_handle,
+                              const base::Json& more = nullptr) {
+  return Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                 {"kind", "VolumeSnapshotContent"},
+                 {"metadata",
+                  {{"name", "snapcontent-uid-" + snapshot},
+                   {"uid", "uid-of-content-" + snapshot},
+                   {"finalizers", {kContentProtection}}}},
+                 {"spec",
+                  {{"driver", "fake.csi.example.com"},
+                   {"deletionPolicy", "Delete"},
+                   {"volumeSnapshotClassName", "snap"},
+                   {"source", {{"volumeHandle", volume_handle}}},
+                   {"volumeSnapshotRef",
+                    {{"namespace", "default"}, {"name", snapshot}, {"uid", "uid-" + snapshot}}}}}},
+                more);
+}
+
+// What makes MakeContent's one of a snapshot that exists in the driver, not bound yet.
+inline base::Json Existing(const std::string& snapshot_handle) {
+  return {{"spec",
+           {{"source", {{"volumeHandle", nullptr}, {"snapshotHandle", snapshot_handle}}},
+            {"volumeSnapshotRef", {{"uid", nullptr}}}}},
+          {"metadata", {{"finalizers", nullptr}}}};
+}
+
+inline base::Json ReadyContent(const std::string& snapshot_handle) {
+  return {{"status",
+           {{"snapshotHandle", snapshot_handle},
+            {"creationTime", 1767225601000000000},
+            {"restoreSize", 1 << 30},
+            {"readyToUse", true}}}};
+}
+
+}  // namespace berth::controllers

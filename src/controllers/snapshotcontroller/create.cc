@@ -1,0 +1,347 @@
+// From a VolumeSnapshot to its content (snapshot_controller.h).
+#include "api/quantity.h"
+#include "api/time.h"
+#include "controllers/claims.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/snapshot_controller.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr char kCreationFailed[] = "SnapshotContentCreationFailed";
+
+// The content names this VolumeSnapshot; a uid that is not filled in yet is nobody's.
+bool Names(const api::VolumeSnapshotContent& content, const api::VolumeSnapshot& snapshot) {
+  return content.snapshot_key() == snapshot.key() &&
+         (content.snapshot_uid().empty() || content.snapshot_uid() == snapshot.uid());
+}
+
+std::string BoundElsewhere(const api::VolumeSnapshotContent& content) {
+  return fmt::format("VolumeSnapshotContent [{}] is bound to a different snapshot", content.name());
+}
+
+// A failure of the API itself is waited for, and is no error of the object.
+bool OfApi(const Status& status) { return AfterApi(status).delay.count() >= 0; }
+
+}  // namespace
+
+SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snapshot) {
+  if (const auto content = contents_.Get(ContentName(snapshot)); content != nullptr) {
+    if (!content->dynamic()) {
+      return Fail(snapshot, "SnapshotContentMismatch",
+                  fmt::format("VolumeSnapshotContent {} is pre-provisioned while expecting a "
+                              "dynamically provisioned one",
+                              content->name()));
+    }
+    if (!Names(*content, snapshot) || content->snapshot_uid().empty()) {
+      return Fail(snapshot, "SnapshotContentMisbound", BoundElsewhere(*content));
+    }
+    const StatusOr<Snapshot> held = HoldSnapshot(snapshot, content->delete_with_snapshot());
+    return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
+  }
+  if (!snapshot.creation_time().empty()) {
+    // Another one, taken now, would have other data under the old name.
+    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
+  }
+  const StatusOr<std::shared_ptr<const Class>> snapshot_class = ClassOf(snapshot);
+  if (snapshot_class.ok() && snapshot.class_name().empty()) {
+    // Written down, so that it stays the same whichever class is the default later.
+    const StatusOr<Snapshot> classed =
+        EditAt(context_.client, snapshots_, snapshot,
+               {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
+    return classed.ok() ? Take(*classed, **snapshot_class) : AfterApi(classed.status());
+  }
+  if (snapshot_class.ok()) return Take(snapshot, **snapshot_class);
+  const std::string why(base::Message(snapshot_class.status()));
+  if (snapshot.class_name().empty()) {
+    return Fail(snapshot, "SetDefaultSnapshotClassFailed",
+                fmt::format("Failed to set default snapshot class with error {}", why));
+  }
+  return Fail(snapshot, "GetSnapshotClassFailed",
+              fmt::format("Failed to get snapshot class with error {}", why));
+}
+
+SnapshotController::Outcome SnapshotController::Take(const Snapshot& snapshot,
+                                                     const Class& snapshot_class) {
+  const auto refuse = [&](const Status& status) {
+    if (OfApi(status)) return AfterApi(status);
+    return Fail(
+        snapshot, kCreationFailed,
+        fmt::format("Failed to create snapshot content with error {}", base::Message(status)));
+  };
+  const StatusOr<std::shared_ptr<const Volume>> volume = VolumeOf(snapshot);
+  if (!volume.ok()) return refuse(volume.status());
+  if ((*volume)->csi().driver() != snapshot_class.driver()) {
+    return refuse(Error(StatusCode::kInvalidArgument,
+                        "VolumeSnapshotClass '{}' is of driver '{}', and volume '{}' of '{}'",
+                        snapshot_class.name(), snapshot_class.driver(), (*volume)->name(),
+                        (*volume)->csi().driver()));
+  }
+  const StatusOr<Content> wanted = NewContent(snapshot, snapshot_class, **volume);
+  if (!wanted.ok()) return refuse(wanted.status());
+  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, wanted->delete_with_snapshot());
+  if (!held.ok()) return AfterApi(held.status());
+  const Status claim_held = HoldClaim(api::ObjectKey(snapshot.ns(), snapshot.source_claim()));
+  if (!claim_held.ok()) return refuse(claim_held);
+  const StatusOr<Content> content = CreateContent(snapshot, *wanted);
+  if (!content.ok()) return refuse(content.status());
+  return CopyStatus(*held, *content);
+}
+
+StatusOr<std::shared_ptr<const api::VolumeSnapshotClass>> SnapshotController::ClassOf(
+    const Snapshot& snapshot) const {
+  if (const std::string name = snapshot.class_name(); !name.empty()) {
+    auto named = classes_.Get(name);
+    if (named != nullptr) return named;
+    return Error(StatusCode::kNotFound, "VolumeSnapshotClass \"{}\" not found", name);
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Volume> volume, VolumeOf(snapshot));
+  const std::string driver = volume->csi().driver();
+  std::vector<std::shared_ptr<const Class>> defaults;
+  for (auto& candidate : classes_.List()) {
+    if (candidate->driver() == driver && candidate->annotation(kDefaultSnapshotClass) == "true") {
+      defaults.push_back(std::move(candidate));
+    }
+  }
+  if (defaults.size() == 1) return defaults.front();
+  if (!defaults.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "{} default snapshot classes were found",
+                 defaults.size());
+  }
+  return Error(StatusCode::kNotFound, "cannot find default snapshot class for driver '{}'", driver);
+}
+
+StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::VolumeOf(
+    const Snapshot& snapshot) const {
+  const auto claim = claims_.Get(snapshot.ns(), snapshot.source_claim());
+  if (claim == nullptr) {
+    return Error(StatusCode::kNotFound, "the PVC {} does not exist", snapshot.source_claim());
+  }
+  if (claim->phase() != "Bound") {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the PVC {} is not yet bound to a PV, will not attempt to take a snapshot",
+                 claim->name());
+  }
+  auto volume = volumes_.Get(claim->volume_name());
+  if (volume == nullptr || !volume->has_claim_ref() || !RefersTo(*volume, *claim)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "claim in dataSource not bound or invalid: its "
+                 "volume '{}' is not bound to it",
+                 claim->volume_name());
+  }
+  if (!volume->has_csi()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "cannot find CSI PersistentVolumeSource for volume {}", volume->name());
+  }
+  return volume;
+}
+
+Status SnapshotController::HoldClaim(const std::string& key) {
+  {
+    MutexLock lock(mutex_);
+    if (releasing_.contains(key)) {
+      return Error(StatusCode::kAborted, "claim '{}' is being let go", key);
+    }
+  }
+  const auto claim = claims_.Get(key);
+  if (claim == nullptr) return Error(StatusCode::kFailedPrecondition, "the PVC {} is gone", key);
+  if (claim->deleting()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "cannot add finalizer on claim {} because it is being deleted", claim->name());
+  }
+  if (claim->has_finalizer(kClaimSourceProtection)) return base::OkStatus();
+  return EditAt(context_.client, claims_, *claim,
+                FinalizersPatch(*claim, kClaimSourceProtection, ""))
+      .status();
+}
+
+StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(const Snapshot& snapshot,
+                                                                    const Class& snapshot_class,
+                                                                    const Volume& volume) const {
+  Content content;
+  content.Set({"apiVersion"}, Content::kInfo.api_version());
+  content.Set({"kind"}, std::string(Content::kInfo.kind));
+  content.set_name(ContentName(snapshot));
+  content.add_finalizer(kContentProtection);
+  ASSIGN_OR_RETURN(const api::SecretReference secret,
+                   SnapshotClassSecret(snapshot_class.parameters(), SnapshotSecret::kSnapshotter,
+                                       content.name(), &snapshot));
+  if (!secret.empty()) {
+    content.set_annotation(kSnapshotSecretName, secret.name);
+    content.set_annotation(kSnapshotSecretNamespace, secret.ns);
+  }
+  if (nodes_ != nullptr && volume.node_affinity() != nullptr) {
+    ASSIGN_OR_RETURN(const std::string node, ManagingNode(volume));
+    content.set_label(kManagedBy, node);
+  }
+  Json spec = {{"driver", snapshot_class.driver()},
+               {"deletionPolicy", snapshot_class.deletion_policy()},
+               {"volumeSnapshotClassName", snapshot_class.name()},
+               {"source", {{"volumeHandle", volume.csi().volume_handle()}}},
+               {"volumeSnapshotRef",
+                {{"apiVersion", Snapshot::kInfo.api_version()},
+                 {"kind", std::string(Snapshot::kInfo.kind)},
+                 {"namespace", snapshot.ns()},
+                 {"name", snapshot.name()},
+                 {"uid", snapshot.uid()},
+                 {"resourceVersion", snapshot.resource_version()}}}};
+  if (options_.prevent_volume_mode_conversion) spec["sourceVolumeMode"] = volume.volume_mode();
+  content.Set({"spec"}, std::move(spec));
+  return content;
+}
+
+StatusOr<std::string> SnapshotController::ManagingNode(const Volume& volume) const {
+  for (const auto& node : nodes_->List()) {
+    if (VolumeReachableFrom(volume, *node)) return node->name();
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "no node can reach volume '{}', whose snapshotter would take the snapshot",
+               volume.name());
+}
+
+StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Snapshot& snapshot,
+                                                                       const Content& wanted) {
+  StatusOr<Content> created = kube::Create(context_.client, wanted);
+  if (created.status().code() == StatusCode::kAlreadyExists) {
+    // An earlier run's, whose answer was lost.
+    created = kube::Get<Content>(context_.client, "", wanted.name());
+    if (created.ok() && created->snapshot_uid() != snapshot.uid()) {
+      return Error(StatusCode::kFailedPrecondition, "{}", BoundElsewhere(*created));
+    }
+  }
+  if (!created.ok()) {
+    if (!OfApi(created.status())) {
+      context_.events.Record(snapshot.reference(), EventType::kWarning,
+                             "CreateSnapshotContentFailed",
+                             fmt::format("Error creating volume snapshot content object for "
+                                         "snapshot {}: {}",
+                                         snapshot.key(), base::Message(created.status())));
+    }
+    return created.status();
+  }
+  contents_.Observe(created->json());
+  context_.events.Record(
+      snapshot.reference(), EventType::kNormal, "CreatingSnapshot",
+      fmt::format("Waiting for a snapshot {} to be created by the CSI driver.", snapshot.key()));
+  return created;
+}
+
+SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& snapshot) {
+  const auto content = contents_.Get(snapshot.source_content());
+  if (content == nullptr) {
+    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
+  }
+  if (content->source_snapshot_handle().empty()) {
+    return Fail(snapshot, "SnapshotContentMismatch",
+                "VolumeSnapshotContent is dynamically provisioned while expecting a "
+                "pre-provisioned one");
+  }
+  if (!Names(*content, snapshot)) {
+    return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
+                BoundElsewhere(*content));
+  }
+  if (const std::string name = snapshot.class_name();
+      !name.empty() && classes_.Get(name) == nullptr) {
+    return Fail(snapshot, "GetSnapshotClassFailed",
+                fmt::format("Failed to get snapshot class with error VolumeSnapshotClass \"{}\" "
+                            "not found",
+                            name));
+  }
+  if (content->snapshot_uid().empty() && content->deleting()) {
+    return Fail(snapshot, "SnapshotBindFailed",
+                "Snapshot failed to bind VolumeSnapshotContent, which is being deleted");
+  }
+  const StatusOr<Content> bound = BindContent(snapshot, *content);
+  if (!bound.ok()) {
+    if (OfApi(bound.status())) return AfterApi(bound.status());
+    return Fail(snapshot, "SnapshotBindFailed",
+                fmt::format("Snapshot failed to bind VolumeSnapshotContent, {}",
+                            base::Message(bound.status())));
+  }
+  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, bound->delete_with_snapshot());
+  return held.ok() ? CopyStatus(*held, *bound) : AfterApi(held.status());
+}
+
+StatusOr<api::VolumeSnapshotContent> SnapshotController::BindContent(const Snapshot& snapshot,
+                                                                     const Content& content) {
+  Json spec = Json::object();
+  if (content.snapshot_uid().empty()) spec["volumeSnapshotRef"]["uid"] = snapshot.uid();
+  if (content.class_name().empty() && !snapshot.class_name().empty()) {
+    spec["volumeSnapshotClassName"] = snapshot.class_name();
+  }
+  const bool hold = !content.deleting() && !content.has_finalizer(kContentProtection);
+  if (spec.empty() && !hold) return content;
+  Json patch = hold ? FinalizersPatch(content, kContentProtection, "") : Json::object();
+  patch["spec"] = std::move(spec);
+  return PatchAt(context_.client, contents_, content, std::move(patch));
+}
+
+StatusOr<api::VolumeSnapshot> SnapshotController::HoldSnapshot(const Snapshot& snapshot,
+                                                               bool until_content_goes) {
+  Snapshot held = snapshot;
+  held.add_finalizer(kSnapshotSourceProtection);
+  if (until_content_goes) held.add_finalizer(kSnapshotBoundProtection);
+  if (held.finalizers() == snapshot.finalizers()) return snapshot;
+  StatusOr<Snapshot> written = EditAt(context_.client, snapshots_, snapshot,
+                                      {{"metadata", {{"finalizers", held.finalizers()}}}});
+  if (!written.ok() && !OfApi(written.status())) {
+    context_.events.Record(
+        snapshot.reference(), EventType::kWarning, "SnapshotFinalizerError",
+        fmt::format("Failed to check and update snapshot: {}", base::Message(written.status())));
+  }
+  return written;
+}
+
+SnapshotController::Outcome SnapshotController::CopyStatus(const Snapshot& snapshot,
+                                                           const Content& content) {
+  Json status = {{"boundVolumeSnapshotContentName", content.name()},
+                 {"readyToUse", content.ready()},
+                 {"error", nullptr}};
+  const bool cut = content.has_creation_time() && !content.snapshot_handle().empty() &&
+                   snapshot.creation_time().empty();
+  if (cut) {
+    status["creationTime"] =
+        api::FormatTime(base::WallTime(std::chrono::nanoseconds(content.creation_nanoseconds())));
+  }
+  if (const auto bytes = content.restore_bytes(); bytes.has_value()) {
+    status["restoreSize"] = api::FormatBytes(*bytes);
+  }
+  if (!content.ready() && !content.error().empty()) {
+    status["error"] = base::json::Map(content.json(), {"status", "error"});
+  }
+  const Json patch = {{"status", std::move(status)}};
+  Json merged = snapshot.json();
+  merged.merge_patch(patch);
+  if (merged == snapshot.json()) return Outcome::Done();
+  const Status written = PatchAt(context_.client, snapshots_, snapshot, patch, "status").status();
+  if (!written.ok()) {
+    if (!OfApi(written) && written.code() != StatusCode::kNotFound) {
+      context_.events.Record(
+          snapshot.reference(), EventType::kWarning, "SnapshotStatusUpdateFailed",
+          fmt::format("Snapshot status update failed, {}", base::Message(written)));
+    }
+    return AfterApi(written);
+  }
+  if (cut) {
+    context_.events.Record(
+        snapshot.reference(), EventType::kNormal, "SnapshotCreated",
+        fmt::format("Snapshot {} was successfully created by the CSI driver.", snapshot.key()));
+  }
+  if (content.ready() && !snapshot.ready()) {
+    context_.events.Record(snapshot.reference(), EventType::kNormal, "SnapshotReady",
+                           fmt::format("Snapshot {} is ready to use.", snapshot.key()));
+  }
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::snapshotcontroller

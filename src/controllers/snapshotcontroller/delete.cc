@@ -1,0 +1,81 @@
+// The end of a VolumeSnapshot (snapshot_controller.h).
+#include <algorithm>
+
+#include "base/log.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/snapshot_controller.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+using base::Error;
+using base::EventType;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot) {
+  if (!snapshot.has_finalizer(kSnapshotSourceProtection) &&
+      !snapshot.has_finalizer(kSnapshotBoundProtection)) {
+    return Outcome::Done();
+  }
+  StatusOr<Content> content = ContentOf(snapshot);
+  if (content.status().code() == StatusCode::kNotFound) return LetGo(snapshot);
+  if (!content.ok()) return AfterApi(content.status());
+  if (IsBeingRestored(snapshot)) {
+    context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
+                           "Snapshot is being used to restore a PVC");
+    return Outcome::Done();  // the claim's binding or end brings it here again
+  }
+  if (!content->has_annotation(kBeingDeleted)) {
+    // Whatever the policy: a person may delete the content of one that is kept, later.
+    content = PatchAt(context_.client, contents_, *content,
+                      {{"metadata", {{"annotations", {{std::string(kBeingDeleted), "yes"}}}}}});
+    if (!content.ok()) return AfterApi(content.status());
+  }
+  if (!content->delete_with_snapshot()) {
+    // The claim must not go while its volume is perhaps being cut; the content's change tells.
+    return content->has_annotation(kBeingCreated) ? Outcome::Done() : LetGo(snapshot);
+  }
+  if (content->deleting()) return Outcome::Done();  // its end brings the snapshot here again
+  LOG_INFO("snapshot {} is deleted: deleting its content {}", base::Quote(snapshot.key()),
+           base::Quote(content->name()));
+  const Status deleted = kube::Delete(context_.client, *content);
+  if (!deleted.ok() && AfterApi(deleted).delay.count() < 0) {
+    context_.events.Record(
+        snapshot.reference(), EventType::kWarning, "SnapshotContentObjectDeleteError",
+        fmt::format("Failed to delete snapshot content API object: {}", base::Message(deleted)));
+  }
+  return AfterApi(deleted);
+}
+
+StatusOr<api::VolumeSnapshotContent> SnapshotController::ContentOf(const Snapshot& snapshot) {
+  std::string name = snapshot.source_content();
+  if (name.empty()) name = ContentName(snapshot);
+  const auto known = contents_.Get(name);
+  // Created a moment ago, perhaps, with an answer that was lost.
+  StatusOr<Content> content =
+      known != nullptr ? *known : kube::Get<Content>(context_.client, "", name);
+  if (content.ok() &&
+      (content->snapshot_uid() != snapshot.uid() || content->snapshot_key() != snapshot.key())) {
+    return Error(StatusCode::kNotFound, "content '{}' is bound to another snapshot", name);
+  }
+  return content;
+}
+
+bool SnapshotController::IsBeingRestored(const Snapshot& snapshot) const {
+  const auto claims = claims_.ByIndex(kClaimsBySnapshot, snapshot.key());
+  return std::any_of(claims.begin(), claims.end(),
+                     [](const auto& claim) { return claim->phase() == "Pending"; });
+}
+
+SnapshotController::Outcome SnapshotController::LetGo(const Snapshot& snapshot) {
+  Snapshot free = snapshot;
+  free.remove_finalizer(kSnapshotSourceProtection);
+  free.remove_finalizer(kSnapshotBoundProtection);
+  return AfterApi(EditAt(context_.client, snapshots_, snapshot,
+                         {{"metadata", {{"finalizers", free.finalizers()}}}})
+                      .status());
+}
+
+}  // namespace berth::controllers::snapshotcontroller

@@ -1,0 +1,229 @@
+#include "controllers/snapshotcontroller/snapshot_controller.h"
+
+#include <algorithm>
+
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+base::KeyedWorkers::Options Workers(const char* name, const Options& options,
+                                    const Context& context) {
+  return {.name = name,
+          .workers = options.workers,
+          .retry_start = options.retry_start,
+          .retry_max = options.retry_max,
+          .flight = context.flight};
+}
+
+// What another one wrote and changes the outcome; our own writes are of status and finalizers.
+template <typename T>
+bool Changed(const T* before, const T& after) {
+  return before == nullptr || before->deleting() != after.deleting() ||
+         before->json().value("spec", Json()) != after.json().value("spec", Json());
+}
+
+std::vector<std::string> OneKey(const std::string& ns, const std::string& name) {
+  if (name.empty()) return {};
+  return {api::ObjectKey(ns, name)};
+}
+
+}  // namespace
+
+std::string ContentName(const api::VolumeSnapshot& snapshot) {
+  return fmt::format("snapcontent-{}", snapshot.uid());
+}
+
+SnapshotController::SnapshotController(Context context, Options options)
+    : context_(context),
+      options_(options),
+      snapshots_(context.informers.Of<Snapshot>()),
+      contents_(context.informers.Of<Content>()),
+      classes_(context.informers.Of<Class>()),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      nodes_(options.distributed_snapshotting ? &context.informers.Of<api::Node>() : nullptr),
+      snapshot_workers_(Workers("snapshots", options_, context),
+                        [this](const std::string& key) { return SyncSnapshot(key); }),
+      content_workers_(Workers("snapcontents", options_, context),
+                       [this](const std::string& key) { return SyncContent(key); }),
+      claim_workers_(Workers("snapclaims", options_, context),
+                     [this](const std::string& key) { return SyncClaim(key); }) {
+  AddIndexes();
+  Watch();
+}
+
+SnapshotController::~SnapshotController() { Stop(); }
+
+void SnapshotController::AddIndexes() {
+  snapshots_.AddIndex(kSnapshotsByClaim, [](const api::Object& object) {
+    return OneKey(object.ns(), static_cast<const Snapshot&>(object).source_claim());
+  });
+  snapshots_.AddIndex(kSnapshotsByContent, [](const api::Object& object) {
+    const auto& snapshot = static_cast<const Snapshot&>(object);
+    return OneKey("", snapshot.source_content().empty() ? snapshot.content_name()
+                                                        : snapshot.source_content());
+  });
+  claims_.AddIndex(kClaimsBySnapshot, [](const api::Object& object) {
+    const api::Part source = static_cast<const Claim&>(object).data_source();
+    const bool restores = source.String({"kind"}) == "VolumeSnapshot" &&
+                          source.String({"apiGroup"}) == api::kSnapshotGroup;
+    return OneKey(source.String({"namespace"}, object.ns()),
+                  restores ? source.String({"name"}) : "");
+  });
+}
+
+void SnapshotController::Watch() {
+  snapshots_.AddHandler([this](const auto& change) {
+    const Snapshot& snapshot = change.latest();
+    if (!snapshot.source_claim().empty()) {
+      claim_workers_.Add(api::ObjectKey(snapshot.ns(), snapshot.source_claim()));
+    }
+    if (change.after == nullptr) return;
+    if (Changed(change.before.get(), *change.after)) {
+      snapshot_workers_.AddNow(change.key);
+    } else {
+      snapshot_workers_.Add(change.key);
+    }
+  });
+  contents_.AddHandler([this](const auto& change) {
+    const Content& content = change.latest();
+    if (change.after != nullptr) content_workers_.Add(change.key);
+    if (!content.snapshot_name().empty()) snapshot_workers_.AddNow(content.snapshot_key());
+    for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByContent, content.name())) {
+      snapshot_workers_.AddNow(snapshot->key());
+    }
+  });
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    for (const auto& snapshot : snapshots_.List()) {
+      if (!snapshot->ready()) snapshot_workers_.AddNow(snapshot->key());
+    }
+  });
+  claims_.AddHandler([this](const auto& change) {
+    const Claim& claim = change.latest();
+    if (claim.has_finalizer(kClaimSourceProtection)) claim_workers_.Add(change.key);
+    // It is bound now; or a volume was restored, for which a deletion waited.
+    const std::string before = change.before == nullptr ? "" : change.before->phase();
+    if (change.after != nullptr && before == claim.phase()) return;
+    for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByClaim, change.key)) {
+      if (!snapshot->ready()) snapshot_workers_.AddNow(snapshot->key());
+    }
+    const api::Part source = claim.data_source();
+    if (source.String({"apiGroup"}) == api::kSnapshotGroup) {
+      snapshot_workers_.AddNow(
+          api::ObjectKey(source.String({"namespace"}, claim.ns()), source.String({"name"})));
+    }
+  });
+}
+
+void SnapshotController::Start() {
+  snapshot_workers_.Start();
+  content_workers_.Start();
+  claim_workers_.Start();
+}
+
+void SnapshotController::Stop() {
+  snapshot_workers_.Stop();
+  content_workers_.Stop();
+  claim_workers_.Stop();
+}
+
+SnapshotController::Outcome SnapshotController::SyncSnapshot(const std::string& key) {
+  const auto snapshot = snapshots_.Get(key);
+  if (snapshot == nullptr) return Outcome::Done();
+  if (snapshot->deleting()) return Delete(*snapshot);
+  if (snapshot->source_claim().empty() == snapshot->source_content().empty()) {
+    return Fail(*snapshot, "SnapshotValidationError",
+                "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be "
+                "specified");
+  }
+  return snapshot->source_content().empty() ? BindDynamic(*snapshot) : BindExisting(*snapshot);
+}
+
+SnapshotController::Outcome SnapshotController::SyncContent(const std::string& key) {
+  const auto content = contents_.Get(key);
+  if (content == nullptr) return Outcome::Done();
+  if (content->source_volume_handle().empty() == content->source_snapshot_handle().empty()) {
+    context_.events.Record(content->reference(), EventType::kWarning, "ContentValidationError",
+                           "Exactly one of VolumeHandle and SnapshotHandle should be specified");
+    return Outcome::Done();
+  }
+  if (content->snapshot_uid().empty() || content->deleting() ||
+      content->has_finalizer(kContentProtection)) {
+    return Outcome::Done();
+  }
+  return AfterApi(PatchAt(context_.client, contents_, *content,
+                          FinalizersPatch(*content, kContentProtection, ""))
+                      .status());
+}
+
+bool SnapshotController::TakesFromClaim(const Snapshot& snapshot) const {
+  if (snapshot.ready()) return false;
+  return !snapshot.deleting() || contents_.Get(ContentName(snapshot)) != nullptr;
+}
+
+SnapshotController::Outcome SnapshotController::SyncClaim(const std::string& key) {
+  {
+    // From here on whoever wants to hold it waits (HoldClaim), or is seen below.
+    MutexLock lock(mutex_);
+    releasing_.insert(key);
+  }
+  const auto release = [&]() -> Status {
+    const auto claim = claims_.Get(key);
+    if (claim == nullptr || !claim->has_finalizer(kClaimSourceProtection)) return base::OkStatus();
+    const auto snapshots = snapshots_.ByIndex(kSnapshotsByClaim, key);
+    if (std::any_of(snapshots.begin(), snapshots.end(),
+                    [&](const auto& snapshot) { return TakesFromClaim(*snapshot); })) {
+      return base::OkStatus();  // its end brings the claim here again
+    }
+    return EditAt(context_.client, claims_, *claim,
+                  FinalizersPatch(*claim, "", kClaimSourceProtection))
+        .status();
+  };
+  const Status released = release();
+  {
+    MutexLock lock(mutex_);
+    releasing_.erase(key);
+  }
+  if (!released.ok() && AfterApi(released).delay.count() < 0) {
+    const auto claim = claims_.Get(key);
+    if (claim != nullptr && released.code() != StatusCode::kNotFound) {
+      context_.events.Record(
+          claim->reference(), EventType::kWarning, "ErrorPVCFinalizer",
+          fmt::format("Error check and remove PVC Finalizer: {}", base::Message(released)));
+    }
+  }
+  return AfterApi(released);
+}
+
+SnapshotController::Outcome SnapshotController::Fail(const Snapshot& snapshot,
+                                                     std::string_view reason,
+                                                     const std::string& message) {
+  ReportError(snapshot, reason, message);
+  return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message));
+}
+
+void SnapshotController::ReportError(const Snapshot& snapshot, std::string_view reason,
+                                     const std::string& message) {
+  const auto current = snapshots_.Get(snapshot.key());
+  if (current == nullptr || current->error() == message) return;
+  context_.events.Record(snapshot.reference(), EventType::kWarning, reason, message);
+  const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
+  // Of use, and no more: what failed is tried again, whether or not this stands.
+  (void)Patch(context_.client, snapshots_, *current,
+              {{"status", {{"error", error}, {"readyToUse", false}}}}, "status");
+}
+
+}  // namespace berth::controllers::snapshotcontroller

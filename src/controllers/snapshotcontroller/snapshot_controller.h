@@ -1,0 +1,126 @@
+// Binds VolumeSnapshots to the VolumeSnapshotContents that stand for snapshots in the storage (in
+// Kubernetes: the snapshot-controller, one for all drivers). The drivers are the snapshotters' part
+// (snapshotter/snapshotter.h), which it never talks to but through the objects.
+//
+// A VolumeSnapshot of a claim:
+//
+//   [asked] ─ class: named, or the default of the volume's driver, which is written down ─▶
+//   [classed] ─ finalizers: on the VolumeSnapshot, then on the claim, which must be bound ─▶
+//   [held] ─ content "snapcontent-<uid>" created ─▶ [bound] ─ the content's status copied ─▶
+//   [ready]
+//
+// of a content that a person made for a snapshot that exists: the content names the VolumeSnapshot,
+// which names it; the uid is filled in, and from there on it is bound.
+//
+// Its deletion:
+//
+//   [deleted] ─ no claim is being restored from it ─▶ "being-deleted" on the content, which is
+//   deleted with policy Delete ─ the content is gone (Retain: at once) ─▶ finalizers taken off
+//
+// The claim is held from before its content exists until no VolumeSnapshot of it is being taken.
+// What goes wrong stands in status.error, is an event, and is tried again; a content is deleted
+// only if its VolumeSnapshot, seen with its deletion, names it and is named by it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "api/snapshots.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+struct Options {
+  int workers = 10;
+  std::chrono::milliseconds retry_start{1000};
+  std::chrono::milliseconds retry_max{300000};
+  // Notes the source's volumeMode, so that a restored volume cannot silently have another.
+  bool prevent_volume_mode_conversion = true;
+  // Each node has a snapshotter of its own: contents name the one that can reach the volume.
+  bool distributed_snapshotting = false;
+};
+
+// Indexes, by "namespace/name".
+inline constexpr char kSnapshotsByClaim[] = "claim";      // claim → VolumeSnapshots of it
+inline constexpr char kSnapshotsByContent[] = "content";  // content's name → those that ask for it
+inline constexpr char kClaimsBySnapshot[] = "snapshot";   // VolumeSnapshot → claims to restore
+
+class SnapshotController : public Controller {
+ public:
+  explicit SnapshotController(Context context, Options options = {});
+  ~SnapshotController() override;
+
+  std::string_view name() const override { return "snapshot-controller"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+  using Volume = api::PersistentVolume;
+  using Snapshot = api::VolumeSnapshot;
+  using Content = api::VolumeSnapshotContent;
+  using Class = api::VolumeSnapshotClass;
+
+  void AddIndexes();
+  void Watch();
+
+  Outcome SyncSnapshot(const std::string& key);
+  Outcome SyncContent(const std::string& key);
+  Outcome SyncClaim(const std::string& key);
+
+  // create.cc: until it is bound.
+  Outcome BindDynamic(const Snapshot& snapshot);
+  Outcome BindExisting(const Snapshot& snapshot);
+  // The class that it names, or the default one.
+  base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
+  // The volume of its claim.
+  base::StatusOr<std::shared_ptr<const Volume>> VolumeOf(const Snapshot& snapshot) const;
+  base::Status HoldClaim(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  Outcome Take(const Snapshot& snapshot, const Class& snapshot_class);
+  base::StatusOr<Content> CreateContent(const Snapshot& snapshot, const Content& wanted);
+  base::StatusOr<Content> NewContent(const Snapshot& snapshot, const Class& snapshot_class,
+                                     const Volume& volume) const;
+  base::StatusOr<std::string> ManagingNode(const Volume& volume) const;
+  base::StatusOr<Content> BindContent(const Snapshot& snapshot, const Content& content);
+  base::StatusOr<Snapshot> HoldSnapshot(const Snapshot& snapshot, bool until_content_goes);
+  Outcome CopyStatus(const Snapshot& snapshot, const Content& content);
+
+  // delete.cc
+  Outcome Delete(const Snapshot& snapshot);
+  // The content that stands for `snapshot` and names it. NOT_FOUND: there is none.
+  base::StatusOr<Content> ContentOf(const Snapshot& snapshot);
+  bool IsBeingRestored(const Snapshot& snapshot) const;
+  Outcome LetGo(const Snapshot& snapshot);
+
+  // Whether the claim's volume must stay for this one.
+  bool TakesFromClaim(const Snapshot& snapshot) const;
+  // Tells a person, and tries again after the backoff.
+  Outcome Fail(const Snapshot& snapshot, std::string_view reason, const std::string& message);
+  void ReportError(const Snapshot& snapshot, std::string_view reason, const std::string& message);
+
+  const Context context_;
+  const Options options_;
+  kube::Informer<Snapshot>& snapshots_;
+  kube::Informer<Content>& contents_;
+  kube::Informer<Class>& classes_;
+  kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::Node>* const nodes_;  // null unless distributed
+  base::Mutex mutex_;
+  // Claims whose finalizer is about to be taken off, because no snapshot was seen to need it.
+  std::set<std::string> releasing_ ABSL_GUARDED_BY(mutex_);
+  base::KeyedWorkers snapshot_workers_;
+  base::KeyedWorkers content_workers_;
+  base::KeyedWorkers claim_workers_;
+};
+
+// "snapcontent-" and the VolumeSnapshot's uid.
+std::string ContentName(const api::VolumeSnapshot& snapshot);
+
+}  // namespace berth::controllers::snapshotcontroller

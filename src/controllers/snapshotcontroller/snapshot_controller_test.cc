@@ -1,0 +1,565 @@
+#include "controllers/snapshotcontroller/snapshot_controller.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/fake_snapshots.h"
+
+namespace berth::controllers::snapshotcontroller {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+using Claim = api::PersistentVolumeClaim;
+using Content = api::VolumeSnapshotContent;
+using Snapshot = api::VolumeSnapshot;
+
+constexpr char kContent[] = "snapcontent-uid-monday";
+
+// A bound claim "data", a class "snap", and the controller.
+class Bed {
+ public:
+  Bed() {
+    ServeSnapshots(cluster_.client);
+    cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+    cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
+    cluster_.client.Add(MakeSnapshotClass("snap"));
+  }
+  void Begin(Options options = Fast()) {
+    cluster_.Add<SnapshotController>(options);
+    cluster_.Start();
+  }
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    return options;
+  }
+  static Options Slow() {
+    Options options;
+    options.retry_start = std::chrono::minutes(10);
+    options.retry_max = std::chrono::minutes(10);
+    return options;
+  }
+  void Add(const Json& more = nullptr) { cluster_.client.Add(MakeSnapshot("monday", more)); }
+  Snapshot Get() { return cluster_.Get<Snapshot>("default", "monday"); }
+  Content GetContent(const std::string& name = kContent) { return cluster_.Get<Content>("", name); }
+  Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
+  bool WaitBound() {
+    return cluster_.WaitUntil([&] { return !Get().content_name().empty(); });
+  }
+  bool WaitReady() {
+    return cluster_.WaitUntil([&] { return Get().ready(); });
+  }
+  bool WaitError(const std::string& text) {
+    return cluster_.WaitUntil([&] { return Get().error().find(text) != std::string::npos; });
+  }
+  bool WaitGone() {
+    return cluster_.WaitUntil([&] { return !cluster_.Has<Snapshot>("default", "monday"); });
+  }
+  bool WaitClaimFree() {
+    return cluster_.WaitUntil([&] { return !GetClaim().has_finalizer(kClaimSourceProtection); });
+  }
+  // What the snapshotter does.
+  void Taken(const std::string& name = kContent) {
+    Write(GetContent(name), ReadyContent("snap-1"), "status");
+  }
+  void ContentEnds(const std::string& name = kContent) {
+    Write(GetContent(name), {{"metadata", {{"finalizers", nullptr}}}});
+  }
+  template <typename T>
+  void Write(const T& object, const Json& patch, const std::string& subresource = "") {
+    const auto written = kube::MergePatch(cluster_.client, object, patch, subresource);
+    ASSERT_TRUE(written.ok()) << base::ToString(written.status());
+  }
+  void Delete() {
+    ASSERT_TRUE(cluster_.client.Delete(Snapshot::kInfo, "default", "monday", {}).ok());
+  }
+
+  FakeCluster cluster_;
+};
+
+class SnapshotControllerTest : public ::testing::Test, public Bed {};
+
+// -- of a claim
+
+TEST_F(SnapshotControllerTest, HoldsSnapshotAndClaimMakesTheContentAndBinds) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_THAT(Get().finalizers(),
+              UnorderedElementsAre(kSnapshotSourceProtection, kSnapshotBoundProtection));
+  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  const Content content = GetContent();
+  EXPECT_EQ(content.driver(), "fake.csi.example.com");
+  EXPECT_EQ(content.source_volume_handle(), "handle-pv-1");
+  EXPECT_EQ(content.deletion_policy(), "Delete");
+  EXPECT_EQ(content.class_name(), "snap");
+  EXPECT_EQ(content.source_volume_mode(), "Filesystem");
+  EXPECT_EQ(content.snapshot_key(), "default/monday");
+  EXPECT_EQ(content.snapshot_uid(), "uid-monday");
+  EXPECT_THAT(content.finalizers(), ElementsAre(kContentProtection));
+  EXPECT_FALSE(Get().ready());
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              ElementsAre("patch volumesnapshots/default/monday",
+                          "patch persistentvolumeclaims/default/data",
+                          "create volumesnapshotcontents/snapcontent-uid-monday",
+                          "patch volumesnapshots/default/monday/status"));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Normal CreatingSnapshot default/monday: Waiting for a snapshot default/monday to be "
+      "created by the CSI driver."));
+}
+
+TEST_F(SnapshotControllerTest, CopiesWhatTheSnapshotterSaysAndLetsTheClaimGo) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().content_name(), kContent);
+  EXPECT_EQ(Get().restore_size(), "1Gi");
+  EXPECT_EQ(Get().creation_time(), "2026-01-01T00:00:01Z");
+  EXPECT_TRUE(WaitClaimFree());
+  EXPECT_TRUE(GetClaim().has_finalizer("kubernetes.io/pvc-protection"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal SnapshotCreated"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal SnapshotReady"));
+}
+
+TEST_F(SnapshotControllerTest, TheDriversErrorIsTheSnapshotsUntilItIsReady) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Write(GetContent(), {{"status", {{"error", {{"message", "no space"}}}, {"readyToUse", false}}}},
+        "status");
+  ASSERT_TRUE(WaitError("no space"));
+  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  Json ready = ReadyContent("snap-1");
+  ready["status"]["error"] = nullptr;
+  Write(GetContent(), ready, "status");
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().error(), "");
+}
+
+TEST_F(SnapshotControllerTest, TheClaimStaysUntilTheLastSnapshotOfItIsTaken) {
+  Begin();
+  Add();
+  cluster_.client.Add(MakeSnapshot("tuesday"));
+  ASSERT_TRUE(WaitBound());
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return cluster_.Has<Content>("", "snapcontent-uid-tuesday"); }));
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  Taken("snapcontent-uid-tuesday");
+  EXPECT_TRUE(WaitClaimFree());
+}
+
+TEST_F(SnapshotControllerTest, WithoutPatchOnClaimsTheyAreUpdated) {
+  Begin();
+  cluster_.client.FailNext("patch", "persistentvolumeclaims",
+                           base::Error(StatusCode::kPermissionDenied, "no"));
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              Contains("update persistentvolumeclaims/default/data"));
+}
+
+TEST_F(SnapshotControllerTest, ALostAnswerMakesNoSecondContent) {
+  Begin();
+  cluster_.client.LoseNextAnswer("create", "volumesnapshotcontents",
+                                 base::Error(StatusCode::kAborted, "lost"));
+  cluster_.client.FailNext("patch", "volumesnapshots/status",
+                           base::Error(StatusCode::kAborted, "conflict"));
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(cluster_.client.PeekAll(Content::kInfo).size(), 1U);
+}
+
+// -- classes
+
+TEST_F(SnapshotControllerTest, TheDefaultClassOfTheVolumesDriverIsWrittenDown) {
+  const Json is_default = {{"metadata", {{"annotations", {{kDefaultSnapshotClass, "true"}}}}}};
+  Json other = is_default;
+  other["driver"] = "other.example.com";
+  cluster_.client.Add(MakeSnapshotClass("others", other));
+  cluster_.client.Add(MakeSnapshotClass("best", is_default));
+  Begin();
+  Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(Get().class_name(), "best");
+  EXPECT_EQ(GetContent().class_name(), "best");
+}
+
+TEST_F(SnapshotControllerTest, NoOneDefaultClassIsToldAndAwaited) {
+  const Json is_default = {{"metadata", {{"annotations", {{kDefaultSnapshotClass, "true"}}}}}};
+  Begin(Slow());
+  Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
+  ASSERT_TRUE(WaitError("cannot find default snapshot class"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SetDefaultSnapshotClassFailed"));
+  cluster_.client.Add(MakeSnapshotClass("best", is_default));
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(Get().error(), "");
+}
+
+TEST_F(SnapshotControllerTest, TwoDefaultClassesAreOneTooMany) {
+  const Json is_default = {{"metadata", {{"annotations", {{kDefaultSnapshotClass, "true"}}}}}};
+  cluster_.client.Add(MakeSnapshotClass("a", is_default));
+  cluster_.client.Add(MakeSnapshotClass("b", is_default));
+  Begin();
+  Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
+  ASSERT_TRUE(WaitError("2 default snapshot classes were found"));
+  EXPECT_FALSE(cluster_.Has<Content>("", kContent));
+}
+
+TEST_F(SnapshotControllerTest, AClassThatDoesNotExistIsToldAndAwaited) {
+  Begin(Slow());
+  Add({{"spec", {{"volumeSnapshotClassName", "later"}}}});
+  ASSERT_TRUE(WaitError("VolumeSnapshotClass \"later\" not found"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GetSnapshotClassFailed"));
+  EXPECT_FALSE(GetClaim().has_finalizer(kClaimSourceProtection));
+  cluster_.client.Add(MakeSnapshotClass("later"));
+  ASSERT_TRUE(WaitBound());
+}
+
+TEST_F(SnapshotControllerTest, TheClassesSecretAndPolicyStandInTheContent) {
+  cluster_.client.Add(MakeSnapshotClass(
+      "snap",
+      {{"deletionPolicy", "Retain"},
+       {"parameters",
+        {{"csi.storage.k8s.io/snapshotter-secret-name", "key-${volumesnapshot.name}"},
+         {"csi.storage.k8s.io/snapshotter-secret-namespace", "${volumesnapshot.namespace}"}}}}));
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent().annotation(kSnapshotSecretName), "key-monday");
+  EXPECT_EQ(GetContent().annotation(kSnapshotSecretNamespace), "default");
+  EXPECT_EQ(GetContent().deletion_policy(), "Retain");
+  // Nothing of the driver's goes with the VolumeSnapshot, so it waits for nothing.
+  EXPECT_THAT(Get().finalizers(), ElementsAre(kSnapshotSourceProtection));
+}
+
+// -- sources
+
+TEST_F(SnapshotControllerTest, WhatCannotBeTakenIsTold) {
+  struct Case {
+    std::function<void(FakeCluster&)> wrong;
+    std::string words;
+  };
+  for (const Case& one : {
+           Case{[](auto& c) { c.client.Remove(Claim::kInfo, "default", "data"); },
+                "the PVC data does not exist"},
+           Case{[](auto& c) { c.client.Add(MakeClaim("data")); },
+                "the PVC data is not yet bound to a PV"},
+           Case{[](auto& c) { c.client.Add(MakeVolume("pv-1", BoundVolume("another"))); },
+                "is not bound to it"},
+           Case{[](auto& c) {
+                  Json local = MakeVolume("pv-1", BoundVolume("data"));
+                  local["spec"].erase("csi");
+                  c.client.Add(local);
+                },
+                "cannot find CSI PersistentVolumeSource"},
+           Case{[](auto& c) {
+                  c.client.Add(MakeSnapshotClass("snap", {{"driver", "other.example.com"}}));
+                },
+                "is of driver 'other.example.com'"},
+           Case{[](auto& c) {
+                  ASSERT_TRUE(c.client.Delete(Claim::kInfo, "default", "data", {}).ok());
+                },
+                "because it is being deleted"},
+           Case{[](auto& c) {
+                  c.client.Add(MakeSnapshotClass(
+                      "snap",
+                      {{"parameters", {{"csi.storage.k8s.io/snapshotter-secret-name", "x"}}}}));
+                },
+                "go together"},
+       }) {
+    Bed fresh;
+    one.wrong(fresh.cluster_);
+    fresh.Begin();
+    fresh.Add();
+    EXPECT_TRUE(fresh.WaitError(one.words)) << one.words << "; is: " << fresh.Get().error();
+    EXPECT_TRUE(fresh.cluster_.events.WaitFor("Warning SnapshotContentCreationFailed"));
+    EXPECT_FALSE(fresh.cluster_.Has<Content>("", kContent));
+  }
+}
+
+TEST_F(SnapshotControllerTest, AClaimThatIsBoundLaterIsNoticed) {
+  cluster_.client.Add(MakeClaim("data"));
+  Begin(Slow());
+  Add();
+  ASSERT_TRUE(WaitError("not yet bound"));
+  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  EXPECT_TRUE(WaitBound());
+}
+
+TEST_F(SnapshotControllerTest, ASourceThatIsNoneOrBothIsRefused) {
+  for (const Json& source : {Json::object(), Json{{"persistentVolumeClaimName", "data"},
+                                                  {"volumeSnapshotContentName", "by-hand"}}}) {
+    Bed fresh;
+    fresh.Begin();
+    Json snapshot = MakeSnapshot("monday");
+    snapshot["spec"]["source"] = source;
+    fresh.cluster_.client.Add(snapshot);
+    EXPECT_TRUE(fresh.WaitError("Exactly one of"));
+    EXPECT_TRUE(fresh.cluster_.events.WaitFor("Warning SnapshotValidationError"));
+  }
+}
+
+TEST_F(SnapshotControllerTest, TheVolumesModeIsLeftOutWhereNobodyIsToCare) {
+  Options options = Fast();
+  options.prevent_volume_mode_conversion = false;
+  Begin(options);
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent().source_volume_mode(), "");
+}
+
+TEST_F(SnapshotControllerTest, WhereEachNodeHasASnapshotterTheContentNamesOneThatReachesIt) {
+  Json volume = MakeVolume("pv-1", BoundVolume("data"));
+  volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array(
+      {{{"matchExpressions",
+         {{{"key", "kubernetes.io/hostname"}, {"operator", "In"}, {"values", {"node-b"}}}}}}});
+  cluster_.client.Add(volume);
+  cluster_.client.Add(MakeNode("node-a"));
+  cluster_.client.Add(MakeNode("node-b"));
+  Options options = Fast();
+  options.distributed_snapshotting = true;
+  Begin(options);
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent().label(kManagedBy), "node-b");
+}
+
+TEST_F(SnapshotControllerTest, ASnapshotWhoseContentVanishedIsNeverTakenAgain) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  cluster_.client.Remove(Content::kInfo, "", kContent);
+  ASSERT_TRUE(WaitError("VolumeSnapshotContent is missing"));
+  EXPECT_FALSE(Get().ready());
+  // Its own write of the error brings it here again.
+  ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentMissing"));
+  cluster_.client.Add(MakeSnapshot("other"));
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return cluster_.Has<Content>("", "snapcontent-uid-other"); }));
+  EXPECT_FALSE(cluster_.Has<Content>("", kContent));
+}
+
+TEST_F(SnapshotControllerTest, AContentOfAnotherSnapshotIsNotTaken) {
+  cluster_.client.Add(
+      MakeContent("monday", "handle-pv-1", {{"spec", {{"volumeSnapshotRef", {{"uid", "old"}}}}}}));
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitError("is bound to a different snapshot"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentMisbound"));
+}
+
+// -- of a content that exists
+
+class ExistingBed : public Bed {
+ public:
+  void AddExisting(const Json& more = nullptr) {
+    Json content = MakeContent("monday", "", Existing("snap-7"));
+    content["metadata"]["name"] = "by-hand";
+    cluster_.client.Add(Merged(std::move(content), more));
+  }
+  void AddAsking() {
+    Add({{"spec",
+          {{"source",
+            {{"persistentVolumeClaimName", nullptr}, {"volumeSnapshotContentName", "by-hand"}}}}}});
+  }
+};
+
+class ExistingSnapshotTest : public ::testing::Test, public ExistingBed {};
+
+TEST_F(ExistingSnapshotTest, TheTwoNameEachOtherAndAreBound) {
+  Begin();
+  AddExisting({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
+  AddAsking();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent("by-hand").snapshot_uid(), "uid-monday");
+  EXPECT_EQ(GetContent("by-hand").class_name(), "snap");
+  EXPECT_TRUE(GetContent("by-hand").has_finalizer(kContentProtection));
+  Taken("by-hand");
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().content_name(), "by-hand");
+  EXPECT_FALSE(GetClaim().has_finalizer(kClaimSourceProtection));
+}
+
+TEST_F(ExistingSnapshotTest, AContentThatComesLaterIsNoticed) {
+  Begin(Slow());
+  AddAsking();
+  ASSERT_TRUE(WaitError("VolumeSnapshotContent is missing"));
+  AddExisting();
+  EXPECT_TRUE(WaitBound());
+}
+
+TEST_F(ExistingSnapshotTest, AContentThatIsNotMeantIsRefused) {
+  struct Case {
+    Json more;
+    std::string reason;
+  };
+  for (const Case& one : {
+           Case{{{"spec", {{"volumeSnapshotRef", {{"name", "tuesday"}}}}}},
+                "SnapshotContentMisbound"},
+           Case{{{"spec", {{"volumeSnapshotRef", {{"namespace", "other"}}}}}},
+                "SnapshotContentMisbound"},
+           Case{{{"spec", {{"volumeSnapshotRef", {{"uid", "another"}}}}}},
+                "SnapshotContentMisbound"},
+           Case{{{"spec", {{"source", {{"snapshotHandle", nullptr}, {"volumeHandle", "v"}}}}}},
+                "SnapshotContentMismatch"},
+       }) {
+    ExistingBed fresh;
+    fresh.Begin();
+    fresh.AddExisting(one.more);
+    fresh.AddAsking();
+    EXPECT_TRUE(fresh.cluster_.events.WaitFor("Warning " + one.reason)) << one.more.dump();
+    EXPECT_FALSE(fresh.Get().ready());
+    EXPECT_EQ(fresh.Get().content_name(), "");
+  }
+}
+
+TEST_F(ExistingSnapshotTest, AContentWithBothHandlesOrNoneIsToldOf) {
+  Begin();
+  AddExisting({{"spec", {{"source", {{"volumeHandle", "v"}}}}}});
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning ContentValidationError"));
+}
+
+TEST_F(ExistingSnapshotTest, ItsDeletionFollowsThePolicy) {
+  for (const bool deleted : {true, false}) {
+    ExistingBed fresh;
+    fresh.Begin();
+    fresh.AddExisting({{"spec", {{"deletionPolicy", deleted ? "Delete" : "Retain"}}}});
+    fresh.AddAsking();
+    ASSERT_TRUE(fresh.WaitBound());
+    fresh.Taken("by-hand");
+    ASSERT_TRUE(fresh.WaitReady());
+    fresh.Delete();
+    if (deleted) {
+      ASSERT_TRUE(fresh.cluster_.WaitUntil([&] { return fresh.GetContent("by-hand").deleting(); }));
+      EXPECT_TRUE(fresh.cluster_.Has<Snapshot>("default", "monday"));
+      fresh.ContentEnds("by-hand");
+    }
+    ASSERT_TRUE(fresh.WaitGone());
+    EXPECT_EQ(fresh.cluster_.Has<Content>("", "by-hand"), !deleted);
+    if (!deleted) {
+      EXPECT_EQ(fresh.GetContent("by-hand").annotation(kBeingDeleted), "yes");
+    }
+  }
+}
+
+// -- deletion
+
+TEST_F(SnapshotControllerTest, TheSnapshotStaysUntilItsContentIsGone) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
+  EXPECT_EQ(GetContent().annotation(kBeingDeleted), "yes");
+  EXPECT_TRUE(Get().has_finalizer(kSnapshotBoundProtection));
+  ContentEnds();
+  EXPECT_TRUE(WaitGone());
+}
+
+TEST_F(SnapshotControllerTest, ASnapshotFromWhichAVolumeIsBeingRestoredStays) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  const Json source = {{"spec",
+                        {{"dataSource",
+                          {{"apiGroup", "snapshot.storage.k8s.io"},
+                           {"kind", "VolumeSnapshot"},
+                           {"name", "monday"}}}}}};
+  cluster_.client.Add(MakeClaim("copy", source));
+  Delete();
+  ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotDeletePending"));
+  EXPECT_FALSE(GetContent().has_annotation(kBeingDeleted));
+  cluster_.client.Add(MakeClaim("copy", Merged(source, BoundClaim("pv-2"))));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
+  ContentEnds();
+  EXPECT_TRUE(WaitGone());
+}
+
+TEST_F(SnapshotControllerTest, ASnapshotThatIsDeletedBeforeItIsTakenLetsTheClaimGoWithIt) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
+  // Perhaps it is being cut: the volume stays.
+  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  ContentEnds();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_TRUE(WaitClaimFree());
+}
+
+TEST_F(SnapshotControllerTest, ARetainedSnapshotWaitsForWhatIsNotKnownYet) {
+  cluster_.client.Add(MakeSnapshotClass("snap", {{"deletionPolicy", "Retain"}}));
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Write(GetContent(), {{"metadata", {{"annotations", {{kBeingCreated, "yes"}}}}}});
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().has_annotation(kBeingDeleted); }));
+  EXPECT_TRUE(cluster_.Has<Snapshot>("default", "monday"));
+  Write(GetContent(), {{"metadata", {{"annotations", {{kBeingCreated, nullptr}}}}}});
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(GetContent().deleting());
+}
+
+TEST_F(SnapshotControllerTest, ASnapshotThatNeverHadAContentGoes) {
+  Begin();
+  Add({{"spec", {{"volumeSnapshotClassName", "none"}}},
+       {"metadata", {{"finalizers", {kSnapshotSourceProtection}}}}});
+  ASSERT_TRUE(WaitError("not found"));
+  Delete();
+  EXPECT_TRUE(WaitGone());
+}
+
+TEST_F(SnapshotControllerTest, AContentThatNamesAnotherIsNotDeletedWithIt) {
+  cluster_.client.Add(
+      MakeContent("monday", "handle-pv-1", {{"spec", {{"volumeSnapshotRef", {{"uid", "old"}}}}}}));
+  Begin();
+  Add({{"metadata", {{"finalizers", {kSnapshotSourceProtection, kSnapshotBoundProtection}}}},
+       {"status", {{"boundVolumeSnapshotContentName", kContent}}}});
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(GetContent().deleting());
+  EXPECT_FALSE(GetContent().has_annotation(kBeingDeleted));
+}
+
+TEST_F(SnapshotControllerTest, AContentWithoutItsSnapshotIsKept) {
+  // Copied from elsewhere, perhaps, by somebody who means to make the VolumeSnapshot next.
+  cluster_.client.Add(
+      MakeContent("monday", "handle-pv-1", {{"metadata", {{"finalizers", nullptr}}}}));
+  Begin();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().has_finalizer(kContentProtection); }));
+  EXPECT_FALSE(GetContent().deleting());
+  EXPECT_FALSE(GetContent().has_annotation(kBeingDeleted));
+}
+
+TEST_F(SnapshotControllerTest, AFailedDeletionOfTheContentIsToldAndTriedAgain) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  cluster_.client.FailNext("delete", "volumesnapshotcontents",
+                           base::Error(StatusCode::kPermissionDenied, "may not"));
+  Delete();
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentObjectDeleteError"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
+}
+
+}  // namespace
+}  // namespace berth::controllers::snapshotcontroller

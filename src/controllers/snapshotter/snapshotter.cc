@@ -1,0 +1,130 @@
+#include "controllers/snapshotter/snapshotter.h"
+
+#include "api/time.h"
+#include "controllers/csi_codec.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotter {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// What another one wrote and changes the outcome; our own writes are of status and annotations.
+bool Changed(const api::VolumeSnapshotContent* before, const api::VolumeSnapshotContent& after) {
+  return before == nullptr || before->deleting() != after.deleting() ||
+         before->has_annotation(kBeingDeleted) != after.has_annotation(kBeingDeleted) ||
+         before->json().value("spec", Json()) != after.json().value("spec", Json());
+}
+
+// Whether the driver's snapshot, or what may be one, may go now.
+bool ShouldDelete(const api::VolumeSnapshotContent& content) {
+  if (!content.deleting()) return false;
+  // Made by a person, and never bound: nobody else decides about it.
+  if (!content.dynamic() && content.snapshot_uid().empty()) return true;
+  return content.has_annotation(kBeingDeleted) && !content.has_annotation(kBeingCreated);
+}
+
+}  // namespace
+
+Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options options)
+    : context_(context),
+      driver_(driver),
+      options_(std::move(options)),
+      contents_(context.informers.Of<Content>()),
+      classes_(context.informers.Of<api::VolumeSnapshotClass>()),
+      workers_({.name = "snapshot",
+                .workers = options_.workers,
+                .retry_start = options_.retry_start,
+                .retry_max = options_.retry_max,
+                .flight = context.flight},
+               [this](const std::string& key) { return SyncContent(key); }) {
+  contents_.AddIndex(kContentsByHandle, [](const api::Object& object) {
+    const std::string handle = static_cast<const Content&>(object).snapshot_handle();
+    return handle.empty() ? std::vector<std::string>{} : std::vector<std::string>{handle};
+  });
+  Watch();
+}
+
+Snapshotter::~Snapshotter() { Stop(); }
+
+void Snapshotter::Watch() {
+  contents_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) {
+      MutexLock lock(mutex_);
+      polls_.erase(change.before->uid());
+    } else if (Changed(change.before.get(), *change.after)) {
+      workers_.AddNow(change.key);
+    } else {
+      workers_.Add(change.key);
+    }
+  });
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    for (const auto& content : contents_.List()) {
+      if (content->class_name() == change.key && !content->ready()) {
+        workers_.AddNow(content->name());
+      }
+    }
+  });
+  driver_.OnReady([this] {
+    for (const auto& content : contents_.List()) workers_.AddNow(content->name());
+  });
+}
+
+void Snapshotter::Start() { workers_.Start(); }
+
+void Snapshotter::Stop() { workers_.Stop(); }
+
+bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
+  if (content.driver() != driver.name) return false;
+  if (!options_.node_name.empty() && content.label(kManagedBy) != options_.node_name) return false;
+  return content.group_handle().empty() && !content.has_annotation(kGroupHandle);
+}
+
+Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto content = contents_.Get(key);
+  if (driver == nullptr || content == nullptr || !IsOurs(*content, *driver)) {
+    return Outcome::Done();
+  }
+  if (ShouldDelete(*content)) return Delete(*content);
+  const bool being_created = content->has_annotation(kBeingCreated);
+  // Nothing new is begun for what is to go; what was begun is brought to its end.
+  if (content->deleting() && !being_created) return Outcome::Done();
+  if (content->ready() && !being_created) return Outcome::Done();
+  return content->dynamic() ? Create(*content, *driver) : Adopt(*content, *driver);
+}
+
+StatusOr<std::map<std::string, std::string>> Snapshotter::Secrets(const Content& content) {
+  const api::SecretReference reference{.name = content.annotation(kSnapshotSecretName),
+                                       .ns = content.annotation(kSnapshotSecretNamespace)};
+  if (reference.name.empty() != reference.ns.empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "annotations '{}' and '{}' go together: one is "
+                 "missing",
+                 kSnapshotSecretName, kSnapshotSecretNamespace);
+  }
+  return ReadSecret(context_.client, reference);
+}
+
+void Snapshotter::ReportError(const Content& content, std::string_view reason,
+                              const std::string& message) {
+  const auto current = contents_.Get(content.name());
+  if (current == nullptr || current->error() == message) return;
+  context_.events.Record(content.reference(), EventType::kWarning, reason, message);
+  const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
+  Json status = {{"error", error}};
+  if (!current->ready()) status["readyToUse"] = false;
+  // Of use, and no more: what was to be written is tried again, whether or not this stands.
+  (void)Patch(context_.client, contents_, *current, {{"status", std::move(status)}}, "status");
+}
+
+}  // namespace berth::controllers::snapshotter

@@ -1,0 +1,455 @@
+#include "controllers/snapshotter/snapshotter.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/fake_snapshots.h"
+
+namespace berth::controllers::snapshotter {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+using rpc::CallScript;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+using Content = api::VolumeSnapshotContent;
+using Create = csi::v1::CreateSnapshotRequest;
+
+constexpr char kContent[] = "snapcontent-uid-monday";
+const Json kDeleted = {{"metadata", {{"annotations", {{kBeingDeleted, "yes"}}}}}};
+
+// A driver with a volume, a class, and a snapshotter.
+class Bed {
+ public:
+  Bed() { ServeSnapshots(cluster_.client); }
+
+  void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
+    cluster_.Add<Snapshotter>(cluster_.AddDriver(std::move(driver)), std::move(options));
+    cluster_.AddVolume("pv-1");
+    handle_ = cluster_.Get<api::PersistentVolume>("", "pv-1").csi().volume_handle();
+    cluster_.client.Add(MakeSnapshotClass("snap"));
+    cluster_.Start();
+  }
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    return options;
+  }
+  static Options Slow() {
+    Options options;
+    options.retry_start = std::chrono::minutes(10);
+    options.retry_max = std::chrono::minutes(10);
+    return options;
+  }
+
+  void Add(const Json& more = nullptr) {
+    cluster_.client.Add(MakeContent("monday", handle_, more));
+  }
+  // The driver has a snapshot already, made by somebody else.
+  std::string AddToDriver() {
+    csi::v1::CreateSnapshotRequest request;
+    request.set_name("old");
+    request.set_source_volume_id(handle_);
+    csi::v1::CreateSnapshotResponse response;
+    EXPECT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+    return response.snapshot().snapshot_id();
+  }
+  CallScript& script() { return cluster_.driver->script(); }
+  Content Get() { return cluster_.Get<Content>("", kContent); }
+  bool WaitReady() {
+    return cluster_.WaitUntil(
+        [&] { return Get().ready() && !Get().has_annotation(kBeingCreated); });
+  }
+  bool WaitError(const std::string& text) {
+    return cluster_.WaitUntil([&] { return Get().error().find(text) != std::string::npos; });
+  }
+  bool WaitGone() {
+    return cluster_.WaitUntil([&] { return !cluster_.Has<Content>("", kContent); });
+  }
+  void Delete() { ASSERT_TRUE(cluster_.client.Delete(Content::kInfo, "", kContent, {}).ok()); }
+
+  FakeCluster cluster_;
+  std::string handle_;
+};
+
+class SnapshotterTest : public ::testing::Test, public Bed {};
+
+TEST_F(SnapshotterTest, TakesASnapshotAndSaysWhatTheDriverSaid) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitReady());
+  const auto request = script().LastRequest<Create>("CreateSnapshot");
+  EXPECT_EQ(request.name(), "snapshot-uid-monday");
+  EXPECT_EQ(request.source_volume_id(), handle_);
+  const Content content = Get();
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), ElementsAre(content.snapshot_handle()));
+  EXPECT_EQ(content.restore_bytes(), int64_t{1} << 30);
+  EXPECT_GT(content.creation_nanoseconds(), 1767225600LL * 1'000'000'000);
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              ElementsAre("patch volumesnapshotcontents/snapcontent-uid-monday",
+                          "patch volumesnapshotcontents/snapcontent-uid-monday/status",
+                          "patch volumesnapshotcontents/snapcontent-uid-monday"));
+}
+
+TEST_F(SnapshotterTest, ThatItAsksIsDurableBeforeItDoes) {
+  Begin();
+  script().Hang("CreateSnapshot");
+  Add({{"metadata", {{"finalizers", nullptr}}}});
+  ASSERT_TRUE(script().WaitFor("CreateSnapshot"));
+  EXPECT_EQ(Get().annotation(kBeingCreated), "yes");
+  EXPECT_TRUE(Get().has_finalizer(kContentProtection));
+  EXPECT_FALSE(Get().has_status());
+  script().Release("CreateSnapshot");
+  EXPECT_TRUE(WaitReady());
+}
+
+TEST_F(SnapshotterTest, TheDriverGetsItsParametersTheSecretAndWhatItMayKnow) {
+  Options options = Fast();
+  options.extra_create_metadata = true;
+  options.snapshot_name_prefix = "snap";
+  options.snapshot_name_uuid_length = 6;
+  Begin({}, options);
+  cluster_.client.Add(MakeSnapshotClass(
+      "snap",
+      {{"parameters", {{"speed", "high"}, {"csi.storage.k8s.io/snapshotter-secret-name", "x"}}}}));
+  cluster_.client.Add({{"apiVersion", "v1"},
+                       {"kind", "Secret"},
+                       {"metadata", {{"name", "key"}, {"namespace", "vault"}}},
+                       {"data", {{"password", "c2VjcmV0"}}}});
+  Add({{"metadata",
+        {{"annotations", {{kSnapshotSecretName, "key"}, {kSnapshotSecretNamespace, "vault"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  const auto request = script().LastRequest<Create>("CreateSnapshot");
+  EXPECT_EQ(request.name(), "snap-uidmon");
+  EXPECT_THAT(request.secrets(), ElementsAre(Pair("password", "secret")));
+  EXPECT_EQ(request.parameters().at("speed"), "high");
+  EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/volumesnapshot/name"), "monday");
+  EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/volumesnapshotcontent/name"), kContent);
+  EXPECT_THAT(request.parameters(), SizeIs(4));
+}
+
+TEST_F(SnapshotterTest, ASnapshotThatIsBeingUploadedIsAskedAboutUntilItIsReady) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.snapshot_uploads = 3;
+  Begin(driver);
+  Add();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().snapshot_handle().empty(); }));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 4);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
+}
+
+TEST_F(SnapshotterTest, ARefusalIsToldAndNothingIsLeftToAskFor) {
+  Begin({}, Slow());
+  script().Fail("CreateSnapshot", base::Error(StatusCode::kInvalidArgument, "no such thing"));
+  Add();
+  ASSERT_TRUE(WaitError("code = InvalidArgument desc = CreateSnapshot: no such thing"));
+  EXPECT_FALSE(Get().has_annotation(kBeingCreated));
+  EXPECT_FALSE(Get().ready());
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotCreationFailed"));
+  // Its own write of the error does not shorten the backoff; its class does.
+  cluster_.client.Add(MakeSnapshotClass("snap", {{"parameters", {{"speed", "high"}}}}));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().error(), "");
+  EXPECT_EQ(script().Count("CreateSnapshot"), 2);
+}
+
+TEST_F(SnapshotterTest, AnUnknownOutcomeIsAskedForUntilItIsKnownAlthoughTheContentGoes) {
+  Begin();
+  script().LoseAnswer("CreateSnapshot", CallScript::kAlways);
+  Add(kDeleted);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().error().empty(); }));
+  EXPECT_EQ(Get().annotation(kBeingCreated), "yes");
+  Delete();
+  ASSERT_TRUE(script().WaitFor("CreateSnapshot", script().Count("CreateSnapshot") + 2));
+  EXPECT_EQ(Get().annotation(kBeingCreated), "yes");
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+  script().LoseAnswer("CreateSnapshot", 0);
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 1);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
+}
+
+TEST_F(SnapshotterTest, EachCodeIsFinalOrUnknownAsCsiHasIt) {
+  struct Case {
+    StatusCode code;
+    bool kept;
+  };
+  for (const Case& one :
+       {Case{StatusCode::kCancelled, true}, Case{StatusCode::kDeadlineExceeded, true},
+        Case{StatusCode::kUnavailable, true}, Case{StatusCode::kAborted, true},
+        Case{StatusCode::kResourceExhausted, true}, Case{StatusCode::kNotFound, false},
+        Case{StatusCode::kAlreadyExists, false}, Case{StatusCode::kFailedPrecondition, false},
+        Case{StatusCode::kInternal, false}}) {
+    Bed fresh;
+    fresh.Begin({}, Bed::Slow());
+    fresh.script().Fail("CreateSnapshot", base::Error(one.code, "no"), CallScript::kAlways);
+    fresh.Add();
+    ASSERT_TRUE(fresh.WaitError("desc = CreateSnapshot: no"));
+    EXPECT_EQ(fresh.Get().has_annotation(kBeingCreated), one.kept) << base::CodeName(one.code);
+  }
+}
+
+TEST_F(SnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
+  Begin();
+  Add({{"metadata", {{"annotations", {{kBeingCreated, "yes"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
+}
+
+TEST_F(SnapshotterTest, AMarkThatIsLeftOnAReadySnapshotIsTakenOff) {
+  Begin();
+  const std::string snapshot = AddToDriver();
+  Json more = ReadyContent(snapshot);
+  more["metadata"]["annotations"][kBeingCreated] = "yes";
+  // The driver knows it by the content's name.
+  csi::v1::CreateSnapshotRequest request;
+  request.set_name("snapshot-uid-monday");
+  request.set_source_volume_id(handle_);
+  csi::v1::CreateSnapshotResponse response;
+  ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+  more["status"]["snapshotHandle"] = response.snapshot().snapshot_id();
+  Add(more);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !Get().has_annotation(kBeingCreated); }));
+  EXPECT_TRUE(Get().ready());
+}
+
+TEST_F(SnapshotterTest, ALostAnswerOfTheApiIsRepairedByAskingAgain) {
+  Begin();
+  cluster_.client.LoseNextAnswer("patch", "volumesnapshotcontents",
+                                 base::Error(StatusCode::kAborted, "lost"));
+  cluster_.client.FailNext("patch", "volumesnapshotcontents/status",
+                           base::Error(StatusCode::kAborted, "conflict"));
+  Add();
+  ASSERT_TRUE(WaitReady());
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
+}
+
+TEST_F(SnapshotterTest, WhatIsMissingIsTold) {
+  struct Case {
+    Json more;
+    std::string words;
+  };
+  for (const Case& one : {
+           Case{{{"spec", {{"volumeSnapshotClassName", "none"}}}},
+                "VolumeSnapshotClass 'none' does not exist"},
+           Case{{{"spec", {{"volumeSnapshotClassName", nullptr}}}}, "no VolumeSnapshotClass"},
+           Case{{{"spec", {{"volumeSnapshotRef", {{"uid", nullptr}}}}}},
+                "volumeSnapshotRef.uid is empty"},
+           Case{{{"metadata", {{"annotations", {{kSnapshotSecretName, "key"}}}}}},
+                "one is missing"},
+           Case{{{"metadata",
+                  {{"annotations",
+                    {{kSnapshotSecretName, "key"}, {kSnapshotSecretNamespace, "vault"}}}}}},
+                "read secret 'vault/key'"},
+       }) {
+    Bed fresh;
+    fresh.Begin();
+    fresh.Add(one.more);
+    EXPECT_TRUE(fresh.WaitError(one.words)) << one.words << "; is: " << fresh.Get().error();
+    EXPECT_EQ(fresh.script().Count("CreateSnapshot"), 0);
+    EXPECT_FALSE(fresh.Get().has_annotation(kBeingCreated));
+  }
+}
+
+TEST_F(SnapshotterTest, ADriverThatTakesNoSnapshotsIsToldOf) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  Begin(driver);
+  Add();
+  ASSERT_TRUE(WaitError("driver 'fake.csi.example.com' cannot take snapshots"));
+  EXPECT_EQ(script().Count("CreateSnapshot"), 0);
+}
+
+TEST_F(SnapshotterTest, AnotherDriversAnotherNodesAndGroupsContentsAreLeftAlone) {
+  Options options = Fast();
+  options.node_name = "node-a";
+  Begin({}, options);
+  Json theirs = MakeContent("theirs", handle_, {{"spec", {{"driver", "other.example.com"}}}});
+  cluster_.client.Add(theirs);
+  cluster_.client.Add(
+      MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
+  cluster_.client.Add(MakeContent(
+      "member", handle_,
+      {{"metadata",
+        {{"labels", {{kManagedBy, "node-a"}}}, {"annotations", {{kGroupHandle, "group-1"}}}}}}));
+  Add({{"metadata", {{"labels", {{kManagedBy, "node-a"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 1);
+}
+
+// -- answers that are none
+
+TEST_F(SnapshotterTest, AWrongAnswerIsRefusedAndKeptInMind) {
+  struct Case {
+    std::function<void(csi::v1::CreateSnapshotResponse&)> wrong;
+    std::string words;
+  };
+  for (const Case& one : {
+           Case{[](auto& answer) { answer.mutable_snapshot()->clear_snapshot_id(); }, "no id"},
+           Case{[](auto& answer) { answer.mutable_snapshot()->clear_creation_time(); },
+                "creation_time is required"},
+           Case{[](auto& answer) { answer.mutable_snapshot()->set_source_volume_id("another"); },
+                "which is of volume 'another'"},
+       }) {
+    Bed fresh;
+    rpc::FakeCsiDriver::Options driver;
+    driver.on_snapshot = one.wrong;
+    fresh.Begin(driver);
+    fresh.Add();
+    EXPECT_TRUE(fresh.WaitError(one.words)) << fresh.Get().error();
+    EXPECT_EQ(fresh.Get().annotation(kBeingCreated), "yes");
+    EXPECT_EQ(fresh.Get().snapshot_handle(), "");
+  }
+}
+
+TEST_F(SnapshotterTest, ASnapshotIsGivenToOneContentOnly) {
+  Begin();
+  const std::string taken = AddToDriver();
+  cluster_.client.Add(MakeContent("owner", handle_, ReadyContent(taken)));
+  cluster_.driver->state().options().on_snapshot = [taken](auto& answer) {
+    answer.mutable_snapshot()->set_snapshot_id(taken);
+  };
+  Add();
+  ASSERT_TRUE(WaitError("belongs to VolumeSnapshotContent 'snapcontent-uid-owner'"));
+}
+
+// -- snapshots that exist already
+
+TEST_F(SnapshotterTest, ASnapshotThatExistsIsLookedUpInTheList) {
+  Begin();
+  const std::string old = AddToDriver();
+  Add(Existing(old));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().snapshot_handle(), old);
+  EXPECT_EQ(Get().restore_bytes(), int64_t{1} << 30);
+  EXPECT_EQ(script().LastRequest<csi::v1::ListSnapshotsRequest>("ListSnapshots").snapshot_id(),
+            old);
+  EXPECT_EQ(script().Count("CreateSnapshot"), 0);
+}
+
+TEST_F(SnapshotterTest, ADriverThatHasGetSnapshotIsAskedByIt) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities.insert(DriverInfo::Rpc::GET_SNAPSHOT);
+  driver.snapshot_uploads = 2;
+  Begin(driver);
+  const std::string old = AddToDriver();
+  Add(Existing(old));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_GE(script().Count("GetSnapshot"), 2);
+  EXPECT_EQ(script().Count("ListSnapshots"), 0);
+}
+
+TEST_F(SnapshotterTest, ADriverThatCannotBeAskedIsBelieved) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_SNAPSHOT};
+  Begin(driver);
+  Add(Existing("snap-by-hand"));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().snapshot_handle(), "snap-by-hand");
+}
+
+TEST_F(SnapshotterTest, ASnapshotThatDoesNotExistIsTold) {
+  Begin();
+  Add(Existing("snap-99"));
+  ASSERT_TRUE(WaitError("can not find snapshot for snapshotID snap-99"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentCheckandUpdateFailed"));
+  EXPECT_FALSE(Get().ready());
+}
+
+// -- deletion
+
+TEST_F(SnapshotterTest, DeletesTheSnapshotThenForgetsItsHandleThenLetsGo) {
+  Begin();
+  Add(kDeleted);
+  ASSERT_TRUE(WaitReady());
+  const std::string handle = Get().snapshot_handle();
+  cluster_.client.TakeActions();
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().LastRequest<csi::v1::DeleteSnapshotRequest>("DeleteSnapshot").snapshot_id(),
+            handle);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
+  const auto actions = cluster_.client.TakeActions();
+  ASSERT_GE(actions.size(), 3U);  // the deletion, the handle, the finalizer
+  EXPECT_THAT(actions[1], HasSubstr(R"("snapshotHandle":null)"));
+  EXPECT_THAT(actions[2], HasSubstr("finalizers"));
+}
+
+TEST_F(SnapshotterTest, NothingIsDeletedInTheDriverUnlessTheControllerSaidSo) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitReady());
+  Delete();
+  cluster_.client.Add(MakeContent("later", handle_));
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.Get<Content>("", "snapcontent-uid-later").ready(); }));
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+  EXPECT_TRUE(Get().has_finalizer(kContentProtection));
+}
+
+TEST_F(SnapshotterTest, ARetainedSnapshotStaysInTheDriver) {
+  Begin();
+  Json more = kDeleted;
+  more["spec"]["deletionPolicy"] = "Retain";
+  Add(more);
+  ASSERT_TRUE(WaitReady());
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
+}
+
+TEST_F(SnapshotterTest, AFailedDeletionKeepsTheContentAndSaysWhy) {
+  Begin();
+  Add(kDeleted);
+  ASSERT_TRUE(WaitReady());
+  script().Fail("DeleteSnapshot", base::Error(StatusCode::kFailedPrecondition, "a volume uses it"),
+                CallScript::kAlways);
+  Delete();
+  ASSERT_TRUE(WaitError(
+      "Failed to delete snapshot: rpc error: code = FailedPrecondition desc = DeleteSnapshot: "
+      "a volume uses it"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotDeleteError"));
+  EXPECT_NE(Get().snapshot_handle(), "");
+  script().Fail("DeleteSnapshot", base::OkStatus(), 0);
+  EXPECT_TRUE(WaitGone());
+}
+
+TEST_F(SnapshotterTest, AContentThatWasNeverTakenGoesWithoutACall) {
+  Begin({}, Slow());
+  script().Fail("CreateSnapshot", base::Error(StatusCode::kInternal, "no"), CallScript::kAlways);
+  Add(kDeleted);
+  ASSERT_TRUE(WaitError("desc = CreateSnapshot: no"));
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+}
+
+TEST_F(SnapshotterTest, AContentThatNobodyBoundIsItsOwn) {
+  Begin();
+  const std::string old = AddToDriver();
+  Json more = Existing(old);
+  more["metadata"]["finalizers"] = {kContentProtection};
+  Add(more);
+  ASSERT_TRUE(WaitReady());
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
+}
+
+TEST_F(SnapshotterTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
+  Begin({}, Slow());
+  cluster_.driver->GoAway();
+  Add();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().error().empty(); }));
+  ASSERT_TRUE(cluster_.driver->ComeBack().ok());
+  EXPECT_TRUE(WaitReady());
+}
+
+}  // namespace
+}  // namespace berth::controllers::snapshotter
