@@ -444,6 +444,9 @@ TEST_F(SnapshotterTest, AContentThatNobodyBoundIsItsOwn) {
 
 TEST_F(SnapshotterTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   Begin({}, Slow());
+  cluster_.client.Add(MakeContent("first", handle_));
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.Get<Content>("", "snapcontent-uid-first").ready(); }));
   cluster_.driver->GoAway();
   Add();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().error().empty(); }));
