@@ -1,5 +1,6 @@
 #include "cmd/controller_process.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -30,6 +31,8 @@ namespace {
 
 // How long a leader may be silent beyond its lease before /healthz/leader-election tells it.
 constexpr std::chrono::seconds kLeaseTolerance{20};
+constexpr std::chrono::seconds kFirstTrim{5};
+constexpr std::chrono::seconds kTrim{60};
 constexpr char kServiceAccountNamespace[] =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -258,7 +261,8 @@ class ControllerProcessImpl : public ControllerProcess {
                  driver.empty() ? "the cluster" : Quote(driver), took.count());
       }
       (*running)->Start();
-      PauseUntil(end);
+      // What the start and later bursts took goes back to the machine: an allocator keeps it.
+      for (auto pause = kFirstTrim; Pause(end, pause); pause = kTrim) malloc_trim(0);
     }
     // No handler of the roles runs any more when they go.
     (*running)->Stop();

@@ -210,8 +210,8 @@ std::vector<GoFlag> ProvisionerFlags() {
 
 std::vector<GoFlag> AttacherFlags() {
   return {
-      NoEffect("resync", Type::kDuration, "10m",
-               "the watch misses nothing that a resync would see"),
+      Flag("resync", "10m", "How often all attachments are looked at again",
+           BERTH_OPTION(settings.attacher.resync)),
       Flag("timeout", "15s", "Of each call of the driver", BERTH_OPTION(settings.attacher.timeout)),
       Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
            BERTH_OPTION(settings.attacher.retry_start)),
@@ -219,11 +219,12 @@ std::vector<GoFlag> AttacherFlags() {
            BERTH_OPTION(settings.attacher.retry_max)),
       CountFlag("worker-threads", "10", "Attachments worked on at a time",
                 BERTH_OPTION(settings.attacher.workers)),
-      NoEffect("max-entries", Type::kInt, "0", "Berth does not compare with ListVolumes yet"),
+      Flag("max-entries", "0", "Volumes in a page of ListVolumes; 0: as the driver likes",
+           BERTH_OPTION(settings.attacher.max_entries)),
       Flag("default-fstype", "", "File system of volumes that name none",
            BERTH_OPTION(settings.attacher.default_fs_type)),
-      NoEffect("reconcile-sync", Type::kDuration, "1m",
-               "Berth does not compare with ListVolumes yet"),
+      Flag("reconcile-sync", "1m", "How often attachments are compared with ListVolumes",
+           BERTH_OPTION(settings.attacher.reconcile_sync)),
       NoEffect("max-grpc-log-length", Type::kInt, "-1",
                "logged calls are cut to a bound of Berth's"),
   };
@@ -231,11 +232,13 @@ std::vector<GoFlag> AttacherFlags() {
 
 std::vector<GoFlag> ResizerFlags() {
   return {
-      NoEffect("resync-period", Type::kDuration, "10m",
-               "the watch misses nothing that a resync would see"),
+      Flag("resync-period", "10m", "How often all claims are looked at again",
+           BERTH_OPTION(settings.resizer.resync_period)),
       CountFlag("workers", "10", "Claims worked on at a time",
                 BERTH_OPTION(settings.resizer.workers)),
-      NoEffect("extra-modify-metadata", Type::kBool, "false", "Berth modifies no volumes yet"),
+      Flag("extra-modify-metadata", "false",
+           "Tell the driver the names of claim and volume it modifies",
+           BERTH_OPTION(settings.resizer.extra_modify_metadata)),
       Flag("timeout", "10s", "Of each call of the driver", BERTH_OPTION(settings.resizer.timeout)),
       Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
            BERTH_OPTION(settings.resizer.retry_start)),
