@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/ids.h"
+#include "base/log.h"
 
 namespace berth::api {
 namespace {
@@ -36,13 +37,33 @@ std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume
   return "csi-" + base::Sha256Hex(fmt::format("{}{}", pod_uid, volume_name));
 }
 
-bool IsCsiDriverName(std::string_view name) {
+base::Status CheckCsiDriverName(std::string_view name) {
   constexpr size_t kLongest = 63;
   const auto alphanumeric = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  if (name.empty() || name.size() > kLongest) return false;
-  if (!alphanumeric(name.front()) || !alphanumeric(name.back())) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [&](char c) { return alphanumeric(c) || c == '-' || c == '.'; });
+  const auto wrong = [name](const std::string& why) {
+    return base::Error(base::StatusCode::kInvalidArgument, "{} is not the name of a CSI driver: {}",
+                       base::Quote(name), why);
+  };
+  if (name.empty()) return wrong("it is empty");
+  if (name.size() > kLongest) {
+    return wrong(
+        fmt::format("it has {} characters, and at most {} are allowed", name.size(), kLongest));
+  }
+  for (const char c : name) {
+    if (!alphanumeric(c) && c != '-' && c != '.') {
+      return wrong("letters, digits, '-' and '.' are allowed");
+    }
+  }
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    if (end == begin || !alphanumeric(name[begin]) || !alphanumeric(name[end - 1])) {
+      return wrong("each part between dots begins and ends with a letter or digit");
+    }
+    begin = end + 1;
+  }
+  return base::OkStatus();
 }
+
+bool IsCsiDriverName(std::string_view name) { return CheckCsiDriverName(name).ok(); }
 
 }  // namespace berth::api

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace berth::api {
 
 // "csi-" and the SHA-256 of handle, driver and node, written one after the other.
@@ -26,8 +28,10 @@ std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
 // The handle of an inline (ephemeral) volume: "csi-" and the SHA-256 of pod UID and volume name.
 std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name);
 
-// CSI, GetPluginInfo: at most 63 letters, digits, '-' and '.', a letter or digit at both ends. It
-// is a part of paths, so that it must not lead elsewhere.
+// CSI, GetPluginInfo: a domain name of at most 63 letters, digits, '-' and '.', whose parts begin
+// and end with a letter or digit. It is a part of paths and of objects' names, so that a name that
+// is too long or ugly is refused by whoever meets it: INVALID_ARGUMENT, saying what is wrong.
+base::Status CheckCsiDriverName(std::string_view name);
 bool IsCsiDriverName(std::string_view name);
 
 }  // namespace berth::api

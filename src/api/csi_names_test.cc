@@ -1,5 +1,6 @@
 #include "api/csi_names.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace berth::api {
@@ -23,6 +24,22 @@ TEST(CsiNamesTest, UniqueVolumeNamesReadBack) {
        {"", "kubernetes.io/csi/", "kubernetes.io/csi/driver", "kubernetes.io/csi/^x",
         "kubernetes.io/csi/d^", "kubernetes.io/flexvolume/d^x"}) {
     EXPECT_FALSE(ParseUniqueVolumeName(name).has_value()) << name;
+  }
+}
+
+TEST(CheckCsiDriverName, TakesDomainNamesOfAnyCase) {
+  for (const std::string name : {"a", "local.csi.berth.dev", "CSI.Vendor-9.example", "9.b"}) {
+    EXPECT_TRUE(CheckCsiDriverName(name).ok()) << name;
+  }
+  EXPECT_TRUE(IsCsiDriverName(std::string(63, 'a')));
+}
+
+TEST(CheckCsiDriverName, RefusesWhatIsTooLongOrUglyAndSaysWhy) {
+  EXPECT_THAT(std::string(base::Message(CheckCsiDriverName(std::string(64, 'a')))),
+              testing::HasSubstr("it has 64 characters, and at most 63 are allowed"));
+  for (const std::string name : {"", "..", "a/b", "../../etc", "a_b", "a b", "-a", "a-", "a.", ".a",
+                                 "a..b", "a-.b", "a.-b", "\xc3\xa4"}) {
+    EXPECT_EQ(CheckCsiDriverName(name).code(), base::StatusCode::kInvalidArgument) << name;
   }
 }
 

@@ -39,6 +39,7 @@ base::Status CheckExisting(const Record& existing, const NewVolume& wanted) {
   if (existing.access != wanted.access) differs = "access type";
   if (!wanted.fs_type.empty() && wanted.fs_type != existing.fs_type) differs = "file system";
   if (existing.source != wanted.source) differs = "content source";
+  if (existing.inline_target != wanted.inline_target) differs = "place in a pod";
   if (differs.empty()) return base::OkStatus();
   return Error(StatusCode::kAlreadyExists, "volume {} exists with another {}",
                base::Quote(wanted.name), differs);
@@ -68,6 +69,12 @@ std::optional<Record> Pool::FindByName(Kind kind, const std::string& name) const
   const auto id = shelf(kind).ids.find(name);
   if (id == shelf(kind).ids.end()) return std::nullopt;
   return shelf(kind).records.at(id->second);
+}
+
+std::optional<Record> Pool::FindVolume(const std::string& name) const {
+  std::optional<Record> found = FindByName(Kind::kVolume, name);
+  if (found.has_value() && found->state != State::kReady) return std::nullopt;
+  return found;
 }
 
 base::StatusOr<Record> Pool::Get(Kind kind, const std::string& id) const {
@@ -178,6 +185,7 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
   record.fs_type = wanted.fs_type;
   record.content = wanted.access == AccessType::kBlock ? Content::kRaw : Content::kBlank;
   record.source = wanted.source;
+  record.inline_target = wanted.inline_target;
   SizeRange range = wanted.size;
   int64_t minimum = MinimumSize(wanted.fs_type);
   if (source.has_value()) {
@@ -244,6 +252,7 @@ base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const 
   record.name = name;
   record.content = CopyOf(volume.content);
   record.source = {Kind::kVolume, volume_id};
+  record.inline_target.clear();
   record.image = {};
   return Make(std::move(record), volume);
 }

@@ -45,8 +45,9 @@ struct NewVolume {
   std::string name;
   SizeRange size;
   AccessType access = AccessType::kMount;
-  std::string fs_type;  // empty: that of the source; or raw block
-  Source source;        // id empty: none
+  std::string fs_type;             // empty: that of the source; or raw block
+  Source source;                   // id empty: none
+  std::string inline_target = "";  // see Record
 };
 
 struct Capacity {
@@ -69,6 +70,9 @@ class Pool {
   // it does not satisfy. NOT_FOUND: no such source. INVALID_ARGUMENT: the source is of another
   // kind. OUT_OF_RANGE: a size that this pool never has. RESOURCE_EXHAUSTED: no room at present.
   base::StatusOr<Record> CreateVolume(const NewVolume& wanted);
+
+  // The volume of that name, if it is ready.
+  std::optional<Record> FindVolume(const std::string& name) const;
 
   // OK also for one that does not exist. FAILED_PRECONDITION: it is mapped to a device.
   base::Status DeleteVolume(const std::string& id);

@@ -81,6 +81,7 @@ std::string Encode(const Record& record) {
         {"inode", record.image.inode},
         {"bootId", record.image.boot_id}}},
   };
+  if (!record.inline_target.empty()) json["inlineTarget"] = record.inline_target;
   if (!record.source.id.empty()) {
     json["source"] = {{"kind", Name(record.source.kind)}, {"id", record.source.id}};
   }
@@ -110,6 +111,7 @@ base::StatusOr<Record> DecodeRecord(std::string_view text) {
   record.sector_size = static_cast<uint32_t>(json::Int(value, {"sectorSize"}));
   record.growing_from = json::Int(value, {"growingFrom"});
   record.source.id = json::String(value, {"source", "id"});
+  record.inline_target = json::String(value, {"inlineTarget"});
   record.image.device = static_cast<uint64_t>(json::Int(value, {"image", "device"}));
   record.image.inode = static_cast<uint64_t>(json::Int(value, {"image", "inode"}));
   record.image.boot_id = json::String(value, {"image", "bootId"});

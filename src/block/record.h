@@ -68,6 +68,8 @@ struct Record {
   int64_t growing_from = 0;       // while the image is made longer: what it was; else 0
   Source source;                  // id empty: none; of a snapshot, the volume that it shows
   ImageIdentity image;
+  // Of an inline volume, which ends with its pod: where the pod has it. Empty for others.
+  std::string inline_target;
 };
 
 // True for the text of a UUID as this pool makes them: what an outside volume id must look like

@@ -56,6 +56,13 @@ std::string Unconfirmed(const block::Record& volume,
   return "";
 }
 
+// Inline volumes are their pods' alone.
+std::vector<block::Record> ListedVolumes(const block::Pool& pool) {
+  std::vector<block::Record> volumes = pool.List(Kind::kVolume);
+  std::erase_if(volumes, [](const block::Record& each) { return !each.inline_target.empty(); });
+  return volumes;
+}
+
 }  // namespace
 
 base::StatusOr<std::vector<block::Record>> Page(std::vector<block::Record> records,
@@ -144,7 +151,7 @@ base::StatusOr<csi::v1::ListVolumesResponse> Controller::ListVolumes(
   RETURN_IF_ERROR(CheckLimits(request));
   csi::v1::ListVolumesResponse response;
   ASSIGN_OR_RETURN(const std::vector<block::Record> page,
-                   Page(pool_.List(Kind::kVolume), request.max_entries(), request.starting_token(),
+                   Page(ListedVolumes(pool_), request.max_entries(), request.starting_token(),
                         *response.mutable_next_token()));
   for (const block::Record& record : page) {
     auto& entry = *response.add_entries();

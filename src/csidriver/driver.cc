@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "api/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "csidriver/services.h"
@@ -27,11 +28,7 @@ bool IsSegmentValue(std::string_view text) {
 }
 
 base::Status CheckOptions(const DriverOptions& options) {
-  if (!IsSegmentValue(options.name)) {
-    return Error(StatusCode::kInvalidArgument,
-                 "driver name {} is not a domain name of at most 63 bytes",
-                 base::Quote(options.name));
-  }
+  RETURN_IF_ERROR(api::CheckCsiDriverName(options.name));
   if (!IsSegmentValue(options.node_id)) {
     return Error(StatusCode::kInvalidArgument,
                  "node id {} cannot be a topology value: at most 63 letters, digits, '-', '_', '.'",
@@ -81,6 +78,7 @@ class DriverImpl final : public Driver {
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
+    node_->RemoveOrphans();
     // Two pools, so that long copies do not keep pods from starting.
     const base::WorkerPool::Options pool = {
         .name = "csi-call", .max_threads = options.workers, .max_queued = options.max_queued};

@@ -10,6 +10,11 @@
 // against the mount table and the loop device of the volume's very image. Raw block volumes are
 // only mapped when staged; publishing binds the device's node to the target file.
 //
+// An inline volume, which belongs to one pod, is made when it is published, mounted at the target
+// itself, and deleted when it is unpublished:
+//
+//   (none) ── publish ──▶ in the pool, mounted at the target ── unpublish ──▶ (none)
+//
 // Requests come in unchecked; each method checks its own. Thread-safe; one call per volume at a
 // time, the second gets ABORTED. Blocking: mkfs, fsck and mount run with deadlines of their own.
 #pragma once
@@ -42,6 +47,9 @@ class Node {
       const csi::v1::NodePublishVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
       const csi::v1::NodeUnpublishVolumeRequest& request);
+  // node_inline.cc: inline volumes whose pod's folder is gone are deleted, since nobody is left who
+  // would unpublish them. At the start.
+  void RemoveOrphans();
   // node_info.cc
   base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> NodeGetVolumeStats(
       const csi::v1::NodeGetVolumeStatsRequest& request);
@@ -64,6 +72,16 @@ class Node {
   base::Status ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                 const PublishedTarget& wanted, const Presence& presence);
   base::Status UndoPublish(NodeRecord record, const std::string& path);
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishInline(
+      const csi::v1::NodePublishVolumeRequest& request);
+  base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> UnpublishInline(
+      const csi::v1::NodeUnpublishVolumeRequest& request);
+  base::Status CheckNothingAt(const std::string& target) const;
+  base::Status MountInline(const block::Record& volume, const Capability& capability,
+                           bool read_only);
+  base::Status RemoveInline(const block::Record& volume);
+  // The pool's id of a volume, which a CO knows by that, or an inline one by its own handle.
+  base::StatusOr<std::string> PoolId(const std::string& volume_id) const;
   base::Status UnmountAll(const std::string& volume_id, const std::string& path);
 
   block::Pool& pool_;
@@ -72,6 +90,12 @@ class Node {
   platform::Exec& exec_;
   const Offer& offer_;
 };
+
+// Makes what the volume is bound to: a folder, or for raw block a file. Its parent is the CO's to
+// make.
+base::Status MakeTarget(const std::string& path, block::AccessType access);
+// Removes an empty folder or file; whatever else is there was not made here: FAILED_PRECONDITION.
+base::Status RemoveTarget(const std::string& path);
 
 // Whether the volume may be used with `capability`: FAILED_PRECONDITION if it is of another access
 // type or holds another file system.

@@ -63,10 +63,9 @@ base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t siz
 base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
     const csi::v1::NodeGetVolumeStatsRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  ASSIGN_OR_RETURN(const std::string id, PoolId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
-  ASSIGN_OR_RETURN(const block::Record volume,
-                   pool_.Get(block::Kind::kVolume, request.volume_id()));
+  ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
   if (!presence.IsAt(path)) return NotThere(volume.id, path);

@@ -16,47 +16,6 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// Makes what the volume is bound to: a folder, or for raw block a file. Its parent is the CO's to
-// make.
-base::Status MakeTarget(const std::string& path, block::AccessType access) {
-  if (access == block::AccessType::kMount) {
-    if (mkdir(path.c_str(), 0750) == 0) return base::OkStatus();
-  } else {
-    const base::UniqueFd fd(
-        open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0660));
-    if (fd.valid()) return base::OkStatus();
-  }
-  if (errno != EEXIST) return platform::ErrnoError(errno, "make target " + base::Quote(path));
-  // No mount is there (the caller looked), so that lstat cannot hang.
-  struct stat st;
-  if (lstat(path.c_str(), &st) != 0)
-    return platform::ErrnoError(errno, "stat " + base::Quote(path));
-  const bool fits = access == block::AccessType::kMount ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
-  if (fits) return base::OkStatus();
-  return Error(StatusCode::kFailedPrecondition, "target {} exists and is not a {}",
-               base::Quote(path), access == block::AccessType::kMount ? "folder" : "plain file");
-}
-
-// Removes an empty folder or file; whatever else is there was not made here.
-base::Status RemoveTarget(const std::string& path) {
-  struct stat st;
-  if (lstat(path.c_str(), &st) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return base::OkStatus();
-    return platform::ErrnoError(errno, "stat " + base::Quote(path));
-  }
-  if (S_ISDIR(st.st_mode)) {
-    if (rmdir(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
-    return Error(StatusCode::kFailedPrecondition, "target folder {} is not removed: {}",
-                 base::Quote(path), base::Message(platform::ErrnoError(errno, "rmdir")));
-  }
-  if (!S_ISREG(st.st_mode) || st.st_size != 0) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "target {} is not an empty file and is not removed", base::Quote(path));
-  }
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
-  return platform::ErrnoError(errno, "remove target " + base::Quote(path));
-}
-
 // Whether the volume may be published at one more target, beside `others`.
 base::Status CheckOthers(const block::Record& volume, AccessMode::Mode mode,
                          const PublishedTarget& wanted,
@@ -85,9 +44,48 @@ void Forget(NodeRecord& record, std::string_view path) {
 
 }  // namespace
 
+base::Status MakeTarget(const std::string& path, block::AccessType access) {
+  if (access == block::AccessType::kMount) {
+    if (mkdir(path.c_str(), 0750) == 0) return base::OkStatus();
+  } else {
+    const base::UniqueFd fd(
+        open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0660));
+    if (fd.valid()) return base::OkStatus();
+  }
+  if (errno != EEXIST) return platform::ErrnoError(errno, "make target " + base::Quote(path));
+  // No mount is there (the caller looked), so that lstat cannot hang.
+  struct stat st;
+  if (lstat(path.c_str(), &st) != 0)
+    return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  const bool fits = access == block::AccessType::kMount ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
+  if (fits) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "target {} exists and is not a {}",
+               base::Quote(path), access == block::AccessType::kMount ? "folder" : "plain file");
+}
+
+base::Status RemoveTarget(const std::string& path) {
+  struct stat st;
+  if (lstat(path.c_str(), &st) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return base::OkStatus();
+    return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  }
+  if (S_ISDIR(st.st_mode)) {
+    if (rmdir(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "target folder {} is not removed: {}",
+                 base::Quote(path), base::Message(platform::ErrnoError(errno, "rmdir")));
+  }
+  if (!S_ISREG(st.st_mode) || st.st_size != 0) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "target {} is not an empty file and is not removed", base::Quote(path));
+  }
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return base::OkStatus();
+  return platform::ErrnoError(errno, "remove target " + base::Quote(path));
+}
+
 base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
     const csi::v1::NodePublishVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
+  if (IsInline(request)) return PublishInline(request);
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   ASSIGN_OR_RETURN(const Capability capability,
@@ -184,6 +182,7 @@ base::Status Node::Bind(const block::Record& volume, const PublishedTarget& targ
 base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
     const csi::v1::NodeUnpublishVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
+  if (IsInlineHandle(request.volume_id())) return UnpublishInline(request);
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));

@@ -5,11 +5,15 @@
 #include <array>
 #include <cctype>
 
+#include "api/quantity.h"
 #include "base/ids.h"
 #include "base/log.h"
 
 namespace berth::csidriver {
 namespace {
+
+// Of keys that the CO adds.
+constexpr std::string_view kReservedPrefix = "csi.storage.k8s.io/";
 
 using base::Error;
 using base::StatusCode;
@@ -146,7 +150,7 @@ base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view p
 
 base::Status CheckParameters(const google::protobuf::Map<std::string, std::string>& parameters) {
   for (const auto& [key, value] : parameters) {
-    if (!key.starts_with("csi.storage.k8s.io/")) {
+    if (!key.starts_with(kReservedPrefix)) {
       return Invalid("unknown parameter {}: this driver takes none", base::Quote(key));
     }
   }
@@ -221,6 +225,48 @@ base::StatusOr<block::NewVolume> ParseCreateVolume(const csi::v1::CreateVolumeRe
     volume.fs_type = offer.fs_types.at(0);
   }
   RETURN_IF_ERROR(CheckTopology(request.accessibility_requirements(), offer));
+  return volume;
+}
+
+bool IsInlineHandle(std::string_view id) {
+  constexpr std::string_view kPrefix = "csi-";
+  constexpr size_t kDigest = 64;
+  return id.size() == kPrefix.size() + kDigest && id.starts_with(kPrefix) &&
+         std::ranges::all_of(id.substr(kPrefix.size()), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+bool IsInline(const csi::v1::NodePublishVolumeRequest& request) {
+  const auto found = request.volume_context().find("csi.storage.k8s.io/ephemeral");
+  return found != request.volume_context().end() && found->second == "true";
+}
+
+base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVolumeRequest& request,
+                                                   const Capability& capability,
+                                                   const Offer& offer) {
+  if (!IsInlineHandle(request.volume_id())) {
+    return Invalid("{} is not the handle of an inline volume", base::Quote(request.volume_id()));
+  }
+  if (capability.access != block::AccessType::kMount) {
+    return Invalid("an inline volume has a file system and cannot be used as raw block");
+  }
+  block::NewVolume volume{.name = request.volume_id(),
+                          .size = {.required = int64_t{1} << 30, .limit = 0},
+                          .fs_type = capability.fs_type};
+  if (volume.fs_type.empty()) volume.fs_type = offer.fs_types.at(0);
+  for (const auto& [key, value] : request.volume_context()) {
+    if (key.starts_with(kReservedPrefix)) continue;
+    if (key != "size") {
+      return Invalid("unknown attribute {}: an inline volume of this driver takes 'size' only",
+                     base::Quote(key));
+    }
+    const auto bytes = api::ParseBytes(value);
+    if (!bytes.ok() || *bytes <= 0) {
+      return Invalid("size {} of an inline volume is not a quantity of bytes", base::Quote(value));
+    }
+    volume.size.required = *bytes;
+  }
   return volume;
 }
 

@@ -69,6 +69,18 @@ base::StatusOr<std::vector<Capability>> ParseCapabilities(
 base::StatusOr<block::NewVolume> ParseCreateVolume(const csi::v1::CreateVolumeRequest& request,
                                                    const Offer& offer);
 
+// True for the handle that a CO gives to an inline (ephemeral) volume: "csi-" and a SHA-256.
+bool IsInlineHandle(std::string_view id);
+
+// NodePublishVolume of an inline volume: volume_context says so, as the CSIDriver object's
+// podInfoOnMount lets it.
+bool IsInline(const csi::v1::NodePublishVolumeRequest& request);
+
+// What to make for it: a file system of volume_context["size"] (a quantity; 1Gi without it).
+base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVolumeRequest& request,
+                                                   const Capability& capability,
+                                                   const Offer& offer);
+
 // True if `topology` is where this node is. A term without segments says nothing and is so.
 bool IsHere(const csi::v1::Topology& topology, const Offer& offer);
 

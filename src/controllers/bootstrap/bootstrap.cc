@@ -17,16 +17,37 @@ Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json obj
                         fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
 }
 
+// What the shipped driver can do: inline volumes, too, which it knows by podInfoOnMount.
+Json DriverObject(const std::string& driver) {
+  return {{"metadata", {{"name", driver}}},
+          {"spec",
+           {{"attachRequired", true},
+            {"podInfoOnMount", true},
+            {"fsGroupPolicy", "File"},
+            {"volumeLifecycleModes", {"Persistent", "Ephemeral"}}}}};
+}
+
+// The lifecycle modes cannot be changed: an object of an earlier version is made anew, with all
+// else that a person may have set in it.
+Status RenewDriver(kube::Client& client, const std::string& driver) {
+  const auto present = kube::Get<api::CsiDriver>(client, "", driver);
+  if (present.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(present);
+  if (present->supports_lifecycle("Ephemeral")) return base::OkStatus();
+  Json object = DriverObject(driver);
+  Json spec = base::json::Map(present->json(), {"spec"});
+  spec["podInfoOnMount"] = true;
+  spec["volumeLifecycleModes"] = {"Persistent", "Ephemeral"};
+  object["spec"] = std::move(spec);
+  RETURN_IF_ERROR(client.Delete(api::kinds::kCsiDriver, "", driver, {}));
+  return CreateIfMissing(client, api::kinds::kCsiDriver, std::move(object));
+}
+
 }  // namespace
 
 Status CreateStandaloneObjects(kube::Client& client, const std::string& driver) {
-  RETURN_IF_ERROR(CreateIfMissing(client, api::kinds::kCsiDriver,
-                                  {{"metadata", {{"name", driver}}},
-                                   {"spec",
-                                    {{"attachRequired", true},
-                                     {"podInfoOnMount", false},
-                                     {"fsGroupPolicy", "File"},
-                                     {"volumeLifecycleModes", {"Persistent"}}}}}));
+  RETURN_IF_ERROR_WITH(RenewDriver(client, driver), fmt::format("renew CSIDriver '{}'", driver));
+  RETURN_IF_ERROR(CreateIfMissing(client, api::kinds::kCsiDriver, DriverObject(driver)));
   return CreateIfMissing(
       client, api::kinds::kStorageClass,
       {{"metadata",

@@ -1,0 +1,145 @@
+// Inline (ephemeral) volumes: a pod's own, which come and go with it (node.h).
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "csidriver/node.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+constexpr std::chrono::seconds kUnmapPatience{5};
+
+// The folder that the CO makes for a target, and removes after it was unpublished.
+bool PodFolderIsGone(const std::string& target) {
+  const std::string folder = std::filesystem::path(target).parent_path();
+  struct stat info;
+  return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
+}
+
+}  // namespace
+
+base::StatusOr<std::string> Node::PoolId(const std::string& volume_id) const {
+  if (IsInlineHandle(volume_id)) {
+    const auto volume = pool_.FindVolume(volume_id);
+    if (volume.has_value() && !volume->inline_target.empty()) return volume->id;
+  }
+  RETURN_IF_ERROR(CheckVolumeId(volume_id));
+  return volume_id;
+}
+
+base::Status Node::CheckNothingAt(const std::string& target) const {
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  const platform::MountEntry* mount = platform::FindMount(table, target);
+  if (mount == nullptr) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "target {} is a mount point of {} already",
+               base::Quote(target), base::Quote(mount->source));
+}
+
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
+    const csi::v1::NodePublishVolumeRequest& request) {
+  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
+  ASSIGN_OR_RETURN(const Capability capability,
+                   ParseCapability(request.volume_capability(), offer_));
+  ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
+  ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
+  wanted.inline_target = path;
+  // What an earlier call may have done is not undone by this one.
+  const bool was_there = pool_.FindVolume(wanted.name).has_value();
+  if (!was_there) RETURN_IF_ERROR(CheckNothingAt(path));
+  ASSIGN_OR_RETURN(const block::Record volume, pool_.CreateVolume(wanted));
+  const base::Status mounted =
+      MountInline(volume, capability, request.readonly() || capability.read_only());
+  if (mounted.ok()) return csi::v1::NodePublishVolumeResponse();
+  if (!was_there && mounted.code() != StatusCode::kDeadlineExceeded) {
+    if (const base::Status removed = RemoveInline(volume); !removed.ok()) {
+      LOG_WARNING("inline volume {} could not be published and not be removed: {}",
+                  base::Quote(volume.name), base::ToString(removed));
+    }
+  }
+  return base::Annotate(mounted, fmt::format("publish inline volume {} at {}",
+                                             base::Quote(volume.name), base::Quote(path)));
+}
+
+base::Status Node::MountInline(const block::Record& volume, const Capability& capability,
+                               bool read_only) {
+  const std::string& path = volume.inline_target;
+  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+  RETURN_IF_ERROR(pool_.CheckImage(volume));
+  RETURN_IF_ERROR(CheckUse(volume, capability));
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  // It is as if it were staged at its target.
+  const NodeRecord record{.volume_id = volume.id,
+                          .staging_path = path,
+                          .capability = capability.Digest() + (read_only ? " read-only" : "")};
+  switch (presence.At(path)) {
+    case Found::kForeign:
+      return Error(StatusCode::kFailedPrecondition,
+                   "the target is a mount point of {} already, which is not this volume",
+                   base::Quote(presence.MountAt(path)->source));
+    case Found::kOurs:
+      if (!presence.recorded().has_value()) return records_.Put(record);
+      if (presence.recorded()->capability == record.capability) return base::OkStatus();
+      return Error(StatusCode::kAlreadyExists,
+                   "it is published there with another volume capability");
+    case Found::kNothing:
+      break;
+  }
+  RETURN_IF_ERROR(records_.Put(record));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.target.before">());
+  RETURN_IF_ERROR(MakeTarget(path, block::AccessType::kMount));
+  Capability mounted = capability;
+  if (read_only) mounted.mount_flags.push_back("ro");
+  return StageMount(volume, mounted, path);
+}
+
+// The reverse, from whatever a crash left.
+base::Status Node::RemoveInline(const block::Record& volume) {
+  {
+    ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+    RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
+    RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
+    RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));
+    RETURN_IF_ERROR(records_.Remove(volume.id));
+    RETURN_IF_ERROR(RemoveTarget(volume.inline_target));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.delete.before">());
+  return pool_.DeleteVolume(volume.id);
+}
+
+base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
+    const csi::v1::NodeUnpublishVolumeRequest& request) {
+  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
+  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  const std::optional<block::Record> volume = pool_.FindVolume(request.volume_id());
+  if (volume.has_value() && volume->inline_target == path) {
+    RETURN_IF_ERROR_WITH(RemoveInline(*volume),
+                         fmt::format("unpublish inline volume {}", base::Quote(volume->name)));
+    return csi::v1::NodeUnpublishVolumeResponse();
+  }
+  // It is gone, or was never there: an empty target may remain.
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  if (platform::FindMount(table, path) == nullptr) RETURN_IF_ERROR(RemoveTarget(path));
+  return csi::v1::NodeUnpublishVolumeResponse();
+}
+
+void Node::RemoveOrphans() {
+  for (const block::Record& volume : pool_.List(block::Kind::kVolume)) {
+    if (volume.inline_target.empty() || !PodFolderIsGone(volume.inline_target)) continue;
+    const base::Status removed = RemoveInline(volume);
+    if (removed.ok()) {
+      LOG_INFO("inline volume {} is removed: its pod's folder is gone", base::Quote(volume.name));
+    } else {
+      LOG_WARNING("inline volume {} of a pod whose folder is gone is not removed: {}",
+                  base::Quote(volume.name), base::ToString(removed));
+    }
+  }
+}
+
+}  // namespace berth::csidriver
