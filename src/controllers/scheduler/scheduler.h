@@ -107,6 +107,13 @@ class Scheduler : public Controller {
                                                 const api::Node& node) const;
   bool HasCapacity(const Claim& claim, const api::StorageClass& storage_class,
                    const api::Node& node) const;
+  // The driver of a claim's volume, there or to be made; "" if there is none.
+  std::string DriverOf(const Claim& claim) const;
+  // Why a driver that wants its pods only where it runs
+  // (CSIDriver.spec.preventPodSchedulingIfMissing) refuses the node.
+  std::optional<std::string> RefuseWithoutDriver(const PodClaims& claims,
+                                                 const Placement& placement,
+                                                 const api::Node& node) const;
   bool ExceedsAttachLimit(const PodClaims& claims, const Placement& placement,
                           const api::Node& node) const;
   std::set<std::string> VolumesOn(const std::string& node, const std::string& driver) const;

@@ -295,6 +295,23 @@ TEST_F(SchedulerTest, AttachLimitsCountVolumesThatAreThereAndOnTheirWay) {
   EXPECT_EQ(WaitNode("second"), "node-a");
 }
 
+TEST_F(SchedulerTest, ADriverMayWantItsPodsOnlyWhereItIs) {
+  AddNodes();
+  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
+                       {"kind", "CSIDriver"},
+                       {"metadata", {{"name", "fake.csi.example.com"}}},
+                       {"spec", {{"preventPodSchedulingIfMissing", true}}}});
+  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  Begin();
+  cluster_.client.Add(MakePod("web", "data"));
+  ASSERT_TRUE(WaitUnschedulable("web", "2 node(s) did not have CSI driver fake.csi.example.com"));
+  cluster_.client.Add(MakePod("plain", ""));
+  EXPECT_NE(WaitNode("plain"), "");
+  cluster_.client.Add(MakeCsiNode("node-b"));
+  EXPECT_EQ(WaitNode("web"), "node-b");
+}
+
 TEST_F(SchedulerTest, ReadWriteOncePodIsForOnePod) {
   AddNodes();
   const Json once = {{"spec", {{"accessModes", {"ReadWriteOncePod"}}}}};

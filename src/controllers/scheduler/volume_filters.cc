@@ -117,6 +117,7 @@ std::optional<std::string> Scheduler::RefuseVolumes(const api::Pod& pod, const P
     }
     placement.emplace_back(claim, volume);
   }
+  if (auto refusal = RefuseWithoutDriver(claims, placement, node)) return refusal;
   if (ExceedsAttachLimit(claims, placement, node)) return "node(s) exceed max volume count";
   return std::nullopt;
 }
@@ -185,6 +186,35 @@ std::set<std::string> Scheduler::VolumesOn(const std::string& node,
   }
   volumes.erase("");
   return volumes;
+}
+
+std::string Scheduler::DriverOf(const Claim& claim) const {
+  const auto storage_class = classes_.Get(ClassName(claim, classes_));
+  return storage_class == nullptr ? "" : storage_class->provisioner();
+}
+
+std::optional<std::string> Scheduler::RefuseWithoutDriver(const PodClaims& claims,
+                                                          const Placement& placement,
+                                                          const api::Node& node) const {
+  std::set<std::string> drivers;
+  for (const VolumePtr& volume : claims.bound) {
+    if (volume->has_csi()) drivers.insert(volume->csi().driver());
+  }
+  for (const auto& [claim, volume] : placement) {
+    if (volume == nullptr) {
+      drivers.insert(DriverOf(*claim));
+    } else if (volume->has_csi()) {
+      drivers.insert(volume->csi().driver());
+    }
+  }
+  const auto csi_node = csi_nodes_.Get(node.name());
+  for (const std::string& driver : drivers) {
+    const auto object = drivers_.Get(driver);
+    if (object == nullptr || !object->Bool({"spec", "preventPodSchedulingIfMissing"})) continue;
+    if (csi_node != nullptr && csi_node->driver(driver).has_value()) continue;
+    return fmt::format("node(s) did not have CSI driver {}", driver);
+  }
+  return std::nullopt;
 }
 
 bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& placement,
