@@ -20,14 +20,17 @@ constexpr std::string_view kNodeIdAnnotation = "csi.volume.kubernetes.io/nodeid"
 constexpr int kTries = 8;
 constexpr auto kFirstDelay = std::chrono::milliseconds(10);
 
+// allocatable; null for a driver without a limit.
+Json CountOf(const NodeDriver& driver) {
+  if (driver.max_volumes == 0) return nullptr;
+  return {{"count", std::min<int64_t>(driver.max_volumes, std::numeric_limits<int32_t>::max())}};
+}
+
 Json EntryOf(const NodeDriver& driver) {
   Json keys = Json::array();
   for (const auto& [key, value] : driver.topology) keys.push_back(key);  // a map: sorted
   Json entry = {{"name", driver.name}, {"nodeID", driver.node_id}, {"topologyKeys", keys}};
-  if (driver.max_volumes > 0) {
-    entry["allocatable"] = {
-        {"count", std::min<int64_t>(driver.max_volumes, std::numeric_limits<int32_t>::max())}};
-  }
+  if (Json count = CountOf(driver); !count.is_null()) entry["allocatable"] = std::move(count);
   return entry;
 }
 
@@ -45,6 +48,24 @@ bool SameButForCount(Json a, Json b) {
 
 Json OwnerOf(const api::Node& node) {
   return {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", node.name()}, {"uid", node.uid()}}};
+}
+
+bool IsOwnedBy(const Json& csi_node, const api::Node& node) {
+  for (const Json& owner : base::json::Array(csi_node, {"metadata", "ownerReferences"})) {
+    if (base::json::String(owner, {"kind"}) == "Node") {
+      return base::json::String(owner, {"uid"}) == node.uid();
+    }
+  }
+  return false;
+}
+
+// In place of an earlier node of this name, with which the garbage collector would take it away.
+void SetOwner(Json& csi_node, const api::Node& node) {
+  Json owners = OwnerOf(node);
+  for (const Json& owner : base::json::Array(csi_node, {"metadata", "ownerReferences"})) {
+    if (base::json::String(owner, {"kind"}) != "Node") owners.push_back(owner);
+  }
+  base::json::Set(csi_node, {"metadata", "ownerReferences"}, std::move(owners));
 }
 
 // The drivers without `name`.
@@ -113,22 +134,26 @@ Status CsiNodes::PatchNode(const NodeDriver& driver, bool add) {
   return kube::MergePatch(client_, *read, {{"metadata", std::move(metadata)}}).status();
 }
 
-Status CsiNodes::CreateCsiNode(const NodeDriver& driver) {
-  const auto node = kube::Get<api::Node>(client_, "", node_name_);
-  RETURN_IF_ERROR_WITH(node, fmt::format("read node '{}'", node_name_));
+Status CsiNodes::CreateCsiNode(const NodeDriver& driver, const api::Node& node) {
   return client_
       .Create(api::kinds::kCsiNode, "",
               {{"apiVersion", "storage.k8s.io/v1"},
                {"kind", "CSINode"},
-               {"metadata", {{"name", node_name_}, {"ownerReferences", OwnerOf(*node)}}},
+               {"metadata", {{"name", node_name_}, {"ownerReferences", OwnerOf(node)}}},
                {"spec", {{"drivers", Json::array({EntryOf(driver)})}}}})
       .status();
 }
 
 Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
+  std::optional<api::Node> node;
+  if (add) {
+    auto found = kube::Get<api::Node>(client_, "", node_name_);
+    RETURN_IF_ERROR_WITH(found, fmt::format("read node '{}'", node_name_));
+    node = *std::move(found);
+  }
   auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
   if (read.status().code() == StatusCode::kNotFound) {
-    return add ? CreateCsiNode(driver) : OkStatus();
+    return add ? CreateCsiNode(driver, *node) : OkStatus();
   }
   RETURN_IF_ERROR(read);
   Json object = *std::move(read);
@@ -143,7 +168,9 @@ Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
   };
   if (!add) return present == nullptr ? OkStatus() : put(Without(drivers, driver.name));
   const Json entry = EntryOf(driver);
-  if (present != nullptr && *present == entry) return OkStatus();
+  const bool owned = IsOwnedBy(object, *node);
+  if (present != nullptr && *present == entry && owned) return OkStatus();
+  if (!owned) SetOwner(object, *node);
   // An entry may change its count only; any other change is a removal and an addition.
   if (present != nullptr && !SameButForCount(*present, entry)) {
     RETURN_IF_ERROR(put(Without(drivers, driver.name)));
@@ -167,6 +194,33 @@ Status CsiNodes::Add(const NodeDriver& driver) {
   RETURN_IF_ERROR_WITH(OnConflict([&] { return WriteCsiNode(driver, true); }),
                        fmt::format("write driver '{}' to CSINode '{}'", driver.name, node_name_));
   return OkStatus();
+}
+
+Status CsiNodes::UpdateCount(const NodeDriver& driver) {
+  if (driver.max_volumes < 0) {
+    return Error(StatusCode::kInvalidArgument, "driver '{}' gave a negative max_volumes_per_node",
+                 driver.name);
+  }
+  const Status written = OnConflict([&]() -> Status {
+    auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
+    RETURN_IF_ERROR(read);
+    Json object = *std::move(read);
+    Json drivers = base::json::Array(object, {"spec", "drivers"});
+    bool changed = false;
+    for (Json& entry : drivers) {
+      if (base::json::String(entry, {"name"}) != driver.name) continue;
+      const Json before = entry;
+      entry.erase("allocatable");
+      if (Json count = CountOf(driver); !count.is_null()) entry["allocatable"] = std::move(count);
+      changed = entry != before;
+    }
+    if (!changed) return OkStatus();
+    base::json::Set(object, {"spec", "drivers"}, std::move(drivers));
+    return client_.Update(api::kinds::kCsiNode, object, "").status();
+  });
+  return base::Annotate(
+      written, fmt::format("update the volume count of driver '{}' in CSINode '{}'", driver.name,
+                           node_name_));
 }
 
 Status CsiNodes::Remove(const std::string& driver) {

@@ -37,11 +37,14 @@ class CsiNodes {
   base::Status Add(const NodeDriver& driver);
   // One that is not there is OK. Topology labels stay, as with the kubelet.
   base::Status Remove(const std::string& driver);
+  // Writes allocatable.count, the one field of an entry that may change, of a driver that is
+  // listed.
+  base::Status UpdateCount(const NodeDriver& driver);
 
  private:
   base::Status PatchNode(const NodeDriver& driver, bool add);
   base::Status WriteCsiNode(const NodeDriver& driver, bool add);
-  base::Status CreateCsiNode(const NodeDriver& driver);
+  base::Status CreateCsiNode(const NodeDriver& driver, const api::Node& node);
   base::Status OnConflict(const std::function<base::Status()>& write) const;
 
   kube::Client& client_;

@@ -107,6 +107,32 @@ TEST_F(CsiNodesTest, AnotherValueOfATopologyLabelIsRefused) {
   EXPECT_TRUE(client_.Peek(api::kinds::kCsiNode, "", "node-a").is_null());
 }
 
+TEST_F(CsiNodesTest, WhatAnEarlierNodeOfThisNameOwnedIsTakenOver) {
+  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  Json node = client_.Peek(api::kinds::kNode, "", "node-a");
+  node["metadata"]["uid"] = "another-uid";
+  client_.Add(node);
+  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_EQ(CsiNode().owner_references().size(), 1U);
+  EXPECT_EQ(CsiNode().owner_references()[0].uid, "another-uid");
+}
+
+TEST_F(CsiNodesTest, TheCountOfAListedDriverFollowsIt) {
+  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  NodeDriver now = demo_;
+  now.max_volumes = 3;
+  now.node_id = "what else it says is left to its registration";
+  ASSERT_TRUE(nodes_.UpdateCount(now).ok());
+  EXPECT_EQ(CsiNode().driver(demo_.name)->allocatable_count, 3);
+  EXPECT_EQ(CsiNode().driver(demo_.name)->node_id, "id-1");
+  now.max_volumes = 0;
+  ASSERT_TRUE(nodes_.UpdateCount(now).ok());
+  EXPECT_FALSE(CsiNode().driver(demo_.name)->allocatable_count.has_value());
+  client_.TakeActions();
+  ASSERT_TRUE(nodes_.UpdateCount({.name = "unlisted.example.com", .max_volumes = 5}).ok());
+  EXPECT_THAT(client_.TakeActions(), IsEmpty());
+}
+
 TEST_F(CsiNodesTest, AConflictIsReadAgain) {
   client_.FailNext("patch", "nodes", base::Error(StatusCode::kAborted, "conflict"));
   ASSERT_TRUE(nodes_.Add({.name = "a.example.com", .node_id = "a"}).ok());

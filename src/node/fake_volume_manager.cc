@@ -36,6 +36,16 @@ void FakeVolumeManager::SetBegun() {
   Tell();
 }
 
+void FakeVolumeManager::SetNoRoom(std::string reason) {
+  {
+    base::MutexLock lock(mutex_);
+    ready_ = begun_ = false;
+    no_room_ = true;
+    reason_ = std::move(reason);
+  }
+  Tell();
+}
+
 void FakeVolumeManager::SetReleases(bool releases) {
   {
     base::MutexLock lock(mutex_);
@@ -104,6 +114,7 @@ PodVolumes FakeVolumeManager::State(const std::string& pod_uid) const {
   return {.ready = ready_ && wanted,
           .begun = begun_ && wanted,
           .published = published_,
+          .no_room = no_room_ && wanted,
           .reason = reason_};
 }
 

@@ -19,6 +19,8 @@ class FakeVolumeManager : public VolumeManager {
   void SetReady(bool ready, std::string reason = "");
   // Not ready, but begun.
   void SetBegun();
+  // Not ready, since the node has no room for one of them.
+  void SetNoRoom(std::string reason);
   void SetReleases(bool releases);
   void Publish(const std::string& volume, volume::Published published);
   void AddKnownPod(const std::string& uid);
@@ -42,6 +44,7 @@ class FakeVolumeManager : public VolumeManager {
   std::function<void(const std::string&)> on_change_ ABSL_GUARDED_BY(mutex_);
   bool ready_ ABSL_GUARDED_BY(mutex_) = true;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
+  bool no_room_ ABSL_GUARDED_BY(mutex_) = false;
   bool releases_ ABSL_GUARDED_BY(mutex_) = true;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, volume::Published> published_ ABSL_GUARDED_BY(mutex_);

@@ -211,4 +211,15 @@ StatusOr<volume::VolumePlugin::Stats> FakeVolumePlugin::GetStats(const volume::P
   return Stats{};
 }
 
+void FakeVolumePlugin::SetCondition(StatusOr<std::optional<Condition>> condition) {
+  MutexLock lock(mutex_);
+  condition_ = std::move(condition);
+}
+
+StatusOr<std::optional<volume::VolumePlugin::Condition>> FakeVolumePlugin::GetCondition(
+    const volume::PodVolumeRecord&) {
+  MutexLock lock(mutex_);
+  return condition_;
+}
+
 }  // namespace berth::node

@@ -48,6 +48,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   void Reboot();
   // What FindOnNode tells; nothing until set.
   void SetFound(Found found);
+  // What GetCondition tells of every volume; nothing until set.
+  void SetCondition(volume::StatusOr<std::optional<Condition>> condition);
 
   // ---- VolumePlugin ----
 
@@ -71,6 +73,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   volume::Status Expand(const volume::PodVolumeRecord& record, const volume::VolumeSpec& spec,
                         int64_t bytes) override;
   volume::StatusOr<Stats> GetStats(const volume::PodVolumeRecord& record) override;
+  volume::StatusOr<std::optional<Condition>> GetCondition(
+      const volume::PodVolumeRecord& record) override;
 
  private:
   struct Failure {
@@ -94,6 +98,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   std::set<std::string> mounted_ ABSL_GUARDED_BY(mutex_);
   api::Labels publish_context_ ABSL_GUARDED_BY(mutex_);
   Found found_ ABSL_GUARDED_BY(mutex_);
+  volume::StatusOr<std::optional<Condition>> condition_ ABSL_GUARDED_BY(mutex_) =
+      std::optional<Condition>();
 };
 
 }  // namespace berth::node

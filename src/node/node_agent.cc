@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "node/csi_node.h"
+#include "node/driver_limits.h"
 #include "node/host_mounts.h"
 #include "node/node_host.h"
 #include "node/node_reference.h"
@@ -48,6 +49,7 @@ class NodeAgentImpl : public NodeAgent {
     if (own_pods_ != nullptr) own_pods_->Start();
     node_status_->Start();
     RETURN_IF_ERROR(registration_->Start());
+    driver_limits_->Start();
     ASSIGN_OR_RETURN(
         streams_,
         StreamingServer::Start(fmt::format("{}/{}.sock", options_.node_sockets, options_.node_name),
@@ -64,6 +66,7 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.join();
     }
     if (host_mounts_ != nullptr) host_mounts_->Stop();
+    if (driver_limits_ != nullptr) driver_limits_->Stop();
     if (registration_ != nullptr) registration_->Stop();
     if (node_status_ != nullptr) node_status_->Stop();
     if (own_pods_ != nullptr) own_pods_->Stop();
@@ -77,8 +80,8 @@ class NodeAgentImpl : public NodeAgent {
     return fmt::format("{}/{}", options_.data_folder, name);
   }
 
-  void TellOfRefusedDriver(const Status& why) {
-    events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, "CSIDriverRefused",
+  void WarnOfDriver(std::string_view reason, const Status& why) {
+    events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, reason,
                    base::Message(why));
   }
 
@@ -125,9 +128,15 @@ class NodeAgentImpl : public NodeAgent {
     registration_ = std::make_unique<PluginRegistration>(
         PluginRegistrationOptions{
             .folder = host_->paths().PluginsRegistry(),
-            .on_refused = [this](const Status& why) { TellOfRefusedDriver(why); }},
-        *csi_nodes_, host_->drivers(),
-        [this](const std::string& driver) { volumes_->DriverRegistered(driver); });
+            .on_refused = [this](const Status& why) { WarnOfDriver("CSIDriverRefused", why); },
+            .on_delayed = [this](const Status& why) { WarnOfDriver("CSINodeNotWritten", why); },
+            .plugins_folder = host_->paths().Plugins()},
+        *csi_nodes_, host_->drivers(), [this](const std::string& driver) {
+          volumes_->DriverRegistered(driver);
+          driver_limits_->DriverRegistered(driver);
+        });
+    driver_limits_ = std::make_unique<DriverLimits>(informers_, host_->drivers(), *csi_nodes_,
+                                                    options_.node_name);
     // With its node goes what was written there of the drivers, and, as the node owns it, CSINode.
     nodes_.AddHandler([this](const auto& change) {
       const bool anew = change.before != nullptr && change.after != nullptr &&
@@ -236,6 +245,7 @@ class NodeAgentImpl : public NodeAgent {
   std::unique_ptr<PodManager> pods_;
   std::unique_ptr<PodStreamBackend> stream_backend_;
   std::unique_ptr<CsiNodes> csi_nodes_;
+  std::unique_ptr<DriverLimits> driver_limits_;
   std::unique_ptr<PluginRegistration> registration_;
   std::unique_ptr<HostMounts> host_mounts_;
   std::unique_ptr<StreamingServer> streams_;

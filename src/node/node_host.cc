@@ -1,5 +1,7 @@
 #include "node/node_host.h"
 
+#include <unistd.h>
+
 #include "api/kinds.h"
 
 namespace berth::node {
@@ -20,7 +22,9 @@ NodeHost::NodeHost(std::string node_name, std::string kubelet_folder, kube::Clie
       csi_drivers_(informers.Of<api::CsiDriver>()),
       nodes_(informers.Of<api::Node>()),
       mounter_(platform::NewMounter()),
-      exec_(platform::NewHostExec()) {}
+      exec_(platform::NewHostExec()),
+      // Of selinuxfs, which is mounted there only where the kernel enforces or would.
+      selinux_(access("/sys/fs/selinux/enforce", F_OK) == 0) {}
 
 StatusOr<Json> NodeHost::GetObject(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name) {

@@ -32,6 +32,7 @@ class NodeHost : public volume::Host {
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   volume::DriverRegistry& drivers() override { return drivers_; }
+  bool selinux() const override { return selinux_; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
@@ -48,6 +49,7 @@ class NodeHost : public volume::Host {
   const std::unique_ptr<platform::Mounter> mounter_;
   const std::unique_ptr<platform::Exec> exec_;
   volume::DriverRegistry drivers_;
+  const bool selinux_;
 };
 
 }  // namespace berth::node

@@ -3,12 +3,13 @@
 #include <sys/stat.h>
 
 #include <charconv>
+#include <filesystem>
 
-#include "api/names.h"
+#include "api/csi_names.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "node/driver_identity.h"
 #include "platform/durable_file.h"
-#include "rpc/csi_client.h"
 
 namespace berth::node {
 namespace {
@@ -22,13 +23,13 @@ using base::StatusCode;
 using base::StatusOr;
 using Outcome = base::KeyedWorkers::Outcome;
 
-constexpr auto kGetInfoTimeout = std::chrono::seconds(1);
 constexpr auto kNotifyTimeout = std::chrono::seconds(5);
-constexpr auto kNodeGetInfoTimeout = std::chrono::minutes(2);
 constexpr int kMaxDepth = 4;
 constexpr size_t kMaxSockets = 1000;
-// CSI: a plugin's name has at most 63 characters.
-constexpr size_t kMaxDriverName = 63;
+constexpr std::string_view kDriverSocket = "csi.sock";
+// What is a driver's own socket lies in a folder of the driver's name: no deeper, where volumes are
+// mounted that may hang.
+constexpr int kPluginsDepth = 1;
 
 StatusOr<PluginVersion> ParseVersion(std::string_view text) {
   const auto wrong = [text] {
@@ -57,6 +58,8 @@ bool IsApiTrouble(const Status& status) {
 
 // Marks a failure that lies with the API.
 constexpr absl::string_view kApiPayload = "berth/api";
+
+bool LiesWithApi(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
 
 }  // namespace
 
@@ -95,54 +98,87 @@ Status PluginRegistration::Start() {
   workers_.Start();
   // The watch calls once at the start: that finds the sockets which are there already.
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
+  if (options_.plugins_folder.empty()) return OkStatus();
+  RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.plugins_folder, 0750),
+                       "make the folder of drivers' sockets");
+  ASSIGN_OR_RETURN(plugins_watch_, platform::WatchFolder(
+                                       options_.plugins_folder, [this] { Scan(); }, kPluginsDepth));
   return OkStatus();
 }
 
 void PluginRegistration::Stop() {
   watch_.reset();
+  plugins_watch_.reset();
   workers_.Stop();
 }
 
-void PluginRegistration::Collect(const std::string& folder, int depth,
-                                 std::map<std::string, Identity>& out) {
+std::optional<PluginRegistration::Identity> PluginRegistration::SocketAt(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
+  // An inode's number may be used again at once; with its time of making it is unique.
+  return Identity{.device = info.st_dev,
+                  .inode = info.st_ino,
+                  .seconds = info.st_mtim.tv_sec,
+                  .nanoseconds = info.st_mtim.tv_nsec};
+}
+
+void PluginRegistration::Collect(const std::string& folder, int depth, Sightings& out) {
   const auto names = platform::ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (name.starts_with('.') || out.size() >= kMaxSockets) continue;
     const std::string path = fmt::format("{}/{}", folder, name);
+    if (const auto socket = SocketAt(path)) {
+      out[path] = *socket;
+      continue;
+    }
     struct stat info{};
-    if (lstat(path.c_str(), &info) != 0) continue;
-    if (S_ISDIR(info.st_mode) && depth < kMaxDepth) {
+    if (depth < kMaxDepth && lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
       Collect(path, depth + 1, out);
-    } else if (S_ISSOCK(info.st_mode)) {
-      // An inode's number may be used again at once; with its time of making it is unique.
-      out[path] = {.device = info.st_dev,
-                   .inode = info.st_ino,
-                   .seconds = info.st_mtim.tv_sec,
-                   .nanoseconds = info.st_mtim.tv_nsec};
     }
   }
 }
 
+void PluginRegistration::CollectUnannounced(const std::string& folder, Sightings& out) {
+  const auto names = platform::ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (out.size() >= kMaxSockets || !api::IsCsiDriverName(name)) continue;
+    const std::string path = fmt::format("{}/{}/{}", folder, name, kDriverSocket);
+    if (const auto socket = SocketAt(path)) out[path] = *socket;
+  }
+}
+
 void PluginRegistration::Scan() {
-  std::map<std::string, Identity> found;
-  Collect(options_.folder, 0, found);
-  std::vector<std::string> changed;
+  MutexLock scan(scan_mutex_);
+  Sightings announced, unannounced;
+  Collect(options_.folder, 0, announced);
+  if (!options_.plugins_folder.empty()) CollectUnannounced(options_.plugins_folder, unannounced);
+  std::vector<std::string> changed, later;
   {
     MutexLock lock(mutex_);
-    for (const auto& [path, identity] : found) {
-      Socket& socket = sockets_[path];
-      if (socket.seen == identity) continue;
-      socket.seen = identity;
-      changed.push_back(path);
-    }
+    const auto see = [&](const Sightings& found, bool by_announcement)
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                           for (const auto& [path, identity] : found) {
+                             Socket& socket = sockets_[path];
+                             if (socket.seen == identity) continue;
+                             socket.seen = identity;
+                             socket.announced = by_announcement;
+                             (by_announcement ? changed : later).push_back(path);
+                           }
+                         };
+    see(announced, true);
+    see(unannounced, false);
     for (auto& [path, socket] : sockets_) {
-      if (!socket.seen.has_value() || found.contains(path)) continue;
+      if (!socket.seen.has_value() || announced.contains(path) || unannounced.contains(path)) {
+        continue;
+      }
       socket.seen.reset();
       changed.push_back(path);
     }
   }
   for (const std::string& path : changed) workers_.AddNow(path);
+  for (const std::string& path : later) workers_.AddAfter(path, options_.unannounced_delay);
 }
 
 Outcome PluginRegistration::Reconcile(const std::string& path) {
@@ -168,7 +204,8 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
     return socket.write_again ? Outcome::From(WriteOnceMore(path, *socket.registered))
                               : Outcome::Done();
   }
-  const Status registered = Register(path, *socket.seen);
+  if (!socket.announced && IsAnnouncedElsewhere(path)) return Outcome::Done();
+  const Status registered = Register(path, socket);
   if (registered.ok()) return Outcome::Done();
   // What an earlier socket at this path had registered answers no more.
   if (socket.registered.has_value()) {
@@ -185,17 +222,12 @@ Status PluginRegistration::Validate(const std::string& path, const rpc::PluginIn
     return Error(StatusCode::kInvalidArgument, "plugins of type {} are not handled here",
                  Quote(info.type));
   }
-  if (info.name.size() > kMaxDriverName) {
-    return Error(StatusCode::kInvalidArgument, "the driver's name is longer than {} characters",
-                 kMaxDriverName);
-  }
-  RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(info.name),
-                       fmt::format("the driver's name {}", Quote(info.name)));
+  RETURN_IF_ERROR(api::CheckCsiDriverName(info.name));
   ASSIGN_OR_RETURN(version, HighestVersion(info.supported_versions));
   MutexLock lock(mutex_);
   for (const auto& [other, socket] : sockets_) {
-    if (other == path || !socket.registered.has_value() || socket.registered->driver != info.name ||
-        version > socket.registered->version) {
+    if (other == path || !socket.registered.has_value() || !socket.announced ||
+        socket.registered->driver != info.name || version > socket.registered->version) {
       continue;
     }
     return Error(StatusCode::kAlreadyExists,
@@ -205,65 +237,82 @@ Status PluginRegistration::Validate(const std::string& path, const rpc::PluginIn
   return OkStatus();
 }
 
-StatusOr<NodeDriver> PluginRegistration::AskDriver(const std::string& name,
-                                                   const std::string& endpoint) const {
-  ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(endpoint));
-  const auto info = client->NodeGetInfo(csi::v1::NodeGetInfoRequest(), kNodeGetInfoTimeout);
-  RETURN_IF_ERROR(info);
-  NodeDriver driver{
-      .name = name, .node_id = info->node_id(), .max_volumes = info->max_volumes_per_node()};
-  for (const auto& [key, value] : info->accessible_topology().segments()) {
-    driver.topology[key] = value;
-  }
-  return driver;
+bool PluginRegistration::IsAnnouncedElsewhere(const std::string& path) const {
+  const std::string driver = std::filesystem::path(path).parent_path().filename();
+  MutexLock lock(mutex_);
+  return announced_.contains(driver);
 }
 
-Status PluginRegistration::Register(const std::string& path, const Identity& identity) {
+// Tells the API and the volumes' plugin of a driver whose announcement is in order.
+Status PluginRegistration::Enter(const std::string& path, const rpc::PluginInfo& info,
+                                 Registered& registered) {
+  RETURN_IF_ERROR(Validate(path, info, registered.version));
+  const StatusOr<NodeDriver> driver = AskNodeInfo(info.name, info.endpoint);
+  if (!driver.ok()) {
+    // What an earlier version of it had said of the node holds no more.
+    drivers_.Unregister(info.name);
+    if (const Status undone = csi_nodes_.Remove(info.name); !undone.ok()) {
+      LOG_WARNING("{}", base::ToString(undone));
+    }
+    return base::Annotate(driver.status(), fmt::format("driver '{}'", info.name));
+  }
+  SetWriteAgain(path, false);
+  // Before the API tells of it: the first pod may come at once.
+  drivers_.Register(info.name, info.endpoint);
+  Status written = csi_nodes_.Add(*driver);
+  if (written.ok()) return OkStatus();
+  drivers_.Unregister(info.name);
+  if (IsApiTrouble(written)) {
+    written.SetPayload(kApiPayload, absl::Cord("1"));
+  } else if (const Status undone = csi_nodes_.Remove(info.name); !undone.ok()) {
+    LOG_WARNING("{}", base::ToString(undone));
+  }
+  return written;
+}
+
+void PluginRegistration::Refused(const std::string& path, const Socket& socket,
+                                 const Status& why) const {
+  if (socket.announced) {
+    const Status told =
+        rpc::NotifyRegistrationStatus(path, false, std::string(base::Message(why)), kNotifyTimeout);
+    if (!told.ok()) LOG_WARNING("register the plugin at {}: {}", Quote(path), base::ToString(told));
+  }
+  if (options_.on_refused) options_.on_refused(why);
+}
+
+Status PluginRegistration::Register(const std::string& path, const Socket& socket) {
   const std::string context = fmt::format("register the plugin at {}", Quote(path));
   RETURN_IF_ERROR(base::FaultPoint<"node.registration.begin">());
-  const StatusOr<rpc::PluginInfo> info = rpc::GetPluginInfo(path, kGetInfoTimeout);
+  const StatusOr<rpc::PluginInfo> info =
+      socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
   RETURN_IF_ERROR_WITH(info, context);
-  std::string endpoint = info->endpoint.empty() ? path : info->endpoint;
-  if (endpoint.starts_with("unix://")) endpoint.erase(0, 7);
-  Registered registered{.driver = info->name, .endpoint = endpoint, .identity = identity};
-  const Status done = [&]() -> Status {
-    RETURN_IF_ERROR(Validate(path, *info, registered.version));
-    ASSIGN_OR_RETURN(const NodeDriver driver, AskDriver(info->name, endpoint));
-    SetWriteAgain(path, false);
-    // Before the API tells of it: the first pod may come at once.
-    drivers_.Register(info->name, endpoint);
-    Status written = csi_nodes_.Add(driver);
-    if (!written.ok()) {
-      drivers_.Unregister(info->name);
-      if (IsApiTrouble(written)) {
-        written.SetPayload(kApiPayload, absl::Cord("1"));
-      } else if (const Status undone = csi_nodes_.Remove(info->name); !undone.ok()) {
-        LOG_WARNING("{}", base::ToString(undone));
-      }
+  if (socket.announced) {
+    MutexLock lock(mutex_);
+    announced_.insert(info->name);
+  }
+  Registered registered{.driver = info->name, .endpoint = info->endpoint, .identity = *socket.seen};
+  if (const Status entered = Enter(path, *info, registered); !entered.ok()) {
+    const Status why = base::Annotate(entered, context);
+    if (LiesWithApi(entered)) {
+      if (options_.on_delayed) options_.on_delayed(why);
+    } else {
+      Refused(path, socket, why);
     }
-    return written;
-  }();
-  if (!done.ok()) {
-    if (!done.GetPayload(kApiPayload).has_value()) {
-      const Status told = rpc::NotifyRegistrationStatus(
-          path, false, std::string(base::Message(done)), kNotifyTimeout);
-      if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
-      if (options_.on_refused) options_.on_refused(base::Annotate(done, context));
-    }
-    return base::Annotate(done, context);
+    return why;
   }
   {
     MutexLock lock(mutex_);
-    // A higher version takes the name over from another socket.
-    for (auto& [other, socket] : sockets_) {
-      if (socket.registered.has_value() && socket.registered->driver == info->name) {
-        socket.registered.reset();
+    // A higher version takes the name over from another socket, and an announcement from none.
+    for (auto& [other, entry] : sockets_) {
+      if (entry.registered.has_value() && entry.registered->driver == info->name) {
+        entry.registered.reset();
       }
     }
     sockets_[path].registered = registered;
   }
-  LOG_INFO("CSI driver {} is registered, at {}", Quote(info->name), Quote(endpoint));
+  LOG_INFO("CSI driver {} is registered, at {}", Quote(info->name), Quote(info->endpoint));
   on_registered_(info->name);
+  if (!socket.announced) return OkStatus();
   const Status told = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
   // It is registered all the same; if it died, its socket will tell.
   if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
@@ -292,7 +341,7 @@ void PluginRegistration::SetWriteAgain(const std::string& path, bool again) {
 Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
   const std::string context = fmt::format("write driver '{}' again", registered.driver);
   SetWriteAgain(path, false);
-  const StatusOr<NodeDriver> driver = AskDriver(registered.driver, registered.endpoint);
+  const StatusOr<NodeDriver> driver = AskNodeInfo(registered.driver, registered.endpoint);
   const Status written = driver.ok() ? csi_nodes_.Add(*driver) : driver.status();
   if (!written.ok()) SetWriteAgain(path, true);
   return base::Annotate(written, context);

@@ -1,4 +1,5 @@
-// Registers CSI drivers whose registration sockets appear in the kubelet's plugins_registry folder.
+// Registers CSI drivers whose registration sockets appear in the kubelet's plugins_registry folder,
+// and those that merely stand at plugins/DRIVER/csi.sock, which nobody announces.
 //
 //   socket seen ─▶ GetInfo ─▶ validate ─▶ DriverRegistry ─▶ NodeGetInfo ─▶ Node, CSINode ─▶
 //   Notify(true)
@@ -6,10 +7,13 @@
 //        backoff
 //   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
 //   socket made anew at the same path ─▶ registered anew
+//   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
 //   the API has lost what it was told ─▶ Node, CSINode written again
 //
 // Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
-// too. A failure of the API is no fault of the driver: it is retried without telling the driver,
+// too. An unannounced driver waits a while, since its registrar may be about to start; one that was
+// announced once is known by its announcement alone from then on, or its end would go unnoticed.
+// A failure of the API is no fault of the driver: it is retried without telling the driver,
 // which would exit. Thread-safe.
 #pragma once
 
@@ -19,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +53,11 @@ struct PluginRegistrationOptions {
   std::chrono::milliseconds retry_max{122'000};
   // Told why a driver's registration was refused, each time; may be empty.
   std::function<void(const base::Status& why)> on_refused;
+  // Told why the API could not be written to, each time; may be empty.
+  std::function<void(const base::Status& why)> on_delayed;
+  // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
+  std::string plugins_folder = "";
+  std::chrono::milliseconds unannounced_delay{10'000};
 };
 
 class PluginRegistration {
@@ -83,15 +93,22 @@ class PluginRegistration {
     std::optional<Identity> seen;  // none: it is gone
     std::optional<Registered> registered;
     bool write_again = false;  // the API lost what a registration had written
+    bool announced = true;     // by a registration socket; false: it is a driver's own
   };
+  using Sightings = std::map<std::string, Identity>;
 
   void Scan();
-  static void Collect(const std::string& folder, int depth, std::map<std::string, Identity>& out);
+  static std::optional<Identity> SocketAt(const std::string& path);
+  static void Collect(const std::string& folder, int depth, Sightings& out);
+  static void CollectUnannounced(const std::string& folder, Sightings& out);
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
-  base::Status Register(const std::string& path, const Identity& identity);
+  // True if what stands at a driver's own socket is registered, or will be, by an announcement.
+  bool IsAnnouncedElsewhere(const std::string& path) const;
+  base::Status Register(const std::string& path, const Socket& socket);
   base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
                         PluginVersion& version) const;
-  base::StatusOr<NodeDriver> AskDriver(const std::string& name, const std::string& endpoint) const;
+  base::Status Enter(const std::string& path, const rpc::PluginInfo& info, Registered& registered);
+  void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
   void SetWriteAgain(const std::string& path, bool again);
   base::Status WriteOnceMore(const std::string& path, const Registered& registered);
@@ -100,10 +117,15 @@ class PluginRegistration {
   CsiNodes& csi_nodes_;
   volume::DriverRegistry& drivers_;
   const std::function<void(const std::string&)> on_registered_;
+  // Of the two watches' scans: what is seen and what is made of it go together, or an older look
+  // would undo a newer one. Taken before mutex_.
+  base::Mutex scan_mutex_;
   mutable base::Mutex mutex_;
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> announced_
+      ABSL_GUARDED_BY(mutex_);  // drivers, by their registration sockets
   base::KeyedWorkers workers_;
-  std::unique_ptr<platform::FolderWatch> watch_;
+  std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;
 };
 
 }  // namespace berth::node

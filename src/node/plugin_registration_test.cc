@@ -66,7 +66,11 @@ class PluginRegistrationTest : public ::testing::Test {
     registration_ = std::make_unique<PluginRegistration>(
         PluginRegistrationOptions{.folder = folder_ + "/registry",
                                   .retry_start = std::chrono::milliseconds(5),
-                                  .retry_max = std::chrono::milliseconds(20)},
+                                  .retry_max = std::chrono::milliseconds(20),
+                                  .on_refused = [this](const base::Status& why) { Note(why); },
+                                  .on_delayed = [this](const base::Status& why) { Note(why); },
+                                  .plugins_folder = folder_ + "/plugins",
+                                  .unannounced_delay = std::chrono::milliseconds(1)},
         csi_nodes_, drivers_, [this](const std::string& driver) {
           base::MutexLock lock(mutex_);
           told_.push_back(driver);
@@ -79,6 +83,23 @@ class PluginRegistrationTest : public ::testing::Test {
                                                   driver_->socket());
     ASSERT_TRUE(started.ok()) << started.status();
     announced_ = *std::move(started);
+  }
+  void Note(const base::Status& why) {
+    base::MutexLock lock(mutex_);
+    troubles_ += base::ToString(why) + "\n";
+  }
+  bool WaitTold(const std::string& text) {
+    return WaitFor([&] {
+      base::MutexLock lock(mutex_);
+      return troubles_.find(text) != std::string::npos;
+    });
+  }
+  // A driver at plugins/FOLDER/csi.sock.
+  std::unique_ptr<rpc::FakeCsiDriver> Unannounced(const std::string& folder,
+                                                  const std::string& name) {
+    std::filesystem::create_directories(folder_ + "/plugins/" + folder);
+    return *rpc::FakeCsiDriver::Start({.name = name, .node_id = "id-2"},
+                                      folder_ + "/plugins/" + folder + "/csi.sock");
   }
   bool WaitListed(bool listed) {
     return client_.WaitUntil([&] {
@@ -104,6 +125,7 @@ class PluginRegistrationTest : public ::testing::Test {
   std::unique_ptr<rpc::RegistrationServer> announced_;
   base::Mutex mutex_;
   std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+  std::string troubles_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PluginRegistration> registration_;
 };
 
@@ -182,6 +204,69 @@ TEST_F(PluginRegistrationTest, AFailureIsToldAndTriedAgain) {
   EXPECT_TRUE(WaitListed(true));
 }
 
+TEST_F(PluginRegistrationTest, ADriverThatCannotSayWhereItIsLosesWhatItsLastVersionHadWritten) {
+  ASSERT_TRUE(csi_nodes_.Add({.name = driver_->name(), .node_id = "old"}).ok());
+  ASSERT_TRUE(csi_nodes_.Add({.name = "other.example.com", .node_id = "o"}).ok());
+  driver_->script().Fail("NodeGetInfo", base::Error(StatusCode::kInternal, "no disk found"),
+                         rpc::CallScript::kAlways);
+  Start();
+  Announce();
+  ASSERT_TRUE(WaitListed(false));
+  EXPECT_TRUE(client_.WaitUntil([&] {
+    return client_.Peek<api::Node>("", "node-a")->annotation("csi.volume.kubernetes.io/nodeid") ==
+           R"({"other.example.com":"o"})";
+  }));
+  EXPECT_TRUE(WaitTold("no disk found"));
+}
+
+TEST_F(PluginRegistrationTest, ASocketPathBeyondTheKernelsLimitIsRefusedInPlainWords) {
+  Start();
+  std::filesystem::create_directories(folder_ + "/registry");
+  const auto server = *rpc::RegistrationServer::Start(folder_ + "/registry/long.sock",
+                                                      driver_->name(), "/" + std::string(107, 'x'));
+  EXPECT_TRUE(WaitFor([&] {
+    std::string error;
+    return !server->registered(&error) &&
+           error.find("108 bytes long; the kernel allows at most 107") != std::string::npos;
+  }));
+}
+
+TEST_F(PluginRegistrationTest, ADriverThatNobodyAnnouncesIsFoundByItsSocket) {
+  Start();
+  auto driver = Unannounced("plain.example.com", "plain.example.com");
+  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("plain.example.com").ok(); }));
+  EXPECT_EQ(*drivers_.Socket("plain.example.com"), driver->socket());
+  EXPECT_TRUE(client_.WaitUntil([&] {
+    const auto node = client_.Peek<api::CsiNode>("", "node-a");
+    return node.has_value() && node->driver("plain.example.com").has_value() &&
+           node->driver("plain.example.com")->node_id == "id-2";
+  }));
+  driver.reset();
+  EXPECT_TRUE(WaitFor([&] { return !drivers_.Socket("plain.example.com").ok(); }));
+}
+
+TEST_F(PluginRegistrationTest, AnUnannouncedDriverOfAnotherNameIsRefused) {
+  Start();
+  const auto driver = Unannounced("folder.example.com", "inside.example.com");
+  EXPECT_TRUE(driver->script().WaitFor("GetPluginInfo", 2)) << "it is tried again";
+  EXPECT_THAT(drivers_.All(), IsEmpty());
+}
+
+TEST_F(PluginRegistrationTest, WhatWasAnnouncedEndsWithItsAnnouncement) {
+  Start();
+  const auto driver = Unannounced("demo.csi.example.com", "demo.csi.example.com");
+  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("demo.csi.example.com").ok(); }));
+  Announce();
+  ASSERT_TRUE(WaitFor([&] {
+    const auto socket = drivers_.Socket("demo.csi.example.com");
+    return socket.ok() && *socket == driver_->socket();
+  }));
+  announced_.reset();
+  ASSERT_TRUE(WaitListed(false));
+  registration_->WriteAgain();
+  EXPECT_FALSE(drivers_.Socket("demo.csi.example.com").ok()) << "although its own socket stands";
+}
+
 TEST_F(PluginRegistrationTest, ARefusedNodeIsRolledBack) {
   Json node = client_.Peek(api::kinds::kNode, "", "node-a");
   node["metadata"]["labels"] = {{"example.com/zone", "z9"}};
@@ -204,6 +289,7 @@ TEST_F(PluginRegistrationTest, AnAbsentApiIsNoFaultOfTheDriver) {
   std::string error;
   EXPECT_FALSE(announced_->registered(&error));
   EXPECT_EQ(error, "");
+  EXPECT_TRUE(WaitTold("the API is away"));
   client_.SetOutage(base::OkStatus());
   EXPECT_TRUE(WaitFor([&] { return announced_->registered(&error); }));
 }
@@ -233,7 +319,8 @@ TEST_F(PluginRegistrationTest, ADriversNameIsChecked) {
       *rpc::RegistrationServer::Start(folder_ + "/registry/x.sock", "../../etc", driver_->socket());
   ASSERT_TRUE(WaitFor([&] {
     std::string error;
-    return !server->registered(&error) && error.find("driver's name") != std::string::npos;
+    return !server->registered(&error) &&
+           error.find("not the name of a CSI driver") != std::string::npos;
   }));
   EXPECT_THAT(drivers_.All(), IsEmpty());
 }

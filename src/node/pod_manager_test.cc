@@ -247,6 +247,18 @@ TEST_P(PodManagerTest, WaitsForVolumesAndSaysForWhich) {
   EXPECT_TRUE(WaitPhase("web", "Running"));
 }
 
+TEST_P(PodManagerTest, APodWhoseVolumeFindsNoRoomOnTheNodeFailsSoThatAnotherIsPlacedElsewhere) {
+  volumes_.SetNoRoom("volume 'data': attaching volume 'pv-1' to node 'node-a' failed: full");
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Failed"));
+  EXPECT_TRUE(WaitPod("web", [](const Json& pod) {
+    return json::String(pod, {"status", "reason"}) == "VolumeAttachmentLimitExceeded" &&
+           json::String(pod, {"status", "message"}).find("failed: full") != std::string::npos;
+  }));
+  EXPECT_EQ(runtime_->script().Count("RunPodSandbox"), 0);
+}
+
 TEST_P(PodManagerTest, MakesTheSandboxWhileTheLastVolumesAreMounted) {
   volumes_.SetBegun();
   StartAgent();

@@ -144,6 +144,10 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
 
 PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   PodVolumes volumes = parts_.volumes.State(entry.uid);
+  if (volumes.no_room) {
+    // Its controller makes another, which the scheduler places where there is room.
+    return End(entry, "Failed", "VolumeAttachmentLimitExceeded", volumes.reason);
+  }
   if (!volumes.ready) {
     starter_.Prefetch(entry);
     WaitForVolumes(entry, volumes);

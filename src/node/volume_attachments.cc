@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/csi_names.h"
+#include "node/driver_limits.h"
 
 namespace berth::node {
 
@@ -38,7 +39,8 @@ Attachment VolumeAttachments::Of(const volume::VolumeSpec& spec,
     }
     return {.reason = fmt::format("attaching volume '{}' to node '{}' failed: {}", spec.pv->name(),
                                   node_name_, error),
-            .failed = true};
+            .failed = true,
+            .no_room = FailedForLackOfRoom(*attachment)};
   }
   const auto node = nodes_.Get(node_name_);
   const std::vector<std::string> attached =

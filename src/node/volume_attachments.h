@@ -20,8 +20,9 @@ std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view n
 struct Attachment {
   bool attached = false;
   api::Labels publish_context;
-  std::string reason;   // while not attached
-  bool failed = false;  // the attacher reported an error, which `reason` quotes
+  std::string reason;    // while not attached
+  bool failed = false;   // the attacher reported an error, which `reason` quotes
+  bool no_room = false;  // ... namely that no more volumes fit on the node
 };
 
 class VolumeAttachments {

@@ -10,6 +10,7 @@
 #include "node/volume_attachments.h"
 #include "node/volume_expansion.h"
 #include "node/volume_gate.h"
+#include "node/volume_health.h"
 #include "node/volume_in_use.h"
 #include "node/volume_lost_records.h"
 #include "node/volume_records.h"
@@ -105,6 +106,7 @@ class Manager : public VolumeManager {
   VolumesInUse in_use_;
   ObjectWatches watches_;
   VolumeUnits units_;
+  VolumeHealth health_;
   base::KeyedWorkers resolvers_;
 };
 
@@ -137,6 +139,8 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
               .device_unmounted = [this](const std::string& device) { in_use_.Unmounted(device); },
               .follow = [this](const std::string& unit, PodPtr pod,
                                const volume::VolumeSpec& spec) { Follow(unit, pod, spec); }}),
+      health_(
+          options_.health_interval, [this] { return units_.AllReady(); }, events),
       resolvers_({.name = "pod-volumes",
                   .workers = 2,
                   .retry_start = options_.retry_start,
@@ -193,6 +197,10 @@ void Manager::NodeChanged(const api::Node* before, const api::Node* after) {
   std::set_symmetric_difference(old_names.begin(), old_names.end(), new_names.begin(),
                                 new_names.end(), std::back_inserter(changed));
   for (const std::string& name : changed) units_.Poke(name);
+  // A volume that could not be reached from here may be, by a label that is new.
+  if (before != nullptr && after != nullptr && before->labels() != after->labels()) {
+    units_.PokeAll();
+  }
 }
 
 void Manager::Notify(const std::string& pod_uid) const {
@@ -251,6 +259,7 @@ Status Manager::Start(std::function<void(const std::string&)> on_change) {
   RETURN_IF_ERROR_WITH(LoadRecords(), "start the volume manager");
   in_use_.Start();
   units_.Start();
+  health_.Start();
   resolvers_.Start();
   return OkStatus();
 }
@@ -258,6 +267,7 @@ Status Manager::Start(std::function<void(const std::string&)> on_change) {
 void Manager::Stop() {
   resolvers_.Stop();
   watches_.Stop();
+  health_.Stop();
   units_.Stop();
   in_use_.Stop();
 }
@@ -337,6 +347,7 @@ PodVolumes Manager::State(const std::string& pod_uid) const {
     if (state.ready) {
       out.published.emplace(name, std::move(state.published));
     } else {
+      out.no_room |= state.no_room;
       waits(name, state.reason.empty() ? "it is being set up" : state.reason, state.begun);
     }
   }

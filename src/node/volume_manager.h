@@ -43,6 +43,10 @@ struct PodVolumes {
   bool begun = false;
   // By pod volume name.
   std::map<std::string, volume::Published> published;
+  // A volume cannot be attached because no more fit on the node, and its driver keeps the scheduler
+  // informed of that (CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds): the pod is to be placed
+  // anew.
+  bool no_room = false;
   // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x'
   // to be bound".
   std::string reason;
@@ -101,6 +105,8 @@ struct VolumeManagerOptions {
   std::chrono::milliseconds refresh_interval{60'000};
   // A pod that waits longer than this, without a failure, gets an event that says for what.
   std::chrono::milliseconds wait_event_after{10'000};
+  // How often drivers are asked how volumes do (volume_health.h).
+  std::chrono::milliseconds health_interval{60'000};
   base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
 };
 

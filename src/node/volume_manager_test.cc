@@ -338,6 +338,27 @@ TEST(VolumeManager, AVolumeIsMountedOnlyWhenBothSaysItIsAttached) {
   EXPECT_EQ(world.shared->LastPublishContext().at("lun"), "7");
 }
 
+TEST(VolumeManager, WhereTheDriverKeepsItsLimitsANodeWithoutRoomIsToldOf) {
+  for (const bool keeps : {true, false}) {
+    World world({.needs_attach = true});
+    world.AddBoundClaim("x");
+    world.Attach("x");
+    world.client.Add(
+        {{"apiVersion", "storage.k8s.io/v1"},
+         {"kind", "CSIDriver"},
+         {"metadata", {{"name", World::kDriver}}},
+         {"spec", keeps ? Json{{"nodeAllocatableUpdatePeriodSeconds", 60}} : Json::object()}});
+    Json attachment = world.client.PeekAll(api::kinds::kVolumeAttachment).front();
+    attachment["status"] = {{"attached", false},
+                            {"attachError", {{"message", "slots are full"}, {"errorCode", 8}}}};
+    world.client.Add(attachment);
+    ASSERT_TRUE(world.Start().ok());
+    world.manager->Want(world.ClaimPod("web", "x"));
+    ASSERT_TRUE(world.WaitReason("uid-web", "failed: slots are full"));
+    EXPECT_EQ(world.manager->State("uid-web").no_room, keeps);
+  }
+}
+
 TEST(VolumeManager, AnAttachErrorIsTold) {
   World world({.needs_attach = true});
   world.AddBoundClaim("x");
@@ -501,6 +522,43 @@ TEST(VolumeManager, UsageMustFitTheVolume) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   EXPECT_TRUE(world.WaitReason("uid-web", "volume 'pv-x' is a raw block device"));
+}
+
+TEST(VolumeManager, AVolumeThatIsElsewhereIsNotMountedUntilTheNodeIsThere) {
+  World world({});
+  world.AddBoundClaim("x");
+  Json pv = world.client.Peek(api::kinds::kPersistentVolume, "", "pv-x");
+  pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array(
+      {{{"matchExpressions", {{{"key", "zone"}, {"operator", "In"}, {"values", {"b", "c"}}}}}}});
+  world.client.Add(pv);
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  EXPECT_TRUE(world.host->fake_events().WaitFor({"Pod web Warning FailedMount",
+                                                 "volume node affinity conflict",
+                                                 "it is where zone In [b,c]"}));
+  EXPECT_THAT(world.shared->Calls(), IsEmpty());
+  Json node = world.client.Peek(api::kinds::kNode, "", World::kNode);
+  node["metadata"]["labels"]["zone"] = "c";
+  world.client.Add(node);
+  EXPECT_TRUE(world.WaitReady("uid-web"));
+}
+
+TEST(VolumeManager, APodHearsWhenItsVolumeDoesNotDoWellAndWhenItDoesAgain) {
+  World world({});
+  world.AddBoundClaim("x");
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.WaitReady("uid-web"));
+  using Condition = volume::VolumePlugin::Condition;
+  world.shared->SetCondition(std::optional(Condition{.abnormal = true, .message = "a disk fails"}));
+  EXPECT_TRUE(world.host->fake_events().WaitFor(
+      {"Pod web Warning VolumeConditionAbnormal", "Volume data: a disk fails"}));
+  // What the driver does not know changes nothing of what was known.
+  world.shared->SetCondition(base::Status(kUnknown));
+  world.shared->SetCondition(std::optional(Condition{.message = "rebuilt"}));
+  EXPECT_TRUE(world.host->fake_events().WaitFor(
+      {"Pod web Normal VolumeConditionNormal", "Volume data: rebuilt"}));
+  EXPECT_EQ(world.host->fake_events().Count("VolumeConditionAbnormal"), 1U);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 
 #include "base/flight.h"
 #include "base/log.h"
+#include "node/driver_limits.h"
 #include "node/sub_path.h"
+#include "node/volume_affinity.h"
 #include "node/volume_units.h"
 #include "platform/durable_file.h"
 #include "rpc/outcome.h"
@@ -154,16 +156,35 @@ Status VolumeUnits::SetUpWanted(const std::string& key) {
   return failure;
 }
 
+// Whether the volume's driver tells the scheduler how many of its volumes fit (driver_limits.h).
+bool VolumeUnits::KeepsLimits(const volume::VolumeSpec& spec) const {
+  if (spec.pv == nullptr || !spec.pv->has_csi()) return false;
+  const auto driver = deps_.host.GetObject(api::kinds::kCsiDriver, "", spec.pv->csi().driver());
+  return driver.ok() && UpdatePeriodOf(api::CsiDriver(*driver)).has_value();
+}
+
+Status VolumeUnits::CheckReachable(const volume::VolumeSpec& spec) const {
+  if (spec.pv == nullptr || spec.pv->node_affinity() == nullptr) return OkStatus();
+  const auto node = deps_.host.GetObject(api::kinds::kNode, "", deps_.host.node_name());
+  RETURN_IF_ERROR_WITH(node, fmt::format("read node '{}'", deps_.host.node_name()));
+  return CheckNodeAffinity(*spec.pv, api::Node(*node));
+}
+
 Status VolumeUnits::SetUp(Job job) {
   if (std::string conflict = ConflictOf(job); !conflict.empty()) {
     Warn(job, "FailedMount", fmt::format("volume '{}': {}", job.volume.spec.name, conflict));
     SetReason(job, std::move(conflict));
     return OkStatus();
   }
+  if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
+    return Failed(job, "mount it on the node", reachable);
+  }
   Attachment attachment{.attached = true};
   if (job.volume.needs_attach) {
     attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
     if (!attachment.attached) {
+      const bool no_room = attachment.no_room && KeepsLimits(job.volume.spec);
+      Update(job, [no_room](Unit&, Use& use) { use.no_room = no_room; });
       if (attachment.failed) {
         Warn(job, "FailedAttachVolume",
              fmt::format("volume '{}': {}", job.volume.spec.name, attachment.reason));

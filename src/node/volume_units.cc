@@ -178,6 +178,7 @@ VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_u
   if (use == found->second->uses.end()) return {};
   return {.ready = use->second.ready && use->second.wanted,
           .begun = use->second.begun,
+          .no_room = use->second.no_room,
           .published = use->second.published,
           .reason = use->second.reason};
 }
@@ -332,6 +333,21 @@ void VolumeUnits::EraseUses(const std::string& key) {
   }
   for (const std::string& uid : gone) deps_.on_change(uid);
   if (in_use_changed) deps_.in_use_changed(urgent);
+}
+
+std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
+  std::map<std::string, Ready> out;
+  MutexLock lock(mutex_);
+  for (const auto& [unit_key, unit] : units_) {
+    for (const auto& [use_key, use] : unit->uses) {
+      if (!use.wanted || !use.ready || !use.stored.has_value() || use.pod == nullptr) continue;
+      out[fmt::format("{} {}", unit_key, use_key)] = {.plugin = use.volume.plugin,
+                                                      .record = use.stored->record,
+                                                      .name = use.volume.spec.name,
+                                                      .pod = EventTarget(*use.pod)};
+    }
+  }
+  return out;
 }
 
 void VolumeUnits::SetReason(const Job& job, std::string reason) {

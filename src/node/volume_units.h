@@ -57,7 +57,8 @@ std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
 
 struct VolumeState {
   bool ready = false;
-  bool begun = false;  // not ready; what it waited for has come, and no step has failed
+  bool begun = false;    // not ready; what it waited for has come, and no step has failed
+  bool no_room = false;  // see PodVolumes
   volume::Published published;
   std::string reason;
 };
@@ -104,6 +105,16 @@ class VolumeUnits {
   std::set<std::string> Pods() const;
   std::set<std::string> DevicesInUse() const;
 
+  // A use that is set up: whom to tell of it, and its record.
+  struct Ready {
+    volume::VolumePlugin* plugin = nullptr;
+    volume::PodVolumeRecord record;
+    std::string name;  // the pod's for it
+    base::ObjectReference pod;
+  };
+  // By unit and use.
+  std::map<std::string, Ready> AllReady() const;
+
   // Something that the unit waits for may have come.
   void Poke(const std::string& unit);
   void PokeAll();
@@ -131,6 +142,7 @@ class VolumeUnits {
     bool refresh = false;
     std::chrono::steady_clock::time_point next_refresh;
     bool tear_down_unknown = false;
+    bool no_room = false;
     volume::Published published;
     std::string reason;
     std::string last_event;
@@ -170,6 +182,8 @@ class VolumeUnits {
   base::Status TearDownInPlugin(const Job& job, const StoredPodVolume& stored);
   base::Status SetUpWanted(const std::string& key);
   base::Status SetUp(Job job);
+  bool KeepsLimits(const volume::VolumeSpec& spec) const;
+  base::Status CheckReachable(const volume::VolumeSpec& spec) const;
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
   base::StatusOr<bool> DeviceStands(const Job& job) const;

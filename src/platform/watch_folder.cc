@@ -23,17 +23,17 @@ constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO
 // A plugin folder holds a handful of subfolders; someone else's tree moved in must not take all
 // watches.
 constexpr size_t kMaxFolders = 4096;
-constexpr int kMaxDepth = 16;
 // How often a folder that was removed is looked for again; nothing announces that it is back.
 constexpr int kReappearMs = 1000;
 
 class InotifyWatch : public FolderWatch {
  public:
-  InotifyWatch(base::UniqueFd inotify, base::UniqueFd stop, std::string path,
+  InotifyWatch(base::UniqueFd inotify, base::UniqueFd stop, std::string path, int depth,
                std::function<void()> on_change)
       : inotify_(std::move(inotify)),
         stop_(std::move(stop)),
         path_(std::move(path)),
+        depth_(depth),
         on_change_(std::move(on_change)) {}
 
   ~InotifyWatch() override {
@@ -100,7 +100,7 @@ class InotifyWatch : public FolderWatch {
   // Watches a folder and what is in it; 0 or an errno for `path` itself. Watching again changes
   // nothing.
   int AddTree(const std::string& path, int depth) {
-    if (depth > kMaxDepth || folders_.size() >= kMaxFolders) return ENOSPC;
+    if (depth > depth_ || folders_.size() >= kMaxFolders) return ENOSPC;
     const int wd = inotify_add_watch(inotify_.get(), path.c_str(), kEvents);
     if (wd < 0) return errno;
     folders_[path] = wd;
@@ -121,6 +121,7 @@ class InotifyWatch : public FolderWatch {
   const base::UniqueFd inotify_;
   const base::UniqueFd stop_;
   const std::string path_;
+  const int depth_;
   const std::function<void()> on_change_;
   std::map<std::string, int> folders_;  // the thread's own after Start
   std::jthread thread_;
@@ -129,12 +130,13 @@ class InotifyWatch : public FolderWatch {
 }  // namespace
 
 base::StatusOr<std::unique_ptr<FolderWatch>> WatchFolder(const std::string& path,
-                                                         std::function<void()> on_change) {
+                                                         std::function<void()> on_change,
+                                                         int depth) {
   base::UniqueFd inotify(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!inotify.valid()) return ErrnoError(errno, "inotify");
   base::UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return ErrnoError(errno, "eventfd");
-  auto watch = std::make_unique<InotifyWatch>(std::move(inotify), std::move(stop), path,
+  auto watch = std::make_unique<InotifyWatch>(std::move(inotify), std::move(stop), path, depth,
                                               std::move(on_change));
   RETURN_IF_ERROR(watch->Start());
   return std::unique_ptr<FolderWatch>(std::move(watch));

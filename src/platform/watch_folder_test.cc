@@ -40,6 +40,19 @@ class Calls {
   int count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+TEST(WatchFolderDepth, WhatIsDeeperIsNotFollowed) {
+  const TempFolder folder;
+  ASSERT_TRUE(MakeFolders(folder / "a/b").ok());
+  Calls calls;
+  auto watch = WatchFolder(folder.path(), [&] { calls.Add(); }, /*depth=*/1);
+  ASSERT_TRUE(watch.ok());
+  ASSERT_TRUE(calls.WaitFor([] { return true; }));
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "a/b/deep", "x").ok());
+  ASSERT_EQ(calls.count(), 1);
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "a/seen", "x").ok());
+  EXPECT_TRUE(calls.WaitFor([] { return true; }));
+}
+
 class WatchFolderTest : public testing::Test {
  protected:
   // What the last call of the watcher saw of `path`.

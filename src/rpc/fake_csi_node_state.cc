@@ -160,6 +160,8 @@ Status FakeCsiState::Handle(const csi::v1::NodeGetVolumeStatsRequest& request,
   inodes->set_total(100);
   inodes->set_used(10);
   inodes->set_available(90);
+  response.mutable_volume_condition()->set_abnormal(!options_.abnormal.empty());
+  response.mutable_volume_condition()->set_message(options_.abnormal);
   return OkStatus();
 }
 

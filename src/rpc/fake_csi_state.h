@@ -41,6 +41,7 @@ class FakeCsiState {
         ControllerRpc::GET_CAPACITY,           ControllerRpc::EXPAND_VOLUME};
     std::set<NodeRpc::Type> node_capabilities = {NodeRpc::STAGE_UNSTAGE_VOLUME,
                                                  NodeRpc::GET_VOLUME_STATS, NodeRpc::EXPAND_VOLUME};
+    std::string abnormal = "";  // what volume_condition complains of; empty: of nothing
   };
 
   struct Volume {

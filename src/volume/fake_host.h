@@ -1,6 +1,7 @@
 // A node agent for tests of volume plugins: API objects in memory, a mount table in memory.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -92,6 +93,8 @@ class FakeHost : public Host {
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   DriverRegistry& drivers() override { return drivers_; }
+  bool selinux() const override { return selinux_; }
+  void SetSelinux(bool enabled) { selinux_ = enabled; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   // A token "token-of-NS/ACCOUNT-N" for each request, good for an hour of the fake clock.
@@ -119,6 +122,7 @@ class FakeHost : public Host {
   FakeEventSink events_;
   base::FakeClock clock_;
   DriverRegistry drivers_;
+  std::atomic<bool> selinux_ = false;
   mutable base::Mutex mutex_;
   std::map<std::string, base::Json> objects_ ABSL_GUARDED_BY(mutex_);
   std::vector<base::Json> token_requests_ ABSL_GUARDED_BY(mutex_);

@@ -21,6 +21,8 @@ constexpr std::string_view kCsi = "plugins/kubernetes.io/csi";
 
 std::string Paths::PluginsRegistry() const { return fmt::format("{}/plugins_registry", root_); }
 
+std::string Paths::Plugins() const { return fmt::format("{}/plugins", root_); }
+
 std::string Paths::PluginSocket(std::string_view driver) const {
   return fmt::format("{}/plugins/{}/csi.sock", root_, driver);
 }

@@ -27,6 +27,7 @@ class Paths {
 
   const std::string& root() const { return root_; }
   std::string PluginsRegistry() const;
+  std::string Plugins() const;
   std::string PluginSocket(std::string_view driver) const;
   std::string Pods() const;
   std::string Pod(std::string_view pod_uid) const;

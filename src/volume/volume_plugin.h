@@ -122,6 +122,16 @@ class VolumePlugin {
     int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
   };
   virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
+
+  // How a volume that is set up does, by whoever serves it (CSI: volume_condition); nullopt: nobody
+  // says.
+  struct Condition {
+    bool abnormal = false;
+    std::string message;
+  };
+  virtual StatusOr<std::optional<Condition>> GetCondition(const PodVolumeRecord& /*record*/) {
+    return std::optional<Condition>();
+  }
 };
 
 }  // namespace berth::volume

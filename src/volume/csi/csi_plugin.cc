@@ -7,6 +7,7 @@
 #include "volume/csi/find_volumes.h"
 #include "volume/csi/mount_volumes.h"
 #include "volume/csi/node_inputs.h"
+#include "volume/csi/selinux.h"
 #include "volume/csi/vol_data.h"
 
 namespace berth::volume {
@@ -39,8 +40,13 @@ class CsiPlugin : public VolumePlugin {
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
   StatusOr<Found> FindOnNode() const override { return csi_volume::FindVolumes(host_.paths()); }
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
+  StatusOr<std::optional<Condition>> GetCondition(const PodVolumeRecord& record) override;
 
  private:
+  // The volume with what the pod and the node add to it.
+  StatusOr<Volume> VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
+  StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
+                                                         const PodVolumeRecord& record);
   // Where a pod finds the volume.
   std::string PublishedPath(const PodVolumeRecord& record) const;
 
@@ -82,9 +88,18 @@ StatusOr<Json> CsiPlugin::PodState(const api::Pod& pod, const VolumeSpec& spec) 
   return csi_volume::ToJson(volume);
 }
 
+StatusOr<Volume> CsiPlugin::VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const {
+  ASSIGN_OR_RETURN(Volume volume, csi_volume::ReadVolume(spec, &pod));
+  if (!host_.selinux() || volume.block) return volume;
+  ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
+  if (!driver.Bool({"spec", "seLinuxMount"})) return volume;
+  ASSIGN_OR_RETURN(volume.selinux_context, csi_volume::MountContext(pod, spec));
+  return volume;
+}
+
 Status CsiPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                               const api::Labels& publish_context) {
-  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, &pod));
+  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
   if (volume.ephemeral) return OkStatus();
   const Status staged = volume.block ? blocks_.Stage(volume, publish_context)
                                      : mounts_.Stage(pod, volume, publish_context);
@@ -106,7 +121,7 @@ std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
 
 StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                      const api::Labels& publish_context) {
-  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, &pod));
+  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
   auto published = volume.block ? blocks_.Publish(pod, volume, publish_context)
                                 : mounts_.Publish(pod, volume, publish_context);
   RETURN_IF_ERROR_WITH(published,
@@ -167,6 +182,15 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
   return base::Annotate(grown, fmt::format("grow volume '{}' to {} bytes", volume.name, bytes));
 }
 
+StatusOr<csi::v1::NodeGetVolumeStatsResponse> CsiPlugin::AskStats(DriverClient& client,
+                                                                  const Record& volume,
+                                                                  const PodVolumeRecord& record) {
+  csi::v1::NodeGetVolumeStatsRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_volume_path(PublishedPath(record));
+  return client.rpc().NodeGetVolumeStats(request, kCsiTimeout);
+}
+
 StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
@@ -175,10 +199,7 @@ StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record)
     return Error(StatusCode::kUnimplemented, "CSI driver '{}' has no volume statistics",
                  volume.driver);
   }
-  csi::v1::NodeGetVolumeStatsRequest request;
-  request.set_volume_id(volume.handle);
-  request.set_volume_path(PublishedPath(record));
-  ASSIGN_OR_RETURN(const auto answer, client->rpc().NodeGetVolumeStats(request, kCsiTimeout));
+  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record));
   Stats stats;
   for (const csi::v1::VolumeUsage& usage : answer.usage()) {
     if (usage.unit() == csi::v1::VolumeUsage::BYTES) {
@@ -192,6 +213,18 @@ StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record)
     }
   }
   return stats;
+}
+
+StatusOr<std::optional<VolumePlugin::Condition>> CsiPlugin::GetCondition(
+    const PodVolumeRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (!capabilities.volume_condition) return std::optional<Condition>();
+  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record));
+  if (!answer.has_volume_condition()) return std::optional<Condition>();
+  return std::optional(Condition{.abnormal = answer.volume_condition().abnormal(),
+                                 .message = answer.volume_condition().message()});
 }
 
 }  // namespace

@@ -11,10 +11,8 @@ using base::StatusCode;
 using AccessMode = csi::v1::VolumeCapability::AccessMode;
 
 Status CheckNames(const Volume& volume) {
-  if (!api::IsCsiDriverName(volume.driver)) {
-    return Error(StatusCode::kInvalidArgument, "volume '{}': {} is not the name of a CSI driver",
-                 volume.name, base::Quote(volume.driver));
-  }
+  RETURN_IF_ERROR_WITH(api::CheckCsiDriverName(volume.driver),
+                       fmt::format("volume '{}'", volume.name));
   if (volume.handle.empty()) {
     return Error(StatusCode::kInvalidArgument, "volume '{}' has no volumeHandle", volume.name);
   }
@@ -108,6 +106,9 @@ csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilitie
   auto& mount = *capability.mutable_mount();
   mount.set_fs_type(volume.fs_type);
   for (const std::string& option : volume.mount_options) mount.add_mount_flags(option);
+  if (!volume.selinux_context.empty()) {
+    mount.add_mount_flags(fmt::format("context=\"{}\"", volume.selinux_context));
+  }
   if (mount_group.has_value() && capabilities.volume_mount_group) {
     mount.set_volume_mount_group(std::to_string(*mount_group));
   }

@@ -26,6 +26,7 @@ struct Volume {
   std::string fs_type;  // empty: the driver's choice
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
+  std::string selinux_context;  // that all files are to show (selinux.h); empty: their own
   api::Labels attributes;
   api::SecretReference stage_secret, publish_secret, expand_secret;
 };

@@ -29,6 +29,9 @@ base::StatusOr<NodeCapabilities> DriverClient::Capabilities() {
       case Rpc::VOLUME_MOUNT_GROUP:
         found.volume_mount_group = true;
         break;
+      case Rpc::VOLUME_CONDITION:
+        found.volume_condition = true;
+        break;
       default:
         break;
     }

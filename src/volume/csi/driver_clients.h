@@ -29,6 +29,7 @@ struct NodeCapabilities {
   bool expand = false;
   bool single_node_multi_writer = false;
   bool volume_mount_group = false;
+  bool volume_condition = false;
 };
 
 class DriverClient {

@@ -112,9 +112,18 @@ Status MountVolumes::CheckStaged(const Volume& volume) const {
   const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
   ASSIGN_OR_RETURN(const Finding staged,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
-  if (staged.recorded) return OkStatus();
-  return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
-               Quote(volume.handle), Quote(target));
+  if (!staged.recorded) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
+                 Quote(volume.handle), Quote(target));
+  }
+  ASSIGN_OR_RETURN(const auto data, ReadVolData(folder));
+  const std::string context = data.has_value() ? SELinuxContextOf(*data) : "";
+  if (context == volume.selinux_context) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "conflicting SELinux labels of volume '{}': it is mounted on this node with {}, and "
+               "this pod asks for {}; wait for the other pods' end, or let both ask for the same",
+               volume.name, context.empty() ? "none" : Quote(context),
+               volume.selinux_context.empty() ? "none" : Quote(volume.selinux_context));
 }
 
 Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const {
@@ -151,7 +160,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   Assign(volume.attributes, *request.mutable_volume_context());
   *request.mutable_volume_capability() = Capability(volume, capabilities, pod.fs_group());
   ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.publish_secret));
-  RETURN_IF_ERROR(AddPodInputs(host_, pod, volume, driver, *request.mutable_volume_context(),
+  RETURN_IF_ERROR(AddPodInputs(tokens_, pod, volume, driver, *request.mutable_volume_context(),
                                *request.mutable_secrets()));
 
   RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, host_.node_name())));
@@ -202,6 +211,7 @@ Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
         client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
+  tokens_.Forget(pod_uid);
   RETURN_IF_ERROR(RemoveEmptyFolder(target));
   return RemoveVolData(folder);
 }

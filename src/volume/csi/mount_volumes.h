@@ -9,12 +9,14 @@
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/driver_clients.h"
 #include "volume/host.h"
+#include "volume/token_cache.h"
 
 namespace berth::volume::csi_volume {
 
 class MountVolumes {
  public:
-  MountVolumes(Host& host, DriverClients& drivers) : host_(host), drivers_(drivers) {}
+  MountVolumes(Host& host, DriverClients& drivers)
+      : host_(host), drivers_(drivers), tokens_(host) {}
 
   Status Stage(const api::Pod& pod, const Volume& volume, const api::Labels& publish_context);
   Status Unstage(const Record& record);
@@ -26,7 +28,8 @@ class MountVolumes {
   std::string Target(const std::string& pod_uid, const std::string& name) const;
 
  private:
-  // Refuses a publish from a globalmount that is not this volume's.
+  // Refuses a publish from a globalmount that is not this volume's, or whose files have another
+  // SELinux context than the pod's processes.
   Status CheckStaged(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
   // After a first call that surely did nothing.
@@ -35,6 +38,7 @@ class MountVolumes {
 
   Host& host_;
   DriverClients& drivers_;
+  TokenCache tokens_;
 };
 
 }  // namespace berth::volume::csi_volume

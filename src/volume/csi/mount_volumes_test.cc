@@ -404,6 +404,60 @@ TEST_F(MountVolumesTest, TokensAreAskedForThePodAndGivenWhereTheDriverWants) {
   EXPECT_FALSE(Last<PublishRequest>("NodePublishVolume").volume_context().contains(key));
 }
 
+TEST_F(MountVolumesTest, TokensAreKeptWhileTheyAreYoung) {
+  PutDriver({{"tokenRequests", {{{"audience", "vault"}}}}, {"requiresRepublish", true}});
+  ASSERT_TRUE(Stage().ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Publish().ok());
+  EXPECT_EQ(host_.token_requests().size(), 1u);
+  host_.fake_clock().Advance(std::chrono::minutes(50));
+  ASSERT_TRUE(Publish().ok());
+  EXPECT_EQ(host_.token_requests().size(), 2u);
+}
+
+TEST_F(MountVolumesTest, WithSelinuxTheMountGetsThePodsLabel) {
+  const std::string label = "system_u:object_r:container_file_t:s0:c1,c2";
+  const Json container = {{"name", "a"},
+                          {"volumeMounts", {{{"name", "data"}, {"mountPath", "/data"}}}}};
+  const api::Pod pod = Pod({{"containers", {container}},
+                            {"securityContext", {{"seLinuxOptions", {{"level", "s0:c1,c2"}}}}}});
+  host_.SetSelinux(true);
+  PutDriver({{"seLinuxMount", true}});
+  const VolumeSpec spec = Persistent({{"mountOptions", {"noatime"}}});
+  ASSERT_TRUE(Stage(spec, pod).ok());
+  ASSERT_TRUE(Publish(spec, pod).ok());
+  const std::string option = "context=\"" + label + "\"";
+  EXPECT_THAT(Last<StageRequest>("NodeStageVolume").volume_capability().mount().mount_flags(),
+              ElementsAre("noatime", option));
+  EXPECT_THAT(Last<PublishRequest>("NodePublishVolume").volume_capability().mount().mount_flags(),
+              ElementsAre("noatime", option));
+  EXPECT_EQ(ReadJson(kPodVolume + "/vol_data.json")["seLinuxMountContext"], label);
+
+  // Another pod with another label would see files that are not its own.
+  api::Pod other = pod;
+  other.mutable_json()["metadata"]["uid"] = "another";
+  other.mutable_json()["spec"]["securityContext"]["seLinuxOptions"]["level"] = "s0:c9";
+  const auto refused = Publish(spec, other);
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused.status())),
+              HasSubstr("conflicting SELinux labels"));
+}
+
+TEST_F(MountVolumesTest, WithoutSelinuxOrADriverThatWantsItThereIsNoLabel) {
+  const Json container = {{"name", "a"},
+                          {"volumeMounts", {{{"name", "data"}, {"mountPath", "/data"}}}}};
+  const api::Pod pod = Pod({{"containers", {container}},
+                            {"securityContext", {{"seLinuxOptions", {{"level", "s0:c1,c2"}}}}}});
+  PutDriver({{"seLinuxMount", true}});
+  ASSERT_TRUE(Stage(Persistent(), pod).ok());
+  EXPECT_THAT(Last<StageRequest>("NodeStageVolume").volume_capability().mount().mount_flags(),
+              ElementsAre());
+  host_.SetSelinux(true);
+  PutDriver(Json::object());
+  ASSERT_TRUE(Stage(Persistent(), pod).ok());
+  EXPECT_THAT(Last<StageRequest>("NodeStageVolume").volume_capability().mount().mount_flags(),
+              ElementsAre());
+}
+
 TEST_F(MountVolumesTest, FsGroupIsAppliedAfterPublish) {
   const std::string file = Path(kPodVolume + "/mount/file");
   driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
@@ -535,6 +589,22 @@ TEST_F(MountVolumesTest, RecordsOfADeadProcessesWritingGoToo) {
   std::ofstream(Path(kDevice + "/.vol_data.json.tmp-a1b2c3")) << "{";
   EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
   EXPECT_FALSE(Exists(kDevice));
+}
+
+TEST_F(MountVolumesTest, AVolumesConditionIsTheDriversIfItHasOne) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  driver_->state().options().abnormal = "a disk fails";
+  auto condition = plugin_->GetCondition(PodRecordOf(Persistent()));
+  ASSERT_TRUE(condition.ok()) << condition.status();
+  EXPECT_FALSE(condition->has_value());
+  driver_->state().options().node_capabilities.insert(NodeRpc::VOLUME_CONDITION);
+  plugin_ = NewCsiPlugin(host_);  // capabilities are asked for once
+  condition = plugin_->GetCondition(PodRecordOf(Persistent()));
+  ASSERT_TRUE(condition.ok()) << condition.status();
+  ASSERT_TRUE(condition->has_value());
+  EXPECT_TRUE((*condition)->abnormal);
+  EXPECT_EQ((*condition)->message, "a disk fails");
 }
 
 }  // namespace

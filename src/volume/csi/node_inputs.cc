@@ -11,28 +11,15 @@ using base::StatusCode;
 constexpr std::string_view kTokensKey = "csi.storage.k8s.io/serviceAccount.tokens";
 
 // {"AUDIENCE": {"token": "...", "expirationTimestamp": "..."}}
-StatusOr<std::string> RequestTokens(Host& host, const api::Pod& pod, const Json& token_requests) {
+StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
+                                const Json& token_requests) {
   Json tokens = Json::object();
   for (const Json& wanted : token_requests) {
     const std::string audience = base::json::String(wanted, {"audience"});
-    Json spec = {
-        {"audiences", Json::array()},
-        {"boundObjectRef",
-         {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", pod.name()}, {"uid", pod.uid()}}}};
-    // An empty audience asks for the API server's own.
-    if (!audience.empty()) spec["audiences"].push_back(audience);
-    if (const Json* seconds = base::json::Find(wanted, {"expirationSeconds"})) {
-      spec["expirationSeconds"] = *seconds;
-    }
-    const Json request = {{"apiVersion", "authentication.k8s.io/v1"},
-                          {"kind", "TokenRequest"},
-                          {"spec", std::move(spec)}};
-    const auto answer = host.CreateToken(pod.ns(), pod.service_account_name(), request);
-    RETURN_IF_ERROR_WITH(answer, fmt::format("token of service account '{}' for audience '{}'",
-                                             pod.service_account_name(), audience));
-    tokens[audience] = {
-        {"token", base::json::String(*answer, {"status", "token"})},
-        {"expirationTimestamp", base::json::String(*answer, {"status", "expirationTimestamp"})}};
+    const auto token = cache.Get(pod, audience, base::json::Int(wanted, {"expirationSeconds"}, 0));
+    RETURN_IF_ERROR_WITH(token, fmt::format("token of service account '{}' for audience '{}'",
+                                            pod.service_account_name(), audience));
+    tokens[audience] = {{"token", token->text}, {"expirationTimestamp", token->expiration}};
   }
   return base::json::Dump(tokens);
 }
@@ -67,7 +54,7 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
   return values;
 }
 
-Status AddPodInputs(Host& host, const api::Pod& pod, const Volume& volume,
+Status AddPodInputs(TokenCache& cache, const api::Pod& pod, const Volume& volume,
                     const api::CsiDriver& driver, StringMap& context, StringMap& secrets) {
   if (driver.pod_info_on_mount()) {
     context["csi.storage.k8s.io/pod.name"] = pod.name();
@@ -78,7 +65,7 @@ Status AddPodInputs(Host& host, const api::Pod& pod, const Volume& volume,
   }
   const Json& token_requests = base::json::Array(driver.json(), {"spec", "tokenRequests"});
   if (token_requests.empty()) return base::OkStatus();
-  ASSIGN_OR_RETURN(std::string tokens, RequestTokens(host, pod, token_requests));
+  ASSIGN_OR_RETURN(std::string tokens, TokensFor(cache, pod, token_requests));
   StringMap& place = driver.Bool({"spec", "serviceAccountTokenInSecrets"}) ? secrets : context;
   place[std::string(kTokensKey)] = std::move(tokens);
   return base::OkStatus();

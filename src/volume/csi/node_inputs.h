@@ -8,6 +8,7 @@
 
 #include "volume/csi/csi_volume.h"
 #include "volume/host.h"
+#include "volume/token_cache.h"
 
 namespace berth::volume::csi_volume {
 
@@ -24,7 +25,7 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
 
 // What NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount and
 // tokenRequests of the CSIDriver object. Tokens go into `secrets` where the driver asks for it.
-Status AddPodInputs(Host& host, const api::Pod& pod, const Volume& volume,
+Status AddPodInputs(TokenCache& tokens, const api::Pod& pod, const Volume& volume,
                     const api::CsiDriver& driver, StringMap& context, StringMap& secrets);
 
 }  // namespace berth::volume::csi_volume

@@ -21,6 +21,12 @@ constexpr size_t kMaxBytes = 64 * 1024;
 
 std::string FileIn(const std::string& folder) { return fmt::format("{}/{}", folder, kFile); }
 
+constexpr const char* kSELinuxKey = "seLinuxMountContext";
+
+void AddSELinuxContext(const Volume& volume, Json& data) {
+  if (!volume.selinux_context.empty()) data[kSELinuxKey] = volume.selinux_context;
+}
+
 std::string Describe(const platform::MountEntry& mount) {
   return fmt::format("{} from {}", mount.fs_type, Quote(mount.source));
 }
@@ -43,11 +49,18 @@ Json PodVolData(const Volume& volume, const std::string& node) {
                {"nodeName", node},
                {"attachmentID", api::VolumeAttachmentName(volume.handle, volume.driver, node)}};
   if (!volume.block) data["volumeLifecycleMode"] = volume.ephemeral ? "Ephemeral" : "Persistent";
+  AddSELinuxContext(volume, data);
   return data;
 }
 
 Json DeviceVolData(const Volume& volume) {
-  return {{"volumeHandle", volume.handle}, {"driverName", volume.driver}};
+  Json data = {{"volumeHandle", volume.handle}, {"driverName", volume.driver}};
+  AddSELinuxContext(volume, data);
+  return data;
+}
+
+std::string SELinuxContextOf(const Json& vol_data) {
+  return base::json::String(vol_data, {kSELinuxKey});
 }
 
 StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,

@@ -17,6 +17,9 @@ Json PodVolData(const Volume& volume, const std::string& node);
 // Those of staged file systems.
 Json DeviceVolData(const Volume& volume);
 
+// The SELinux context that a record says the mount has; empty: none was asked for.
+std::string SELinuxContextOf(const Json& vol_data);
+
 // The record in `folder`; nullopt if there is none.
 StatusOr<std::optional<Json>> ReadVolData(const std::string& folder);
 

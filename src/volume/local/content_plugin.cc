@@ -4,8 +4,8 @@
 #include "platform/ownership.h"
 #include "volume/local/atomic_writer.h"
 #include "volume/local/payload.h"
-#include "volume/local/token_cache.h"
 #include "volume/local/volume_folder.h"
+#include "volume/token_cache.h"
 
 namespace berth::volume {
 namespace {
@@ -160,13 +160,16 @@ class ProjectedPlugin : public ContentPlugin {
   Status AddToken(const api::Pod& pod, const Json& source, mode_t mode, Payload& payload) {
     const std::string path = base::json::String(source, {"path"});
     RETURN_IF_ERROR(CheckPayloadPath(path));
-    StatusOr<std::string> token = tokens_.Get(pod, source);
+    constexpr int64_t kDefaultSeconds = 3600;
+    const StatusOr<ServiceToken> token =
+        tokens_.Get(pod, base::json::String(source, {"audience"}),
+                    base::json::Int(source, {"expirationSeconds"}, kDefaultSeconds));
     RETURN_IF_ERROR_WITH(token, "projected volume: token");
     // Only the pod's user or group reads it, where the pod names one; fsGroup adds r-- for the
     // group.
     const std::optional<uid_t> user = CommonUser(pod);
     if (user || pod.fs_group()) mode = 0600;
-    payload[path] = {.data = *std::move(token), .mode = mode, .owner = user};
+    payload[path] = {.data = token->text, .mode = mode, .owner = user};
     return base::OkStatus();
   }
 

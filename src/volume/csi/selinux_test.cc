@@ -1,0 +1,60 @@
+#include "volume/csi/selinux.h"
+
+#include <gtest/gtest.h>
+
+namespace berth::volume::csi_volume {
+namespace {
+
+Json Container(const std::string& name, const Json& options, const std::string& volume = "data") {
+  Json out = {{"name", name}, {"volumeMounts", {{{"name", volume}, {"mountPath", "/x"}}}}};
+  if (!options.is_null()) out["securityContext"] = {{"seLinuxOptions", options}};
+  return out;
+}
+
+api::Pod Pod(const Json& pod_options, const std::vector<Json>& containers,
+             const Json& more = Json::object()) {
+  Json spec = {{"containers", containers},
+               {"volumes",
+                {{{"name", "data"}, {"persistentVolumeClaim", {{"claimName", "c"}}}},
+                 {{"name", "again"}, {"persistentVolumeClaim", {{"claimName", "c"}}}}}}};
+  if (!pod_options.is_null()) spec["securityContext"]["seLinuxOptions"] = pod_options;
+  spec.merge_patch(more);
+  return api::Pod({{"metadata", {{"name", "web"}}}, {"spec", spec}});
+}
+
+VolumeSpec Spec(const api::Pod& pod) { return {.name = "data", .pod_volume = pod.volumes()[0]}; }
+
+TEST(MountContext, IsMadeOfThePodsLevel) {
+  const api::Pod pod = Pod({{"level", "s0:c1,c2"}}, {Container("a", nullptr)});
+  EXPECT_EQ(*MountContext(pod, Spec(pod)), "system_u:object_r:container_file_t:s0:c1,c2");
+}
+
+TEST(MountContext, AContainersOptionsStandInPlaceOfThePods) {
+  const api::Pod pod =
+      Pod({{"level", "s0:c1,c2"}},
+          {Container("a",
+                     {{"user", "staff_u"}, {"role", "r"}, {"type", "spc_t"}, {"level", "s0:c3"}})});
+  EXPECT_EQ(*MountContext(pod, Spec(pod)), "staff_u:object_r:container_file_t:s0:c3");
+}
+
+TEST(MountContext, IsNoneWhereNobodyKnowsTheLevelOrThePodWantsItsFilesRelabelled) {
+  for (const api::Pod& pod :
+       {Pod(nullptr, {Container("a", nullptr)}), Pod({{"type", "t"}}, {Container("a", nullptr)}),
+        Pod({{"level", "s0"}}, {Container("a", nullptr)},
+            {{"securityContext", {{"seLinuxChangePolicy", "Recursive"}}}})}) {
+    EXPECT_EQ(*MountContext(pod, Spec(pod)), "") << pod.json();
+  }
+}
+
+TEST(MountContext, OnlyContainersThatUseTheVolumeCountAlsoByAnotherNameOfTheClaim) {
+  const api::Pod others =
+      Pod({{"level", "s0:c1"}},
+          {Container("a", nullptr), Container("b", {{"level", "s0:c9"}}, "elsewhere")});
+  EXPECT_EQ(*MountContext(others, Spec(others)), "system_u:object_r:container_file_t:s0:c1");
+  const api::Pod both = Pod({{"level", "s0:c1"}}, {Container("a", nullptr),
+                                                   Container("b", {{"level", "s0:c9"}}, "again")});
+  EXPECT_EQ(MountContext(both, Spec(both)).status().code(), base::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace berth::volume::csi_volume

@@ -1,0 +1,52 @@
+// Service account tokens of pods, kept until most of their life is over, so that a set-up that is
+// repeated changes a file, or asks the API, only when it has to. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "api/kinds.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "volume/host.h"
+
+namespace berth::volume {
+
+struct ServiceToken {
+  std::string text;
+  std::string expiration;  // as the API wrote it
+};
+
+class TokenCache {
+ public:
+  // `host` is borrowed and outlives it.
+  explicit TokenCache(Host& host) : host_(host) {}
+
+  // A token of the pod's service account for an audience ("": the API server's own), bound to the
+  // pod; `lifetime_seconds` 0: as long as the API server gives. It is asked for anew after 80% of
+  // its life, or a day; while that fails, the old one serves until its end.
+  base::StatusOr<ServiceToken> Get(const api::Pod& pod, const std::string& audience,
+                                   int64_t lifetime_seconds);
+
+  // Forgets the tokens of a pod.
+  void Forget(const std::string& pod_uid);
+
+ private:
+  using Key = std::tuple<std::string, std::string, int64_t>;  // pod UID, audience, seconds
+  struct Kept {
+    ServiceToken token;
+    base::WallTime renew_at;
+    base::WallTime expires_at;
+  };
+
+  base::StatusOr<Kept> Request(const api::Pod& pod, const Key& key);
+
+  Host& host_;
+  base::Mutex mutex_;
+  std::map<Key, Kept> tokens_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume
