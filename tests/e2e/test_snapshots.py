@@ -159,3 +159,22 @@ def test_a_restored_volume_grows_unused_and_in_use(bed):
     out = run(bed, "reader", "cat /again/d/blob | sha256sum; df -m /again | tail -1", "again")
     assert out.splitlines()[0] == small.strip()
     assert int(out.splitlines()[1].split()[1]) > 75
+
+
+def test_what_keeps_a_snapshot_is_explained(bed):
+    def causes(name):
+        return bed.run("explain", f"volumesnapshot/{name}").stdout
+
+    bed.apply([objects.claim("data"), objects.snapshot("unbound", "data", "gone"),
+               objects.snapshot("classless", "data", "none")])
+    wait_for("the source", lambda: "has no volume yet" in causes("unbound"))
+    write(bed, "some")
+    ready(bed, "unbound")
+    wait_for("the class", lambda: "VolumeSnapshotClass 'none' does not exist" in causes("classless"))
+    bed.run("delete", "volumesnapshot", "classless")
+    # A restored volume that waits for its first pod holds the snapshot.
+    restore(bed, "copy", "unbound")
+    bed.run("delete", "volumesnapshot", "unbound", "--no-wait")
+    wait_for("the claim", lambda: "claims that are Pending and name it: copy" in causes("unbound"))
+    bed.run("delete", "pvc", "copy")
+    bed.wait_gone("volumesnapshots", "unbound")

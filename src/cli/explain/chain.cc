@@ -29,6 +29,16 @@ Done VolumeDone(const State& state) {
                               state.volume->phase())};
 }
 
+Done SnapshotDone(const State& state) {
+  if (!state.content) return {.text = "no VolumeSnapshotContent yet"};
+  const std::string handle = state.content->snapshot_handle();
+  return {
+      .done = state.content->ready(),
+      .text = fmt::format("content '{}' with {} is {}ready to use", state.content->name(),
+                          handle.empty() ? "no snapshot yet" : fmt::format("snapshot '{}'", handle),
+                          state.content->ready() ? "" : "not ")};
+}
+
 Done NodeDone(const State& state) {
   if (state.node_name.empty()) return {.text = "no node is chosen yet"};
   if (!state.node) return {.text = fmt::format("node '{}'", state.node_name)};
@@ -103,6 +113,7 @@ std::vector<Link> LinksOf(const State& state) {
   if (state.object.deleting()) links.push_back(Link::kDeletion);
   if (!state.claim_key.empty()) links.push_back(Link::kClaim);
   if (!state.claim_key.empty() || state.volume) links.push_back(Link::kVolume);
+  if (state.snapshot || state.content) links.push_back(Link::kSnapshot);
   const bool placed = state.wants_mount() || state.attachment || state.object.kind() == "Node";
   if (placed) links.push_back(Link::kNode);
   const bool csi = !state.driver.empty() && placed;
@@ -122,6 +133,8 @@ Done DoneOf(const State& state, Link link) {
       return ClaimDone(state);
     case Link::kVolume:
       return VolumeDone(state);
+    case Link::kSnapshot:
+      return SnapshotDone(state);
     case Link::kNode:
       return NodeDone(state);
     case Link::kAttachment:

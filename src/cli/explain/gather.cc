@@ -92,6 +92,42 @@ class Gatherer {
     return FindDriver();
   }
 
+  // The VolumeSnapshot, its content and class, and what it is taken of.
+  Status FollowSnapshot(const api::VolumeSnapshot& snapshot) {
+    state_.snapshot = snapshot;
+    std::string content = snapshot.source_content();
+    if (content.empty()) content = snapshot.content_name();
+    if (content.empty()) content = "snapcontent-" + snapshot.uid();
+    if (!state_.content) {
+      ASSIGN_OR_RETURN(state_.content, Find<api::VolumeSnapshotContent>(client_, "", content));
+    }
+    ASSIGN_OR_RETURN(state_.snapshot_classes, All<api::VolumeSnapshotClass>(client_, ""));
+    for (const api::VolumeSnapshotClass& known : state_.snapshot_classes) {
+      if (known.name() == snapshot.class_name()) state_.snapshot_class = known;
+    }
+    ASSIGN_OR_RETURN(const std::vector<api::PersistentVolumeClaim> claims,
+                     All<api::PersistentVolumeClaim>(client_, snapshot.ns()));
+    for (const api::PersistentVolumeClaim& claim : claims) {
+      const api::Part source = claim.data_source();
+      if (source.String({"apiGroup"}) == api::kSnapshotGroup &&
+          source.String({"name"}) == snapshot.name() && claim.phase() == "Pending") {
+        state_.restoring.push_back(claim.name());
+      }
+    }
+    if (snapshot.source_claim().empty()) return base::OkStatus();
+    return FollowClaim(snapshot.ns(), snapshot.source_claim());
+  }
+
+  Status FollowContent(const api::VolumeSnapshotContent& content) {
+    state_.content = content;
+    state_.driver = content.driver();
+    ASSIGN_OR_RETURN(
+        const auto snapshot,
+        Find<api::VolumeSnapshot>(client_, content.snapshot_namespace(), content.snapshot_name()));
+    const bool bound = snapshot && snapshot->uid() == content.snapshot_uid();
+    return bound ? FollowSnapshot(*snapshot) : base::OkStatus();
+  }
+
   // What is on the node, which is known by now or will not be.
   void FollowNode() {
     for (const api::Node& node : state_.nodes) {
@@ -112,6 +148,7 @@ class Gatherer {
     if (state_.pod) uids.push_back(state_.pod->uid());
     if (state_.claim) uids.push_back(state_.claim->uid());
     if (state_.volume) uids.push_back(state_.volume->uid());
+    if (state_.content) uids.push_back(state_.content->uid());
     for (api::Event& event : events) {
       const std::string about = event.String({"involvedObject", "uid"});
       if (std::find(uids.begin(), uids.end(), about) != uids.end()) {
@@ -226,9 +263,17 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
     state.node_name = object.name();
     return base::OkStatus();
   }
+  // A custom kind is known by its name alone.
+  if (kind.group == api::kSnapshotGroup && kind.plural == api::VolumeSnapshot::kInfo.plural) {
+    return gatherer.FollowSnapshot(api::VolumeSnapshot(object.json()));
+  }
+  if (kind.group == api::kSnapshotGroup &&
+      kind.plural == api::VolumeSnapshotContent::kInfo.plural) {
+    return gatherer.FollowContent(api::VolumeSnapshotContent(object.json()));
+  }
   return base::Error(StatusCode::kInvalidArgument,
                      "'{}' has no way to follow: explain a pod, pvc, pv, volumeattachment, "
-                     "hostmount or node",
+                     "volumesnapshot, volumesnapshotcontent, hostmount or node",
                      kind.singular);
 }
 

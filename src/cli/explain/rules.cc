@@ -6,9 +6,9 @@
 namespace berth::cli::explain {
 
 std::string_view Name(Link link) {
-  constexpr std::array<std::string_view, 9> kNames = {"claim",      "volume",     "node",
-                                                      "attachment", "driver",     "stage",
-                                                      "publish",    "containers", "deletion"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "claim",  "volume", "snapshot", "node",       "attachment",
+      "driver", "stage",  "publish",  "containers", "deletion"};
   return kNames[static_cast<size_t>(link)];
 }
 
@@ -20,33 +20,28 @@ std::string_view Name(Owner owner) {
 
 std::span<const Rule> AllRules() {
   // Of one link, what explains the others comes first.
-  static constexpr std::array kRules = {&ClaimMissing,
-                                        &NoClass,  // claim
-                                        &WrongTopology,
-                                        &NoCapacity,
-                                        &ProvisionerAbsent,
-                                        &ProvisioningFails,  // volume
-                                        &VolumeLost,
-                                        &WaitsForConsumer,  //
-                                        &ExpansionInfeasible,
-                                        &ExpansionFails,
-                                        &ExpansionWaitsForNode,
-                                        &ModificationFails,  //
-                                        &NodeGone,
-                                        &Unschedulable,  // node
-                                        &InUseElsewhere,
-                                        &AttachFails,
-                                        &WaitsForAttachment,  // attachment
-                                        &DriverAbsent,        // driver
-                                        &MountHung,
-                                        &MountFails,
-                                        &WorkRetries,
-                                        &NodeHangs,  // mount
-                                        &NoRuntime,
-                                        &ImageMissing,
-                                        &ContainerFails,  // containers
-                                        &DeletionFails,
-                                        &FinalizerLeft};  // deletion
+  static constexpr std::array kRules = {
+      // claim
+      &ClaimMissing, &NoClass,
+      // volume
+      &WrongTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
+      &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails, &ExpansionWaitsForNode,
+      &ModificationFails,
+      // snapshot
+      &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
+      &SnapshotFails,
+      // node
+      &NodeGone, &Unschedulable,
+      // attachment
+      &InUseElsewhere, &AttachFails, &WaitsForAttachment,
+      // driver
+      &DriverAbsent,
+      // mount
+      &MountHung, &MountFails, &WorkRetries, &NodeHangs,
+      // containers
+      &NoRuntime, &ImageMissing, &ContainerFails,
+      // deletion
+      &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft};
   return kRules;
 }
 

@@ -19,6 +19,7 @@ namespace berth::cli::explain {
 enum class Link {
   kClaim,       // it is there, with a class that exists
   kVolume,      // provisioned and bound
+  kSnapshot,    // of it: taken, and ready
   kNode,        // the pod has one, and it lives
   kAttachment,  // to that node
   kDriver,      // registered on that node
@@ -64,6 +65,14 @@ std::optional<Cause> ExpansionInfeasible(const State& state);
 std::optional<Cause> ExpansionFails(const State& state);
 std::optional<Cause> ExpansionWaitsForNode(const State& state);
 std::optional<Cause> ModificationFails(const State& state);
+// rules_snapshot.cc
+std::optional<Cause> SnapshotSourceUnbound(const State& state);
+std::optional<Cause> SnapshotContentAbsent(const State& state);
+std::optional<Cause> NoSnapshotClass(const State& state);
+std::optional<Cause> SnapshotterAbsent(const State& state);
+std::optional<Cause> SnapshotFails(const State& state);
+std::optional<Cause> SnapshotBeingRestored(const State& state);
+std::optional<Cause> SnapshotDeletionFails(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);

@@ -44,7 +44,50 @@ struct Holder {
   std::string step;
 };
 
+// Finalizers "snapshot.storage.kubernetes.io/NAME".
+std::optional<Holder> SnapshotHolderOf(const State& state, std::string_view name) {
+  const std::string content = state.content ? state.content->name() : "";
+  if (name == "pvc-as-source-protection") {
+    return Holder{Owner::kController, "snapshots of the claim that are being taken",
+                  "see that those become ready, or delete them: 'berth get volumesnapshots'"};
+  }
+  if (name == "volumesnapshotcontent-bound-protection") {
+    if (state.content && state.content->has_annotation(
+                             "snapshot.storage.kubernetes.io/volumesnapshot-being-created")) {
+      return Holder{Owner::kController, "a CreateSnapshot whose outcome is not known yet",
+                    "see that the driver answers; otherwise a snapshot would be left that no "
+                    "object names"};
+    }
+    if (state.content && !state.content->has_annotation(
+                             "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted")) {
+      return Holder{Owner::kPerson,
+                    fmt::format("VolumeSnapshot '{}', which is bound to it and not deleted",
+                                state.content->snapshot_key()),
+                    "delete the VolumeSnapshot, if its data may go"};
+    }
+    return Holder{Owner::kController, "the snapshotter's DeleteSnapshot",
+                  "see that the driver's controllers run; taking it off by hand may leave the "
+                  "snapshot in the storage"};
+  }
+  if (name.starts_with("volumesnapshot-")) {
+    if (state.content) {
+      return Holder{
+          Owner::kController, fmt::format("VolumeSnapshotContent '{}' to be gone", content),
+          fmt::format("'berth explain volumesnapshotcontent/{}' says what holds it", content)};
+    }
+    return Holder{Owner::kController,
+                  "the snapshot controller, which takes it off once there is no content",
+                  "look whether 'berth up' runs and what it logs"};
+  }
+  return std::nullopt;
+}
+
 Holder HolderOf(const State& state, const std::string& finalizer) {
+  constexpr std::string_view kSnapshots = "snapshot.storage.kubernetes.io/";
+  if (finalizer.starts_with(kSnapshots)) {
+    const auto holder = SnapshotHolderOf(state, finalizer.substr(kSnapshots.size()));
+    if (holder.has_value()) return *holder;
+  }
   if (finalizer == "kubernetes.io/pvc-protection") {
     const std::vector<std::string> pods = NamesOf(state.claim_pods);
     if (!pods.empty()) {

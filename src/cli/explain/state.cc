@@ -11,6 +11,9 @@ std::string DeleteKey(const State& state) {
 std::string AttachKey(const std::string& name) { return "attach " + name; }
 std::string ResizeKey(const State& state) { return "resize " + state.claim_key; }
 std::string ModifyKey(const State& state) { return "modify " + state.claim_key; }
+std::string SnapshotKey(const State& state) {
+  return "snapshot " + (state.content ? state.content->name() : "");
+}
 std::string NodeKey(const State& state) {
   return "volumes " + api::UniqueVolumeName(state.driver, state.handle);
 }

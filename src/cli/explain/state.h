@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/kinds.h"
+#include "api/snapshots.h"
 #include "base/clock.h"
 #include "base/flight.h"
 #include "platform/process_info.h"
@@ -42,6 +43,13 @@ struct State {
   std::optional<api::CsiNode> csi_node;
   std::optional<api::VolumeAttachment> attachment;  // to that node
 
+  // Of a snapshot's way.
+  std::optional<api::VolumeSnapshot> snapshot;
+  std::optional<api::VolumeSnapshotContent> content;
+  std::optional<api::VolumeSnapshotClass> snapshot_class;  // that the snapshot names
+  std::vector<api::VolumeSnapshotClass> snapshot_classes;
+  std::vector<std::string> restoring;  // claims that wait for a volume restored from it
+
   // Beside it.
   std::vector<api::StorageClass> classes;
   std::vector<api::Node> nodes;
@@ -71,6 +79,7 @@ std::string DeleteKey(const State& state);                // controllers
 std::string AttachKey(const std::string& name);           // controllers, of a VolumeAttachment
 std::string ResizeKey(const State& state);                // controllers
 std::string ModifyKey(const State& state);                // controllers
+std::string SnapshotKey(const State& state);              // controllers
 std::string NodeKey(const State& state);                  // node
 std::vector<std::string> DriverKeys(const State& state);  // csi-driver
 

@@ -1,0 +1,194 @@
+// From a VolumeSnapshot to a snapshot that is ready, and its end.
+#include "cli/explain/evidence.h"
+
+namespace berth::cli::explain {
+namespace {
+
+constexpr std::string_view kDefaultClass = "snapshot.storage.kubernetes.io/is-default-class";
+
+// What keeps it from being taken is of no account once it is to go.
+bool Unready(const State& state) {
+  return state.snapshot.has_value() && !state.snapshot->ready() && !state.snapshot->deleting();
+}
+
+std::string ErrorOf(const State& state) {
+  if (state.content.has_value() && !state.content->error().empty()) return state.content->error();
+  return state.snapshot->error();
+}
+
+}  // namespace
+
+std::optional<Cause> SnapshotSourceUnbound(const State& state) {
+  if (!Unready(state) || state.content.has_value() || !state.claim.has_value()) return std::nullopt;
+  if (state.claim->phase() == "Bound") return std::nullopt;
+  return Cause{
+      .id = "source-not-bound",
+      .link = Link::kSnapshot,
+      .summary = fmt::format("claim '{}', of which the snapshot is to be, has no volume yet",
+                             state.claim_key),
+      .proof = {fmt::format("the claim is {}", state.claim->phase())},
+      .owner = Owner::kPerson,
+      .step = "see to the claim; its snapshot is then taken at once",
+      .command = fmt::format("berth explain pvc/{} -n {}", state.claim->name(), state.claim->ns())};
+}
+
+std::optional<Cause> SnapshotContentAbsent(const State& state) {
+  if (!Unready(state) || state.content.has_value()) return std::nullopt;
+  const std::string wanted = state.snapshot->source_content();
+  const bool was_taken = !state.snapshot->creation_time().empty();
+  if (wanted.empty() && !was_taken) return std::nullopt;
+  const std::string name = wanted.empty() ? state.snapshot->content_name() : wanted;
+  return Cause{
+      .id = "content-missing",
+      .link = Link::kSnapshot,
+      .summary = fmt::format("VolumeSnapshotContent '{}' does not exist", name),
+      .proof = {fmt::format(
+          "{} names it{}", state.subject,
+          was_taken ? fmt::format(", and was taken at {}", state.snapshot->creation_time()) : "")},
+      .owner = Owner::kPerson,
+      .step = was_taken ? "bring the object back from a backup, or delete the "
+                          "VolumeSnapshot; a new one of now would have other data"
+                        : "create it, with the snapshot's handle and this "
+                          "VolumeSnapshot's name",
+      .command = "berth get volumesnapshotcontents"};
+}
+
+std::optional<Cause> NoSnapshotClass(const State& state) {
+  if (!Unready(state) || state.content.has_value() || state.snapshot_class.has_value()) {
+    return std::nullopt;
+  }
+  // One that exists already needs none, unless it names one.
+  const std::string wanted = state.snapshot->class_name();
+  if (wanted.empty() && (state.snapshot->source_claim().empty() || !state.bound())) {
+    return std::nullopt;
+  }
+  std::vector<std::string> names, defaults;
+  for (const api::VolumeSnapshotClass& known : state.snapshot_classes) {
+    names.push_back(known.name());
+    if (known.driver() == state.driver && known.annotation(kDefaultClass) == "true") {
+      defaults.push_back(known.name());
+    }
+  }
+  if (wanted.empty() && defaults.size() == 1) return std::nullopt;  // it is about to be taken
+  Cause cause{
+      .id = "no-snapshot-class",
+      .link = Link::kSnapshot,
+      .proof = {fmt::format("VolumeSnapshotClasses that exist: {}",
+                            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))},
+      .owner = Owner::kPerson,
+      .command = "berth get volumesnapshotclasses"};
+  if (!wanted.empty()) {
+    cause.summary = fmt::format("VolumeSnapshotClass '{}' does not exist", wanted);
+    cause.step = "create the class; the snapshot is then taken at once";
+    return cause;
+  }
+  cause.proof.push_back(
+      fmt::format("marked as default for driver '{}': {}", state.driver,
+                  defaults.empty() ? "none" : fmt::format("{}", fmt::join(defaults, ", "))));
+  cause.summary =
+      fmt::format("the VolumeSnapshot names no class, and driver '{}' has {}", state.driver,
+                  defaults.empty() ? "no default one" : "more than one default one");
+  cause.step = fmt::format(
+      "mark exactly one class of the driver as default ({}=true), or make the "
+      "VolumeSnapshot anew with a class",
+      kDefaultClass);
+  return cause;
+}
+
+std::optional<Cause> SnapshotterAbsent(const State& state) {
+  if (!Unready(state) || !state.content.has_value()) return std::nullopt;
+  if (BadCall(state, SnapshotKey(state)) != nullptr) return std::nullopt;
+  const std::string driver = state.content->driver();
+  std::vector<std::string> proof;
+  for (const base::FlightLog& log : state.logs) {
+    for (const base::FlightRecord& record : log.records) {
+      if (record.key != "driver " + record.target) continue;
+      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
+    }
+  }
+  bool registered = false;
+  for (const api::CsiNode& node : state.csi_nodes) registered |= node.driver(driver).has_value();
+  if (registered && proof.empty()) return std::nullopt;
+  if (!registered) {
+    proof.insert(proof.begin(),
+                 fmt::format("no node's CSINode lists the driver '{}', which content '{}' names",
+                             driver, state.content->name()));
+  }
+  return Cause{.id = "driver-absent",
+               .link = Link::kSnapshot,
+               .summary = fmt::format("the driver '{}' is not there to take a snapshot", driver),
+               .proof = std::move(proof),
+               .owner = Owner::kDriver,
+               .step =
+                   "start the driver; the snapshot is then taken at once. A driver beside the "
+                   "shipped one needs 'berth up --csi-driver SOCKET' for its controllers",
+               .command = "berth get csinodes -o yaml"};
+}
+
+std::optional<Cause> SnapshotFails(const State& state) {
+  if (!Unready(state)) return std::nullopt;
+  if (state.content.has_value()) {
+    if (const base::FlightRecord* call = BadCall(state, SnapshotKey(state))) {
+      return CauseOfCall(state, Link::kSnapshot, *call);
+    }
+    if (!state.content->snapshot_handle().empty() && ErrorOf(state).empty()) {
+      return Cause{
+          .id = "snapshot-uploading",
+          .link = Link::kSnapshot,
+          .waiting = true,
+          .summary = "the snapshot is taken, and the driver is not done with it",
+          .proof = {fmt::format("snapshot '{}' of driver '{}' is not ready to use",
+                                state.content->snapshot_handle(), state.content->driver())},
+          .owner = Owner::kDriver,
+          .step = "wait; it is asked about again and again"};
+    }
+  }
+  const std::string error = ErrorOf(state);
+  if (error.empty()) return std::nullopt;
+  // What another rule names is said by it.
+  if (NoSnapshotClass(state).has_value() || SnapshotSourceUnbound(state).has_value() ||
+      SnapshotContentAbsent(state).has_value()) {
+    return std::nullopt;
+  }
+  const bool of_driver = state.content.has_value() && !state.content->error().empty();
+  return Cause{.id = of_driver ? "driver-error" : "snapshot-fails",
+               .link = Link::kSnapshot,
+               .summary = error,
+               .proof = {fmt::format("status.error of the {}",
+                                     of_driver ? "VolumeSnapshotContent" : "VolumeSnapshot")},
+               .owner = of_driver ? Owner::kDriver : Owner::kPerson,
+               .step = "cure what the message names; it is tried again by itself"};
+}
+
+std::optional<Cause> SnapshotBeingRestored(const State& state) {
+  if (!state.snapshot.has_value() || !state.snapshot->deleting() || state.restoring.empty()) {
+    return std::nullopt;
+  }
+  return Cause{.id = "being-restored",
+               .link = Link::kDeletion,
+               .summary = "the snapshot is deleted but a volume is still to be restored from it",
+               .proof = {fmt::format("claims that are Pending and name it: {}",
+                                     fmt::join(state.restoring, ", "))},
+               .owner = Owner::kPerson,
+               .step =
+                   "let those claims be bound (a class may wait for a pod that uses them), or "
+                   "delete them; the snapshot then goes by itself",
+               .command = fmt::format("berth explain pvc/{} -n {}", state.restoring.front(),
+                                      state.snapshot->ns())};
+}
+
+std::optional<Cause> SnapshotDeletionFails(const State& state) {
+  if (!state.content.has_value() || !state.content->deleting()) return std::nullopt;
+  if (const base::FlightRecord* call = BadCall(state, SnapshotKey(state))) {
+    return CauseOfCall(state, Link::kDeletion, *call);
+  }
+  if (state.content->error().empty()) return std::nullopt;
+  return Cause{.id = "driver-error",
+               .link = Link::kDeletion,
+               .summary = state.content->error(),
+               .proof = {"status.error of the VolumeSnapshotContent"},
+               .owner = Owner::kDriver,
+               .step = "cure what the driver names; the deletion is tried again by itself"};
+}
+
+}  // namespace berth::cli::explain
