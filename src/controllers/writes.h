@@ -51,15 +51,15 @@ StatusOr<T> PatchAt(kube::Client& client, kube::Informer<T>& informer, const T& 
   return Patch(client, informer, object, patch, subresource);
 }
 
-// As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`: where
-// the patch is forbidden, the object is read whole, edited and written with its version.
+// As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`: the
+// object is read whole, edited and written with its version.
 template <typename T>
-StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
-                   const Json& patch) {
-  StatusOr<T> patched = PatchAt(client, informer, object, patch);
-  if (patched.status().code() != StatusCode::kPermissionDenied) return patched;
+StatusOr<T> UpdateAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
+                     const Json& patch) {
   ASSIGN_OR_RETURN(T whole, kube::Get<T>(client, object.ns(), object.name()));
   if (whole.resource_version() != object.resource_version()) {
+    // The next run sees it.
+    informer.Observe(whole.json());
     return base::Error(StatusCode::kAborted, "{} '{}' changed meanwhile", T::kInfo.singular,
                        object.key());
   }
@@ -67,6 +67,15 @@ StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& o
   ASSIGN_OR_RETURN(T updated, kube::Update(client, whole));
   informer.Observe(updated.json());
   return updated;
+}
+
+// As PatchAt where that is granted, else as UpdateAt.
+template <typename T>
+StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
+                   const Json& patch) {
+  StatusOr<T> patched = PatchAt(client, informer, object, patch);
+  if (patched.status().code() != StatusCode::kPermissionDenied) return patched;
+  return UpdateAt(client, informer, object, patch);
 }
 
 }  // namespace berth::controllers

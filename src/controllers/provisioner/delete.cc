@@ -33,6 +33,7 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
     destroyed_.erase(key);
   }
   if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
+  if (!IsOurNodes(*volume)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncVolumeFinalizer(*volume));
   // An attachment's end brings the volume here again.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();

@@ -10,24 +10,11 @@
 #include "base/status.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/class_parameters.h"
+#include "controllers/provisioner/options.h"
 #include "controllers/provisioner/topology.h"
 #include "proto/csi.pb.h"
 
 namespace berth::controllers::provisioner {
-
-struct Options {
-  std::chrono::milliseconds timeout{10000};  // of each RPC
-  int workers = 10;
-  std::string volume_name_prefix = "pvc";
-  int volume_name_uuid_length = -1;  // of the claim's uid without dashes; -1: the uid as it is
-  std::chrono::milliseconds retry_start{1000};
-  std::chrono::milliseconds retry_max{300000};
-  bool strict_topology = false;
-  bool immediate_topology = true;
-  bool extra_create_metadata = false;
-  bool controller_publish_readonly = false;
-  std::string default_fs_type;
-};
 
 // The name of the volume for a claim, in the driver and as PersistentVolume: "pvc-<uid>".
 std::string VolumeName(const Options& options, const api::PersistentVolumeClaim& claim);

@@ -39,7 +39,7 @@ bool Provisioner::IsOurs(const Claim& claim, const DriverInfo& driver) const {
 
 Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
-  const auto claim = claims_.Get(key);
+  const auto claim = ClaimOf(key);
   if (driver == nullptr || claim == nullptr || !IsOurs(*claim, *driver)) return Outcome::Done();
   if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) return Outcome::Done();
 
@@ -50,13 +50,19 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
     return held && unwanted ? Release(*claim) : Outcome::Done();
   }
   if (unwanted && !held) return Outcome::Done();
+  const std::string selected = claim->annotation(kSelectedNode);
+  const bool node_deployment = options_.node_deployment.enabled();
+  // Another node's provisioner knows what became of it.
+  if (node_deployment && !selected.empty() && selected != options_.node_deployment.node_name) {
+    return Outcome::Done();
+  }
 
   const auto storage_class = classes_.Get(ClassName(*claim, classes_));
-  const bool waits = storage_class != nullptr && storage_class->wait_for_first_consumer() &&
-                     !claim->has_annotation(kSelectedNode);
+  const bool late = storage_class != nullptr && storage_class->wait_for_first_consumer();
+  const bool waits = selected.empty() && (late || (node_deployment && storage_class != nullptr));
   // selected-node is taken off only after a final failure.
   if (unwanted && (waits || Refused(claim->uid()))) return Release(*claim);
-  if (waits) return Outcome::Done();
+  if (waits) return late ? Outcome::Done() : CompeteFor(*claim, *driver, *storage_class);
   if (storage_class == nullptr) {
     if (!held) return Outcome::Done();  // the class's appearance brings the claim here again
     const Status why =
@@ -72,7 +78,12 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
 
 Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo& driver,
                                             const api::StorageClass& storage_class) {
+  // The driver is not asked yet: what fails for a moment is the API, and no failure of the claim's.
   const auto refuse = [&](const Status& status) {
+    if (status.code() == StatusCode::kAborted || status.code() == StatusCode::kUnavailable ||
+        status.code() == StatusCode::kDeadlineExceeded) {
+      return AfterApi(status);
+    }
     ReportFailure(claim, storage_class.name(), status);
     return Outcome::Retry(status);
   };
@@ -84,6 +95,7 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo
   const StatusOr<std::optional<csi::v1::TopologyRequirement>> topology =
       Topology(claim, driver, storage_class);
   if (topology.status().code() == StatusCode::kNotFound) {
+    ReportFailure(claim, storage_class.name(), topology.status());
     return Reschedule(claim, topology.status());
   }
   if (!topology.ok()) return refuse(topology.status());
@@ -113,14 +125,23 @@ StatusOr<std::optional<csi::v1::TopologyRequirement>> Provisioner::Topology(
       last.has_value() && last->state == Attempt::State::kUnknown) {
     return last->topology;
   }
-  return RequireTopology({.driver = driver.name,
-                          .claim_name = claim.name(),
-                          .selected_node = claim.annotation(kSelectedNode),
-                          .allowed = &storage_class.allowed_topologies(),
-                          .strict = options_.strict_topology,
-                          .immediate_topology = options_.immediate_topology,
-                          .nodes = nodes_.List(),
-                          .csi_nodes = csi_nodes_.List()});
+  TopologyQuestion question{.driver = driver.name,
+                            .claim_name = claim.name(),
+                            .selected_node = claim.annotation(kSelectedNode),
+                            .allowed = &storage_class.allowed_topologies(),
+                            .strict = options_.strict_topology,
+                            .immediate_topology = options_.immediate_topology,
+                            .nodes = nodes_.List(),
+                            .csi_nodes = csi_nodes_.List()};
+  auto required = RequireTopology(question);
+  // An earlier process asked for a volume, and its node is gone since. The claim is not given up
+  // before it is known that there is none: the driver finds it by its name, wherever it is.
+  const bool begun = claim.has_finalizer(kProvisioningFinalizer) && !Refused(claim.uid());
+  if (required.status().code() == StatusCode::kNotFound && begun) {
+    question.selected_node.clear();
+    required = RequireTopology(question);
+  }
+  return required;
 }
 
 StatusOr<api::Labels> Provisioner::MutableParameters(const Claim& claim,
@@ -128,6 +149,10 @@ StatusOr<api::Labels> Provisioner::MutableParameters(const Claim& claim,
   const std::string name = claim.volume_attributes_class_name();
   if (name.empty()) return api::Labels();
   const std::string context = fmt::format("VolumeAttributesClass '{}'", name);
+  if (!driver.Has(DriverInfo::Rpc::MODIFY_VOLUME)) {
+    return Error(StatusCode::kInvalidArgument, "{}: driver '{}' takes no mutable parameters",
+                 context, driver.name);
+  }
   const StatusOr<Json> read = context_.client.Get(VolumeAttributesClassInfo(), "", name);
   RETURN_IF_ERROR_WITH(read, context);
   const api::Object attributes(*read);
@@ -140,13 +165,16 @@ StatusOr<api::Labels> Provisioner::MutableParameters(const Claim& claim,
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& inputs, Plan plan) {
   if (!claim.has_finalizer(kProvisioningFinalizer)) {
-    const StatusOr<Claim> held =
-        EditAt(context_.client, claims_, claim, FinalizersPatch(claim, kProvisioningFinalizer, ""));
+    const StatusOr<Claim> held = UpdateAt(context_.client, claims_, claim,
+                                          FinalizersPatch(claim, kProvisioningFinalizer, ""));
     if (!held.ok()) return AfterApi(held.status());
   }
-  context_.events.Record(
-      claim.reference(), EventType::kNormal, "Provisioning",
-      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  // A volume that is there at once has one event, which says so.
+  if (LastAttempt(claim.uid()).has_value()) {
+    context_.events.Record(
+        claim.reference(), EventType::kNormal, "Provisioning",
+        fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  }
   SetAttempt(claim.uid(), {.state = Attempt::State::kUnknown, .topology = inputs.topology});
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, plan.request, options_.timeout);
@@ -164,8 +192,13 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
     return Refuse(claim, plan, response->volume(), fits);
   }
-  return WriteVolume(
-      claim, VolumeObject(plan, inputs, response->volume(), identity_prefix_ + inputs.driver.name));
+  return WriteVolume(claim,
+                     VolumeObject(plan, inputs, response->volume(), Identity(inputs.driver)));
+}
+
+std::string Provisioner::Identity(const DriverInfo& driver) const {
+  const std::string& node = options_.node_deployment.node_name;
+  return fmt::format("{}{}{}{}", identity_prefix_, driver.name, node.empty() ? "" : "-", node);
 }
 
 std::string Provisioner::TakeHandle(const std::string& handle, const std::string& driver,
@@ -184,7 +217,8 @@ std::string Provisioner::TakeHandle(const std::string& handle, const std::string
 Provisioner::Outcome Provisioner::CreateFailed(const Claim& claim, const PlanInputs& inputs,
                                                const Status& status) {
   const FailureState state =
-      Classify(status.code(), inputs.driver.topology() && claim.has_annotation(kSelectedNode));
+      Classify(status.code(), claim.has_annotation(kSelectedNode) &&
+                                  (inputs.driver.topology() || options_.node_deployment.enabled()));
   if (state != FailureState::kInBackground) {
     SetAttempt(claim.uid(), {.state = Attempt::State::kRefused, .topology = std::nullopt});
   }
@@ -244,6 +278,7 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
     return AfterApi(created.status());
   }
   volumes_.Observe(created->json());
+  Settle(claim);
   context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
                          fmt::format("Successfully provisioned volume {}", volume.name()));
   return Outcome::Done();
@@ -252,23 +287,28 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
 Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const Status& why) {
   // The version is that of before the finalizer was written: read what stands now.
   const auto current = claims_.Get(claim.key());
-  if (current == nullptr) return Outcome::Done();
-  if (!current->has_annotation(kSelectedNode)) return Outcome::Done();
+  if (current == nullptr || current->uid() != claim.uid() ||
+      !current->has_annotation(kSelectedNode)) {
+    return Outcome::Done();
+  }
   LOG_INFO("claim {}: node {} cannot have the volume, another is to be chosen: {}",
            base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
            base::ToString(why));
-  return AfterApi(EditAt(context_.client, claims_, *current,
-                         {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}})
-                      .status());
+  return AfterApi(
+      UpdateAt(context_.client, claims_, *current,
+               {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}})
+          .status());
 }
 
 Provisioner::Outcome Provisioner::Release(const Claim& claim) {
   const auto current = claims_.Get(claim.key());
-  if (current == nullptr || !current->has_finalizer(kProvisioningFinalizer)) {
+  if (current == nullptr || current->uid() != claim.uid()) Settle(claim);
+  if (current == nullptr || current->uid() != claim.uid() ||
+      !current->has_finalizer(kProvisioningFinalizer)) {
     return Outcome::Done();
   }
-  return AfterApi(EditAt(context_.client, claims_, *current,
-                         FinalizersPatch(*current, "", kProvisioningFinalizer))
+  return AfterApi(UpdateAt(context_.client, claims_, *current,
+                           FinalizersPatch(*current, "", kProvisioningFinalizer))
                       .status());
 }
 

@@ -50,49 +50,81 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       nodes_(context.informers.Of<api::Node>()),
       csi_nodes_(context.informers.Of<api::CsiNode>()),
       attachments_(context.informers.Of<api::VolumeAttachment>()),
+      election_(options_.node_deployment.base_delay, options_.node_deployment.max_delay),
       claim_workers_(QueueOptions("provision", options_.workers, options_, context.flight),
                      [this](const std::string& key) { return SyncClaim(key); }),
       volume_workers_(QueueOptions("delete-volume", options_.workers, options_, context.flight),
                       [this](const std::string& key) { return SyncVolume(key); }),
-      source_workers_(QueueOptions("clone-source", 1, options_, context.flight),
-                      [this](const std::string& key) { return SyncCloneSource(key); }) {
+      source_workers_(QueueOptions("clone-source", options_.cloning_protection_workers, options_,
+                                   context.flight),
+                      [this](const std::string& key) { return SyncCloneSource(key); }),
+      snapshot_workers_(QueueOptions("snapshot-source", 1, options_, context.flight),
+                        [this](const std::string& key) { return SyncSnapshotSource(key); }) {
+  AddIndexes();
+  WatchClaims();
+  WatchVolumes();
+  WatchNodes();
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    for (const auto& claim : claims_.ByIndex(kClaimsByClass, change.key)) {
+      claim_workers_.AddNow(claim->key());
+    }
+  });
+  driver_.OnReady([this] { DriverReady(); });
+}
+
+Provisioner::~Provisioner() { Stop(); }
+
+void Provisioner::AddIndexes() {
   AddClaimIndexes(claims_);
   AddAttachmentIndexes(attachments_);
   claims_.AddIndex(kClaimsByProvisioner, [](const api::Object& object) {
     const auto& claim = static_cast<const Claim&>(object);
     if (IsBound(claim)) return std::vector<std::string>{};
-    return std::vector<std::string>{claim.annotation(kStorageProvisioner)};
+    const std::string asked = claim.annotation(kStorageProvisioner);
+    return std::vector<std::string>{asked.empty() ? claim.annotation(kBetaStorageProvisioner)
+                                                  : asked};
   });
   volumes_.AddIndex(kVolumesByHandle, [](const api::Object& object) {
     const auto& volume = static_cast<const Volume&>(object);
     if (!volume.has_csi()) return std::vector<std::string>{};
     return std::vector<std::string>{HandleKey(volume.csi().driver(), volume.csi().volume_handle())};
   });
-  claims_.AddIndex(kClaimsBySource, [](const api::Object& object) {
-    const auto& claim = static_cast<const Claim&>(object);
-    const std::string source = CloneSourceName(claim);
-    if (source.empty() || IsBound(claim)) return std::vector<std::string>{};
-    return std::vector<std::string>{api::ObjectKey(claim.ns(), source)};
-  });
-  Watch();
+  const auto by_source = [](std::string (*name_of)(const Claim&)) {
+    return [name_of](const api::Object& object) {
+      const auto& claim = static_cast<const Claim&>(object);
+      const std::string source = name_of(claim);
+      if (source.empty() || IsBound(claim)) return std::vector<std::string>{};
+      return std::vector<std::string>{api::ObjectKey(claim.ns(), source)};
+    };
+  };
+  claims_.AddIndex(kClaimsBySource, by_source(&CloneSourceName));
+  claims_.AddIndex(kClaimsBySnapshot, by_source(&SnapshotSourceName));
 }
 
-Provisioner::~Provisioner() { Stop(); }
-
-void Provisioner::Watch() {
+void Provisioner::WatchClaims() {
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();
     if (const std::string source = CloneSourceName(claim); !source.empty()) {
       source_workers_.Add(api::ObjectKey(claim.ns(), source));
     }
+    // One that was bound when this process began is the sweep's.
+    if (change.before != nullptr && !IsBound(*change.before)) {
+      if (const std::string source = SnapshotSourceName(claim); !source.empty()) {
+        snapshot_workers_.Add(api::ObjectKey(claim.ns(), source));
+      }
+    }
     if (claim.phase() == "Bound" &&
         (change.before == nullptr || change.before->phase() != "Bound")) {
       AddClonesOf(change.key);
     }
+    if (change.after == nullptr || claim.has_annotation(kSelectedNode)) {
+      election_.Forget(claim.uid());
+    }
     if (change.after == nullptr) {
-      MutexLock lock(mutex_);
-      attempts_.erase(claim.uid());
-    } else if (claim.has_annotation(kStorageProvisioner)) {
+      KeepLost(claim);
+    } else if (claim.has_annotation(kStorageProvisioner) ||
+               claim.has_annotation(kBetaStorageProvisioner)) {
       if (Changed(change.before.get(), claim)) {
         claim_workers_.AddNow(change.key);
       } else {
@@ -100,6 +132,9 @@ void Provisioner::Watch() {
       }
     }
   });
+}
+
+void Provisioner::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr && change.before->has_csi()) {
       MutexLock lock(mutex_);
@@ -121,26 +156,32 @@ void Provisioner::Watch() {
   attachments_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) volume_workers_.AddNow(change.before->pv_name());
   });
-  classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    for (const auto& claim : claims_.ByIndex(kClaimsByClass, change.key)) {
-      claim_workers_.AddNow(claim->key());
-    }
-  });
+}
+
+// What failed for want of topology may succeed when the driver appears on a node, or its labels do.
+void Provisioner::WatchNodes() {
   csi_nodes_.AddHandler([this](const auto& change) {
-    // The driver appeared on a node, or vanished: what failed for want of topology may succeed now.
     const auto info = driver_.info();
     if (info == nullptr) return;
     const auto keys = [&](const api::CsiNode* node) {
       const auto entry = node != nullptr ? node->driver(info->name) : std::nullopt;
       return entry.has_value() ? entry->topology_keys : std::vector<std::string>();
     };
-    if (keys(change.before.get()) == keys(change.after.get())) return;
-    for (const auto& claim : claims_.ByIndex(kClaimsByProvisioner, info->name)) {
-      claim_workers_.AddNow(claim->key());
+    if (keys(change.before.get()) != keys(change.after.get())) RetryAll(info->name);
+  });
+  nodes_.AddHandler([this](const auto& change) {
+    const auto info = driver_.info();
+    if (info == nullptr || !info->topology() || change.after == nullptr) return;
+    if (change.before == nullptr || change.before->labels() != change.after->labels()) {
+      RetryAll(info->name);
     }
   });
-  driver_.OnReady([this] { DriverReady(); });
+}
+
+void Provisioner::RetryAll(const std::string& driver) {
+  for (const auto& claim : claims_.ByIndex(kClaimsByProvisioner, driver)) {
+    claim_workers_.AddNow(claim->key());
+  }
 }
 
 void Provisioner::AddClonesOf(const std::string& source_key) {
@@ -151,9 +192,7 @@ void Provisioner::AddClonesOf(const std::string& source_key) {
 
 void Provisioner::DriverReady() {
   const auto info = driver_.info();
-  for (const auto& claim : claims_.ByIndex(kClaimsByProvisioner, info->name)) {
-    claim_workers_.AddNow(claim->key());
-  }
+  RetryAll(info->name);
   for (const auto& volume : volumes_.List()) {
     if (volume->annotation(kProvisionedBy) == info->name) volume_workers_.AddNow(volume->name());
   }
@@ -163,12 +202,16 @@ void Provisioner::Start() {
   claim_workers_.Start();
   volume_workers_.Start();
   source_workers_.Start();
+  snapshot_workers_.Start();
+  if (options_.snapshot_orphan_sweep_interval.count() > 0) snapshot_workers_.Add(kSweep);
 }
 
 void Provisioner::Stop() {
+  StopSnapshotWatch();
   claim_workers_.Stop();
   volume_workers_.Stop();
   source_workers_.Stop();
+  snapshot_workers_.Stop();
 }
 
 std::optional<Provisioner::Attempt> Provisioner::LastAttempt(const std::string& uid) const {
@@ -180,6 +223,39 @@ std::optional<Provisioner::Attempt> Provisioner::LastAttempt(const std::string& 
 bool Provisioner::Refused(const std::string& uid) const {
   const std::optional<Attempt> last = LastAttempt(uid);
   return last.has_value() && last->state == Attempt::State::kRefused;
+}
+
+void Provisioner::Settle(const Claim& claim) {
+  MutexLock lock(mutex_);
+  attempts_.erase(claim.uid());
+  const size_t lost =
+      std::erase_if(lost_, [&](const auto& entry) { return entry.second->uid() == claim.uid(); });
+  if (lost > 0) claim_workers_.AddNow(claim.key());
+}
+
+void Provisioner::KeepLost(const Claim& claim) {
+  const bool has_object = volumes_.Get(VolumeName(options_, claim)) != nullptr;
+  MutexLock lock(mutex_);
+  const auto it = attempts_.find(claim.uid());
+  if (it == attempts_.end()) return;
+  if (has_object || it->second.state != Attempt::State::kUnknown) {
+    attempts_.erase(it);
+    return;
+  }
+  // As it would be if it had not been torn away.
+  Claim held = claim;
+  held.add_finalizer(kProvisioningFinalizer);
+  held.Set({"metadata", "deletionTimestamp"}, claim.creation_timestamp());
+  lost_.emplace(claim.key(), std::make_shared<const Claim>(std::move(held)));
+  claim_workers_.AddNow(claim.key());
+}
+
+std::shared_ptr<const Provisioner::Claim> Provisioner::ClaimOf(const std::string& key) const {
+  {
+    MutexLock lock(mutex_);
+    if (const auto it = lost_.find(key); it != lost_.end()) return it->second;
+  }
+  return claims_.Get(key);
 }
 
 void Provisioner::SetAttempt(const std::string& uid, Attempt attempt) {

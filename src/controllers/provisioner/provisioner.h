@@ -15,7 +15,8 @@
 // in the driver that no object names, so the claim cannot vanish. It goes with the write that binds
 // the claim. A deleted claim with it is asked for once more: if the volume exists it gets its
 // PersistentVolume, which is then deleted in the usual way; if the driver finally refuses, the
-// claim is let go.
+// claim is let go. A claim that somebody took away by force, finalizer and all, is remembered until
+// then.
 //
 // A volume that is Released, with policy Delete, made by this driver, and named by no
 // VolumeAttachment:
@@ -24,7 +25,12 @@
 //        ▲  │
 //        └──┘ failure: event VolumeFailedDelete, again after the backoff
 //
-// Two object writes for a volume before it is bound (finalizer, PersistentVolume).
+// Three writes for a volume that is made at the first call: finalizer, PersistentVolume, event.
+//
+// In a node deployment (options.h) each node's provisioner serves the claims that its node is
+// selected for, and deletes the volumes that its node reaches. A claim that binds immediately has
+// no node yet: the first provisioner with enough capacity to write its own into selected-node has
+// it (node_election.h).
 #pragma once
 
 #include <map>
@@ -38,17 +44,25 @@
 #include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/provisioner/node_election.h"
 #include "controllers/provisioner/plan.h"
+#include "controllers/provisioner/snapshot.h"
+#include "controllers/provisioner/snapshot_watch.h"
 
 namespace berth::controllers::provisioner {
 
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
+// Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.
+inline constexpr char kClaimsBySnapshot[] = "snapshotSource";
 // Index: a driver's volume (HandleKey) → the PersistentVolumes that stand for it.
 inline constexpr char kVolumesByHandle[] = "handle";
 inline std::string HandleKey(const std::string& driver, const std::string& handle) {
   return driver + "/" + handle;
 }
+// The key of the snapshots' queue that stands for a look at all of them.
+inline constexpr char kSweep[] = "all";
+
 // The claim that `claim` is to be a copy of, in its own namespace; "" for none.
 std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 
@@ -67,8 +81,12 @@ class Provisioner : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
-  void Watch();
+  void AddIndexes();
+  void WatchClaims();
+  void WatchVolumes();
+  void WatchNodes();
   void DriverReady();
+  void RetryAll(const std::string& driver);
   // The claims that wait for this one as their source.
   void AddClonesOf(const std::string& source_key);
 
@@ -81,6 +99,7 @@ class Provisioner : public Controller {
       const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const;
   base::StatusOr<api::Labels> MutableParameters(const Claim& claim, const DriverInfo& driver) const;
   Outcome Create(const Claim& claim, const PlanInputs& inputs, Plan plan);
+  std::string Identity(const DriverInfo& driver) const;
   // "" if the driver's volume is `volume_name`'s from now on; else the name of the volume that has
   // it.
   std::string TakeHandle(const std::string& handle, const std::string& driver,
@@ -93,9 +112,32 @@ class Provisioner : public Controller {
   Outcome Release(const Claim& claim);
   void ReportFailure(const Claim& claim, const std::string& class_name, const base::Status& status);
 
-  // clone.cc
+  // node_deployment.cc
+  // Whether this provisioner's node is to delete the volume.
+  bool IsOurNodes(const Volume& volume) const;
+  Outcome CompeteFor(const Claim& claim, const DriverInfo& driver,
+                     const api::StorageClass& storage_class);
+  // Whether the driver has room for the claim on this node; true where it does not say.
+  bool HasRoom(const Claim& claim, const DriverInfo& driver,
+               const api::StorageClass& storage_class);
+
+  // source.cc
+  // UNIMPLEMENTED: another program fills the volume.
   base::StatusOr<std::optional<csi::v1::VolumeContentSource>> Source(const Claim& claim,
                                                                      const DriverInfo& driver);
+
+  // snapshot_source.cc
+  base::StatusOr<csi::v1::VolumeContentSource> SnapshotSource(const Claim& claim,
+                                                              const std::string& source_name,
+                                                              const DriverInfo& driver);
+  base::Status WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
+                               std::string_view remove);
+  void WatchSnapshots() ABSL_LOCKS_EXCLUDED(mutex_);
+  void StopSnapshotWatch() ABSL_LOCKS_EXCLUDED(mutex_);
+  Outcome SyncSnapshotSource(const std::string& key);
+  Outcome SweepSnapshots();
+
+  // clone_source.cc
   base::StatusOr<csi::v1::VolumeContentSource> CloneSource(const Claim& claim,
                                                            const std::string& source_name,
                                                            const DriverInfo& driver);
@@ -117,6 +159,12 @@ class Provisioner : public Controller {
   std::optional<Attempt> LastAttempt(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The last one failed finally: no volume of this claim exists.
   bool Refused(const std::string& uid) const;
+  // The outcome is known: a volume with an object, or none.
+  void Settle(const Claim& claim) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Goes on with a claim that is gone while the outcome of its CreateVolume is unknown.
+  void KeepLost(const Claim& claim) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The claim that a key of the queue stands for; null if there is nothing to do for it.
+  std::shared_ptr<const Claim> ClaimOf(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetAttempt(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Context context_;
@@ -131,14 +179,21 @@ class Provisioner : public Controller {
   kube::Informer<api::VolumeAttachment>& attachments_;
   mutable base::Mutex mutex_;
   std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);  // by the claim's uid
+  // Claims that are gone although a volume of theirs may exist, by key. Another of that name has
+  // its turn after them.
+  std::multimap<std::string, std::shared_ptr<const Claim>> lost_ ABSL_GUARDED_BY(mutex_);
   // What CreateVolume gave for volumes whose objects this process has not deleted: handle to name.
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
   // Volumes that the driver has deleted and whose objects others' finalizers still hold: name to
   // uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<SnapshotWatch> snapshot_watch_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  NodeElection election_;
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;
   base::KeyedWorkers source_workers_;
+  base::KeyedWorkers snapshot_workers_;
 };
 
 }  // namespace berth::controllers::provisioner

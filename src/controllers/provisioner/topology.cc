@@ -72,17 +72,6 @@ StatusOr<Keys> AnyKeys(const TopologyQuestion& question) {
   return keys;
 }
 
-std::optional<TopologyTerm> TermOf(const api::Node& node, const Keys& keys) {
-  const api::Labels labels = node.labels();
-  TopologyTerm term;
-  for (const std::string& key : keys) {
-    const auto it = labels.find(key);
-    if (it == labels.end()) return std::nullopt;
-    term.emplace(key, it->second);
-  }
-  return term;
-}
-
 StatusOr<TopologyTerm> SelectedTerm(const TopologyQuestion& question, const Keys& keys) {
   const api::Node* node = Named(question.nodes, question.selected_node);
   if (node == nullptr) {
@@ -144,6 +133,17 @@ TopologyRequirement Assemble(const Terms& terms, size_t first) {
 }
 
 }  // namespace
+
+std::optional<TopologyTerm> TermOf(const api::Node& node, const std::vector<std::string>& keys) {
+  const api::Labels labels = node.labels();
+  TopologyTerm term;
+  for (const std::string& key : keys) {
+    const auto it = labels.find(key);
+    if (it == labels.end()) return std::nullopt;
+    term.emplace(key, it->second);
+  }
+  return term;
+}
 
 uint32_t SpreadIndex(std::string_view claim_name) {
   std::string_view hashed = claim_name;

@@ -19,6 +19,9 @@ namespace berth::controllers::provisioner {
 // The segments of one topology, by key.
 using TopologyTerm = std::map<std::string, std::string>;
 
+// What the node's labels say of the keys; nullopt where one of them is missing.
+std::optional<TopologyTerm> TermOf(const api::Node& node, const std::vector<std::string>& keys);
+
 struct TopologyQuestion {
   std::string driver;
   std::string claim_name;

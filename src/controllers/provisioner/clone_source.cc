@@ -1,4 +1,4 @@
-// Claims whose volume starts as a copy of another (provisioner.h).
+// Claims whose volume starts as a copy of another claim's (provisioner.h).
 #include "api/quantity.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
@@ -25,29 +25,6 @@ std::string CloneSourceName(const api::PersistentVolumeClaim& claim) {
   return clone ? reference.String({"name"}) : "";
 }
 
-StatusOr<std::optional<csi::v1::VolumeContentSource>> Provisioner::Source(
-    const Claim& claim, const DriverInfo& driver) {
-  const api::Part reference = claim.data_source();
-  const std::string kind = reference.String({"kind"});
-  const std::string group = reference.String({"apiGroup"});
-  if (kind.empty()) return std::nullopt;
-  if (const std::string name = CloneSourceName(claim); !name.empty()) {
-    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, CloneSource(claim, name, driver));
-    return source;
-  }
-  if (kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io") {
-    return Error(StatusCode::kInvalidArgument,
-                 "unsupported dataSource kind VolumeSnapshot: this provisioner fills volumes from "
-                 "PersistentVolumeClaim only");
-  }
-  // Another program fills such volumes: it makes the volume itself and binds it to the claim.
-  context_.events.Record(claim.reference(), base::EventType::kNormal, "Provisioning",
-                         fmt::format("Assuming an external populator will provision the volume "
-                                     "for the dataSource of kind '{}' in group '{}'",
-                                     kind, group));
-  return Error(StatusCode::kUnimplemented, "dataSource of kind '{}' is left to a populator", kind);
-}
-
 StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& claim,
                                                                 const std::string& source_name,
                                                                 const DriverInfo& driver) {
@@ -59,7 +36,10 @@ StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& cla
   }
   const auto source = claims_.Get(claim.ns(), source_name);
   if (source == nullptr) return refuse("it is not there");
-  if (source->deleting()) return refuse("it is being deleted");
+  // One that is held for a copy that may exist already stays until the outcome is known.
+  const bool begun =
+      claim.has_finalizer(kProvisioningFinalizer) && source->has_finalizer(kCloningProtection);
+  if (source->deleting() && !begun) return refuse("it is being deleted");
   if (source->phase() != "Bound" || !IsBound(*source)) return refuse("it is not bound");
   if (!source->storage_class_name().has_value() || !claim.storage_class_name().has_value()) {
     return refuse("both claims must name a class");
@@ -83,8 +63,8 @@ StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& cla
         fmt::format("the copy must have at least its size, {}", source->requested_storage()));
   }
   if (!source->has_finalizer(kCloningProtection)) {
-    RETURN_IF_ERROR(EditAt(context_.client, claims_, *source,
-                           FinalizersPatch(*source, kCloningProtection, "")));
+    RETURN_IF_ERROR(UpdateAt(context_.client, claims_, *source,
+                             FinalizersPatch(*source, kCloningProtection, "")));
   }
   csi::v1::VolumeContentSource out;
   out.mutable_volume()->set_volume_id(volume->csi().volume_handle());
@@ -104,7 +84,7 @@ Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
   // Their binding or deletion brings the source here again.
   if (!claims_.ByIndex(kClaimsBySource, key).empty()) return Outcome::Done();
   return AfterApi(
-      EditAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
+      UpdateAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
           .status());
 }
 

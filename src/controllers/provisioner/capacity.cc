@@ -1,0 +1,106 @@
+#include "controllers/provisioner/capacity.h"
+
+#include <set>
+
+#include "api/quantity.h"
+#include "controllers/csi_codec.h"
+#include "controllers/provisioner/class_parameters.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Json;
+using base::StatusOr;
+
+std::string CapacityManager(const CapacityOptions& options) {
+  return options.node_name.empty() ? "external-provisioner"
+                                   : "external-provisioner-" + options.node_name;
+}
+
+std::vector<TopologyTerm> CapacitySegments(
+    const DriverInfo& driver, const std::string& node_name,
+    const std::vector<std::shared_ptr<const api::Node>>& nodes,
+    const std::vector<std::shared_ptr<const api::CsiNode>>& csi_nodes) {
+  if (!driver.topology()) return {TopologyTerm()};
+  std::map<std::string, const api::Node*> by_name;
+  for (const auto& node : nodes) by_name.emplace(node->name(), node.get());
+  std::set<TopologyTerm> segments;
+  for (const auto& csi_node : csi_nodes) {
+    if (!node_name.empty() && csi_node->name() != node_name) continue;
+    const auto entry = csi_node->driver(driver.name);
+    const auto node = by_name.find(csi_node->name());
+    if (!entry.has_value() || entry->topology_keys.empty() || node == by_name.end()) continue;
+    if (auto term = TermOf(*node->second, entry->topology_keys)) segments.insert(*std::move(term));
+  }
+  return {segments.begin(), segments.end()};
+}
+
+bool WantsCapacity(const api::StorageClass& storage_class, const DriverInfo& driver,
+                   const CapacityOptions& options) {
+  return storage_class.provisioner() == driver.name &&
+         (options.immediate_binding || storage_class.wait_for_first_consumer());
+}
+
+StatusOr<csi::v1::GetCapacityRequest> CapacityRequest(const api::StorageClass& storage_class,
+                                                      const TopologyTerm& segment,
+                                                      const CapacityOptions& options) {
+  ASSIGN_OR_RETURN(const ClassParameters parameters,
+                   ClassParameters::Parse(storage_class.parameters()));
+  csi::v1::GetCapacityRequest request;
+  CopyTo(parameters.driver_parameters(), request.mutable_parameters());
+  // What a claim will ask for is not known: the commonest.
+  auto* capability = request.add_volume_capabilities();
+  capability->mutable_access_mode()->set_mode(
+      csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  capability->mutable_mount()->set_fs_type(parameters.fs_type().empty() ? options.default_fs_type
+                                                                        : parameters.fs_type());
+  if (!segment.empty()) {
+    request.mutable_accessible_topology()->mutable_segments()->insert(segment.begin(),
+                                                                      segment.end());
+  }
+  return request;
+}
+
+Json SegmentSelector(const TopologyTerm& segment) {
+  if (segment.empty()) return Json::object();
+  return {{"matchLabels", segment}};
+}
+
+api::CsiStorageCapacity CapacityObject(const std::string& driver, const CapacityOptions& options,
+                                       const std::string& storage_class,
+                                       const TopologyTerm& segment,
+                                       const csi::v1::GetCapacityResponse& answer) {
+  api::CsiStorageCapacity out;
+  out.Set({"apiVersion"}, "storage.k8s.io/v1");
+  out.Set({"kind"}, "CSIStorageCapacity");
+  out.Set({"metadata", "generateName"}, "csisc-");
+  out.set_ns(options.ns);
+  out.set_label(kCapacityDriverLabel, driver);
+  out.set_label(kCapacityManagedBy, CapacityManager(options));
+  out.Set({"storageClassName"}, storage_class);
+  out.Set({"nodeTopology"}, SegmentSelector(segment));
+  out.Set({"capacity"}, api::FormatBytes(answer.available_capacity()));
+  if (answer.has_maximum_volume_size()) {
+    out.Set({"maximumVolumeSize"}, api::FormatBytes(answer.maximum_volume_size().value()));
+  }
+  return out;
+}
+
+Json CapacityPatch(const api::CsiStorageCapacity& present, const api::CsiStorageCapacity& wanted) {
+  Json patch = Json::object();
+  const auto compare = [&](const char* field) {
+    const std::string has = present.String({field});
+    const std::string wants = wanted.String({field});
+    if (has == wants) return;
+    const auto compared = api::CompareQuantities(has, wants);
+    if (compared.ok() && *compared == 0) return;  // the same amount in other words
+    patch[field] = wants.empty() ? Json(nullptr) : Json(wants);
+  };
+  compare("capacity");
+  compare("maximumVolumeSize");
+  const Json& has = base::json::Array(present.json(), {"metadata", "ownerReferences"});
+  const Json& wants = base::json::Array(wanted.json(), {"metadata", "ownerReferences"});
+  if (has != wants) patch["metadata"]["ownerReferences"] = wants;
+  return patch;
+}
+
+}  // namespace berth::controllers::provisioner

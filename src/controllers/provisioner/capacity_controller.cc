@@ -1,0 +1,201 @@
+#include "controllers/provisioner/capacity_controller.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "controllers/csi_codec.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/capacity_owner.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// Volumes come and go in numbers: the driver is asked once for those of a second.
+constexpr std::chrono::seconds kAfterVolume{1};
+// The objects that there are must be known before new ones are made.
+constexpr std::chrono::milliseconds kAwaitList{100};
+
+// The kinds of change to a node that change segments.
+bool SameLabels(const api::Node* before, const api::Node* after) {
+  return before != nullptr && after != nullptr && before->labels() == after->labels();
+}
+
+}  // namespace
+
+CapacityController::CapacityController(Context context, DriverConnection& driver,
+                                       CapacityOptions options)
+    : context_(context),
+      driver_(driver),
+      options_(std::move(options)),
+      classes_(context.informers.Of<api::StorageClass>()),
+      nodes_(context.informers.Of<api::Node>()),
+      csi_nodes_(context.informers.Of<api::CsiNode>()),
+      volumes_(context.informers.Of<api::PersistentVolume>()),
+      objects_(context.client, {.ns = options_.ns,
+                                .label_selector = fmt::format("{}={}", kCapacityManagedBy,
+                                                              CapacityManager(options_))}),
+      workers_({.name = "capacity",
+                .workers = options_.workers,
+                .retry_start = options_.retry_start,
+                .retry_max = options_.retry_max,
+                .flight = context.flight},
+               [this](const std::string& key) { return SyncClass(key); }) {
+  Watch();
+}
+
+CapacityController::~CapacityController() { Stop(); }
+
+void CapacityController::Watch() {
+  classes_.AddHandler([this](const auto& change) { workers_.AddNow(change.key); });
+  nodes_.AddHandler([this](const auto& change) {
+    if (!SameLabels(change.before.get(), change.after.get())) AddAllClasses();
+  });
+  csi_nodes_.AddHandler([this](const auto&) { AddAllClasses(); });
+  volumes_.AddHandler([this](const auto& change) {
+    const api::PersistentVolume& volume = change.latest();
+    const auto info = driver_.info();
+    const bool came_or_went = change.before == nullptr || change.after == nullptr;
+    if (info != nullptr && came_or_went && volume.annotation(kProvisionedBy) == info->name) {
+      workers_.AddAfter(volume.storage_class_name(), kAfterVolume);
+    }
+  });
+  objects_.AddHandler([this](const auto& change) {
+    const Capacity& object = change.latest();
+    const std::string version = change.after == nullptr ? "" : object.resource_version();
+    if (!IsOwnWrite(change.key, version)) workers_.Add(object.storage_class_name());
+  });
+  driver_.OnReady([this] { AddAllClasses(); });
+}
+
+void CapacityController::AddAllClasses() {
+  const auto info = driver_.info();
+  if (info == nullptr) return;
+  for (const auto& storage_class : classes_.List()) {
+    if (storage_class->provisioner() == info->name) workers_.AddNow(storage_class->name());
+  }
+}
+
+void CapacityController::Start() {
+  objects_.Start();
+  workers_.Start();
+}
+
+void CapacityController::Stop() {
+  objects_.Stop();
+  workers_.Stop();
+}
+
+CapacityController::Outcome CapacityController::SyncClass(const std::string& name) {
+  const auto driver = driver_.info();
+  if (driver == nullptr || !driver->Has(DriverInfo::Rpc::GET_CAPACITY)) return Outcome::Done();
+  if (!objects_.synced()) return Outcome::After(kAwaitList);
+  const auto storage_class = classes_.Get(name);
+  if (storage_class == nullptr || !WantsCapacity(*storage_class, *driver, options_)) {
+    return AfterApi(Remove(ObjectsOf(name, driver->name)));
+  }
+  const Status published = Publish(*storage_class, *driver);
+  if (published.ok()) return Outcome::After(options_.poll_interval);
+  context_.events.Record(storage_class->reference(), base::EventType::kWarning, "CapacityFailed",
+                         fmt::format("failed to publish the capacity of driver {}: {}",
+                                     driver->name, base::ToString(published)));
+  return published.code() == StatusCode::kAborted ? AfterApi(published) : Outcome::Retry(published);
+}
+
+Status CapacityController::Publish(const api::StorageClass& storage_class,
+                                   const DriverInfo& driver) {
+  ASSIGN_OR_RETURN(const Json owner, CapacityOwner(context_.client, options_));
+  std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
+  Status first = base::OkStatus();
+  for (const TopologyTerm& segment :
+       CapacitySegments(driver, options_.node_name, nodes_.List(), csi_nodes_.List())) {
+    // One segment's failure keeps no other from being told.
+    const Status published = PublishSegment(storage_class, driver, segment, owner, left);
+    if (first.ok()) first = published;
+  }
+  const Status removed = Remove(left);
+  return first.ok() ? removed : first;
+}
+
+// Takes the segment's object out of `present`; what is left in the end stands for no segment, or is
+// a second one.
+Status CapacityController::PublishSegment(const api::StorageClass& storage_class,
+                                          const DriverInfo& driver, const TopologyTerm& segment,
+                                          const Json& owner, std::vector<CapacityPtr>& present) {
+  const Json selector = SegmentSelector(segment);
+  const auto it = std::find_if(present.begin(), present.end(), [&](const CapacityPtr& object) {
+    return object->node_topology() != nullptr && *object->node_topology() == selector;
+  });
+  const CapacityPtr object = it == present.end() ? nullptr : *it;
+  if (object != nullptr) present.erase(it);
+
+  ASSIGN_OR_RETURN(const auto request, CapacityRequest(storage_class, segment, options_));
+  const auto answer = driver_.Call(&rpc::CsiClient::GetCapacity, request, options_.timeout);
+  RETURN_IF_ERROR_WITH(answer, "GetCapacity");
+  Capacity wanted = CapacityObject(driver.name, options_, storage_class.name(), segment, *answer);
+  if (!owner.empty()) wanted.Set({"metadata", "ownerReferences"}, owner);
+  StatusOr<Capacity> written = wanted;
+  if (object == nullptr) {
+    written = kube::Create(context_.client, wanted);
+    RETURN_IF_ERROR_WITH(written, "create CSIStorageCapacity");
+  } else {
+    Json patch = CapacityPatch(*object, wanted);
+    if (patch.empty()) return base::OkStatus();
+    base::json::Set(patch, {"metadata", "resourceVersion"}, object->resource_version());
+    written = kube::MergePatch(context_.client, *object, patch);
+    if (written.status().code() == StatusCode::kNotFound) {
+      return base::Error(StatusCode::kAborted, "CSIStorageCapacity '{}' vanished", object->key());
+    }
+    RETURN_IF_ERROR_WITH(written, fmt::format("patch CSIStorageCapacity '{}'", object->key()));
+  }
+  NoteWritten(written->key(), written->resource_version());
+  objects_.Observe(written->json());
+  return base::OkStatus();
+}
+
+std::vector<CapacityController::CapacityPtr> CapacityController::ObjectsOf(
+    const std::string& storage_class, const std::string& driver) const {
+  std::vector<CapacityPtr> out;
+  for (const CapacityPtr& object : objects_.List()) {
+    if (object->storage_class_name() == storage_class && !object->deleting() &&
+        object->label(kCapacityDriverLabel) == driver) {
+      out.push_back(object);
+    }
+  }
+  // Of two for one segment the same one stays each time.
+  std::sort(out.begin(), out.end(),
+            [](const CapacityPtr& a, const CapacityPtr& b) { return a->name() < b->name(); });
+  return out;
+}
+
+Status CapacityController::Remove(const std::vector<CapacityPtr>& objects) {
+  for (const CapacityPtr& object : objects) {
+    NoteWritten(object->key(), "");
+    RETURN_IF_ERROR_WITH(kube::Delete(context_.client, *object),
+                         fmt::format("delete CSIStorageCapacity '{}'", object->key()));
+  }
+  return base::OkStatus();
+}
+
+void CapacityController::NoteWritten(const std::string& key, const std::string& version) {
+  MutexLock lock(mutex_);
+  written_[key] = version;
+}
+
+bool CapacityController::IsOwnWrite(const std::string& key, const std::string& version) {
+  MutexLock lock(mutex_);
+  const auto it = written_.find(key);
+  if (it == written_.end()) return false;
+  const bool own = it->second == version;
+  if (version.empty()) written_.erase(it);
+  return own;
+}
+
+}  // namespace berth::controllers::provisioner

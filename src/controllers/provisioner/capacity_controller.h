@@ -1,0 +1,74 @@
+// Keeps the CSIStorageCapacity objects of one driver (in Kubernetes: external-provisioner with
+// --enable-capacity).
+//
+// One unit of work a class: GetCapacity for each topology segment, then what differs is written,
+// and what stands for nothing any more is deleted. It is done again after the poll interval, when
+// class, nodes or the driver's registration change, when another changes or deletes an object, and
+// a second after a volume of the class came or went.
+//
+//   [due] ── GetCapacity, create / patch / delete ──▶ [published] ── poll interval ──▶ [due]
+//     ▲  │ an error: event CapacityFailed on the class, again after the backoff
+//     └──┘
+//
+// Only objects in its own namespace that carry its labels are touched: those of other drivers, and
+// of other nodes in a node deployment, are others'.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/driver_connection.h"
+#include "controllers/provisioner/capacity.h"
+
+namespace berth::controllers::provisioner {
+
+class CapacityController : public Controller {
+ public:
+  // `driver` is borrowed and outlives the controller.
+  CapacityController(Context context, DriverConnection& driver, CapacityOptions options);
+  ~CapacityController() override;
+
+  std::string_view name() const override { return "capacity"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Capacity = api::CsiStorageCapacity;
+  using CapacityPtr = std::shared_ptr<const Capacity>;
+
+  void Watch();
+  void AddAllClasses();
+  Outcome SyncClass(const std::string& name);
+  base::Status Publish(const api::StorageClass& storage_class, const DriverInfo& driver);
+  base::Status PublishSegment(const api::StorageClass& storage_class, const DriverInfo& driver,
+                              const TopologyTerm& segment, const base::Json& owner,
+                              std::vector<CapacityPtr>& present);
+  // The objects of this controller for the class.
+  std::vector<CapacityPtr> ObjectsOf(const std::string& storage_class,
+                                     const std::string& driver) const;
+  base::Status Remove(const std::vector<CapacityPtr>& objects);
+  // What this process wrote last of an object ("": it deleted it), so that it does not run after
+  // itself.
+  void NoteWritten(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsOwnWrite(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Context context_;
+  DriverConnection& driver_;
+  const CapacityOptions options_;
+  kube::Informer<api::StorageClass>& classes_;
+  kube::Informer<api::Node>& nodes_;
+  kube::Informer<api::CsiNode>& csi_nodes_;
+  kube::Informer<api::PersistentVolume>& volumes_;
+  kube::Informer<Capacity> objects_;  // its own: of one namespace, and with the label
+
+  mutable base::Mutex mutex_;
+  std::map<std::string, std::string> written_ ABSL_GUARDED_BY(mutex_);  // key to version
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::controllers::provisioner

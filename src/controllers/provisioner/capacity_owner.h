@@ -1,0 +1,16 @@
+// Who owns CSIStorageCapacity objects, so that they go with the deployment that writes them.
+#pragma once
+
+#include "base/json.h"
+#include "base/status.h"
+#include "controllers/provisioner/options.h"
+#include "kube/client.h"
+
+namespace berth::controllers::provisioner {
+
+// metadata.ownerReferences for `options`: the pod, or what controls it, `owner_level` steps up; an
+// empty array for a negative level. NOT_FOUND: there is no pod of that name, or nothing that
+// controls what stands at a step.
+base::StatusOr<base::Json> CapacityOwner(kube::Client& client, const CapacityOptions& options);
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,223 @@
+// CSIStorageCapacity: objects and the driver's answers in, API actions out.
+#include "controllers/provisioner/capacity_controller.h"
+#include "controllers/provisioner/capacity_owner.h"
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::Each;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using Capacity = api::CsiStorageCapacity;
+
+CapacityOptions Ours() {
+  return {.ns = "driver-system",
+          .owner_level = -1,
+          .poll_interval = std::chrono::minutes(10),
+          .retry_start = milliseconds(5),
+          .retry_max = milliseconds(50)};
+}
+
+class CapacityTest : public ProvisionerTest {
+ protected:
+  void BeginCapacity(CapacityOptions options = Ours(), rpc::FakeCsiDriver::Options driver = {}) {
+    for (const auto& [node, zone] :
+         {std::pair{"node-a", "a"}, std::pair{"node-b", "b"}, std::pair{"node-c", "b"}}) {
+      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
+      cluster_.client.Add(MakeCsiNode(node, {"zone"}));
+    }
+    driver.capacity_bytes = int64_t{10} << 30;
+    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.client.Add(MakeClass("immediate"));
+    cluster_.client.Add(MakeClass("other", {{"provisioner", "another.example.com"},
+                                            {"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Add<CapacityController>(cluster_.AddDriver(std::move(driver)), std::move(options));
+    cluster_.Start();
+  }
+  std::vector<Capacity> Objects() {
+    std::vector<Capacity> out;
+    for (Json& object : cluster_.client.PeekAll(Capacity::kInfo)) out.emplace_back(object);
+    return out;
+  }
+  bool WaitObjects(size_t count) {
+    return cluster_.WaitUntil([&] { return Objects().size() == count; });
+  }
+  static Json Stale(const std::string& name, const std::string& zone,
+                    const std::string& manager = "external-provisioner") {
+    return {{"apiVersion", "storage.k8s.io/v1"},
+            {"kind", "CSIStorageCapacity"},
+            {"metadata",
+             {{"name", name},
+              {"namespace", "driver-system"},
+              {"labels",
+               {{std::string(kCapacityDriverLabel), kDriver},
+                {std::string(kCapacityManagedBy), manager}}}}},
+            {"storageClassName", "late"},
+            {"nodeTopology", {{"matchLabels", {{"zone", zone}}}}},
+            {"capacity", "1Gi"}};
+  }
+};
+
+TEST_F(CapacityTest, OneObjectForEachSegmentAndLateClass) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  for (const Capacity& object : Objects()) {
+    EXPECT_EQ(object.ns(), "driver-system");
+    EXPECT_THAT(object.name(), StartsWith("csisc-"));
+    EXPECT_EQ(object.label(kCapacityDriverLabel), kDriver);
+    EXPECT_EQ(object.label(kCapacityManagedBy), "external-provisioner");
+    EXPECT_EQ(object.storage_class_name(), "late");
+    EXPECT_EQ(object.capacity(), "10Gi");
+    EXPECT_THAT(object.owner_references(), IsEmpty());
+  }
+  const auto requests = script().Requests<csi::v1::GetCapacityRequest>("GetCapacity");
+  EXPECT_EQ(requests.front().accessible_topology().segments().at("zone"), "a");
+  EXPECT_EQ(requests.front().volume_capabilities_size(), 1);
+}
+
+TEST_F(CapacityTest, ImmediateClassesTooWhereAskedFor) {
+  CapacityOptions options = Ours();
+  options.immediate_binding = true;
+  BeginCapacity(options);
+  EXPECT_TRUE(WaitObjects(4));
+}
+
+TEST_F(CapacityTest, ADriverWithoutTopologyHasOneObjectForAllNodes) {
+  BeginCapacity(Ours(), NoTopology());
+  ASSERT_TRUE(WaitObjects(1));
+  EXPECT_EQ(*Objects()[0].node_topology(), Json::object());
+}
+
+TEST_F(CapacityTest, ADriverThatCannotSayHasNone) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities.erase(DriverInfo::Rpc::GET_CAPACITY);
+  BeginCapacity(Ours(), driver);
+  cluster_.client.Add(MakeNode("node-d", {{"metadata", {{"labels", {{"zone", "d"}}}}}}));
+  EXPECT_EQ(script().Count("GetCapacity"), 0);
+  EXPECT_THAT(Objects(), IsEmpty());
+}
+
+TEST_F(CapacityTest, AfterARestartWhatIsThereIsKeptMendedOrRemoved) {
+  cluster_.client.Add(Stale("kept", "a"));
+  cluster_.client.Add(Stale("second-for-a", "a"));
+  cluster_.client.Add(Stale("zone-is-gone", "x"));
+  cluster_.client.Add(Stale("of-a-node", "x", "external-provisioner-node-a"));
+  BeginCapacity();
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    return !cluster_.Has<Capacity>("driver-system", "second-for-a") &&
+           !cluster_.Has<Capacity>("driver-system", "zone-is-gone");
+  }));
+  EXPECT_EQ(cluster_.Get<Capacity>("driver-system", "kept").capacity(), "10Gi");
+  EXPECT_EQ(cluster_.Get<Capacity>("driver-system", "of-a-node").capacity(), "1Gi");
+  EXPECT_TRUE(WaitObjects(3));
+}
+
+TEST_F(CapacityTest, AnUnchangedCapacityIsNotWrittenAgain) {
+  CapacityOptions options = Ours();
+  options.poll_interval = milliseconds(5);
+  BeginCapacity(options);
+  ASSERT_TRUE(script().WaitFor("GetCapacity", 20));
+  EXPECT_THAT(cluster_.client.ActionNames(), SizeIs(2));
+  EXPECT_THAT(cluster_.client.ActionNames(), Each(StartsWith("create csistoragecapacities")));
+}
+
+TEST_F(CapacityTest, AClassThatIsGoneTakesItsObjectsAlong) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  cluster_.client.Remove(api::StorageClass::kInfo, "", "late");
+  EXPECT_TRUE(WaitObjects(0));
+}
+
+TEST_F(CapacityTest, ANodeThatVanishesTakesItsSegmentAlong) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  cluster_.client.Remove(api::CsiNode::kInfo, "", "node-a");
+  EXPECT_TRUE(WaitObjects(1));
+}
+
+TEST_F(CapacityTest, WhatAnotherDeletesOrChangesIsMendedAtOnce) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  cluster_.client.Remove(Capacity::kInfo, "driver-system", Objects()[0].name());
+  ASSERT_TRUE(WaitObjects(2));
+  Capacity changed = Objects()[0];
+  changed.Set({"capacity"}, "1Ki");
+  cluster_.client.Add(changed);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Objects()[0].capacity() == "10Gi"; }));
+}
+
+TEST_F(CapacityTest, AVolumeThatCameIsCountedSoon) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  cluster_.AddVolume("pv-1",
+                     {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
+                      {"spec", {{"storageClassName", "late"}}}});
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    const auto objects = Objects();
+    return std::all_of(objects.begin(), objects.end(),
+                       [](const Capacity& object) { return object.capacity() == "9Gi"; });
+  }));
+}
+
+TEST_F(CapacityTest, AForbiddenWriteIsSaidAndTriedAgain) {
+  cluster_.client.FailNext("create", "csistoragecapacities",
+                           base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  BeginCapacity();
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning CapacityFailed late: failed to publish"));
+  EXPECT_TRUE(WaitObjects(2));
+}
+
+TEST_F(CapacityTest, AFailingDriverIsSaidAndTriedAgain) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  script().Fail("GetCapacity", base::Error(StatusCode::kNotFound, "no pool"));
+  cluster_.client.Remove(Capacity::kInfo, "driver-system", Objects()[0].name());
+  EXPECT_TRUE(cluster_.events.WaitFor("GetCapacity: no pool"));
+  EXPECT_TRUE(WaitObjects(2));
+}
+
+TEST_F(CapacityTest, OfANodeDeploymentOnlyTheNodesOwn) {
+  CapacityOptions options = Ours();
+  options.node_name = "node-b";
+  BeginCapacity(options);
+  ASSERT_TRUE(WaitObjects(1));
+  EXPECT_EQ(Objects()[0].label(kCapacityManagedBy), "external-provisioner-node-b");
+  EXPECT_EQ((*Objects()[0].node_topology())["matchLabels"]["zone"], "b");
+}
+
+TEST_F(CapacityTest, ObjectsBelongToThePodsOwnerAtTheLevel) {
+  const auto controlled_by = [](const char* kind, const char* version, const char* name) {
+    return Json{{{"apiVersion", version},
+                 {"kind", kind},
+                 {"name", name},
+                 {"uid", fmt::format("uid-{}", name)},
+                 {"controller", true}}};
+  };
+  cluster_.client.Add({{"apiVersion", "v1"},
+                       {"kind", "Pod"},
+                       {"metadata",
+                        {{"name", "csi-0"},
+                         {"namespace", "driver-system"},
+                         {"uid", "uid-csi-0"},
+                         {"ownerReferences", controlled_by("ReplicaSet", "apps/v1", "rs")}}}});
+  CapacityOptions options = Ours();
+  options.pod_name = "csi-0";
+  options.owner_level = 1;
+  BeginCapacity(options);
+  ASSERT_TRUE(WaitObjects(2));
+  const auto owners = Objects()[0].owner_references();
+  ASSERT_THAT(owners, SizeIs(1));
+  EXPECT_EQ(owners[0].kind, "ReplicaSet");
+  EXPECT_EQ(owners[0].uid, "uid-rs");
+  EXPECT_TRUE(owners[0].controller);
+  options.owner_level = 0;
+  EXPECT_EQ((*CapacityOwner(cluster_.client, options))[0]["name"], "csi-0");
+  options.owner_level = 2;
+  EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,122 @@
+// From a released PersistentVolume to nothing.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using ::testing::IsEmpty;
+
+class DeleteTest : public ProvisionerTest {
+ protected:
+  // A volume as it is left when its claim went.
+  std::string Release(const Json& more = nullptr) {
+    cluster_.client.Add(Unprotected("data"));
+    EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+    cluster_.client.Remove(Claim::kInfo, "default", "data");
+    Volume volume = GetVolume("pvc-uid-data");
+    volume.Set({"status", "phase"}, "Released");
+    if (!more.is_null()) volume.mutable_json().merge_patch(more);
+    cluster_.client.Add(volume);
+    return volume.csi().volume_handle();
+  }
+
+  // Waits until the queue came past what was added to it before.
+  void PassQueue() {
+    // The finalizer of a volume whose policy changed tells.
+    cluster_.client.Add(MakeVolume(
+        "barrier", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
+                    {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}));
+    ASSERT_TRUE(
+        cluster_.WaitUntil([&] { return GetVolume("barrier").has_finalizer(kVolumeFinalizer); }));
+  }
+};
+
+TEST_F(DeleteTest, AReleasedVolumeIsDeletedInTheDriverFirst) {
+  Begin();
+  const std::string handle = Release();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_EQ(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").volume_id(), handle);
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), IsEmpty());
+}
+
+TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
+  Begin();
+  Release({{"metadata", {{"finalizers", {"kubernetes.io/pv-protection"}}}}});
+  const auto deleting = [&] { return GetVolume("pvc-uid-data").deleting(); };
+  ASSERT_TRUE(cluster_.WaitUntil(deleting));
+  Volume volume = GetVolume("pvc-uid-data");
+  volume.Set({"metadata", "annotations", "touched"}, "yes");
+  cluster_.client.Add(volume);
+  PassQueue();
+  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
+}
+
+TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
+  Begin();
+  script().Fail("DeleteVolume", base::Error(StatusCode::kFailedPrecondition, "in use"));
+  Release();
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data: rpc error: code = "
+                              "FailedPrecondition desc = DeleteVolume: in use"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
+  Begin();
+  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
+                       {"kind", "VolumeAttachment"},
+                       {"metadata", {{"name", "va"}}},
+                       {"spec",
+                        {{"attacher", kDriver},
+                         {"nodeName", "node-a"},
+                         {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
+  ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
+  Release();
+  PassQueue();
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+  cluster_.client.Remove(api::VolumeAttachment::kInfo, "", "va");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(DeleteTest, AVolumeThatIsAnothersTooIsNotDeleted) {
+  Begin();
+  // The first volume of the driver is known as "vol-1".
+  cluster_.client.Add(
+      MakeVolume("twin", {{"spec", {{"csi", {{"driver", kDriver}, {"volumeHandle", "vol-1"}}}}}}));
+  cluster_.client.Add(Unprotected("data"));
+  EXPECT_TRUE(cluster_.events.WaitFor("which belongs to PersistentVolume 'twin'"));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+TEST_F(DeleteTest, AVolumeWithTwoObjectsOutlivesTheFirst) {
+  Begin();
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  Volume volume = GetVolume("pvc-uid-data");
+  cluster_.client.Add(MakeVolume(
+      "twin",
+      {{"spec",
+        {{"csi", {{"driver", kDriver}, {"volumeHandle", volume.csi().volume_handle()}}}}}}));
+  ASSERT_TRUE(cluster_.client.WaitForWatches(Volume::kInfo, 1));
+  PassQueue();
+  cluster_.client.Remove(Claim::kInfo, "default", "data");
+  volume.Set({"status", "phase"}, "Released");
+  cluster_.client.Add(volume);
+  EXPECT_TRUE(cluster_.events.WaitFor("is PersistentVolume 'twin', too"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+  cluster_.client.Remove(Volume::kInfo, "", "twin");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(DeleteTest, AVolumeThatIsRetainedLosesTheFinalizerAndStays) {
+  Begin();
+  Release({{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return !GetVolume("pvc-uid-data").has_finalizer(kVolumeFinalizer); }));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner

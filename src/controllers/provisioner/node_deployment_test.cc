@@ -1,0 +1,137 @@
+// One provisioner a node: who serves a claim, and who deletes a volume.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using std::chrono::milliseconds;
+
+Options OnNode(const std::string& node) {
+  Options options = ProvisionerTest::Fast();
+  options.node_deployment = {
+      .node_name = node, .base_delay = milliseconds(20), .max_delay = milliseconds(60)};
+  return options;
+}
+
+class NodeDeploymentTest : public ProvisionerTest {
+ protected:
+  void BeginNodes(const std::vector<Options>& nodes, rpc::FakeCsiDriver::Options driver = {}) {
+    driver.topology = {{"host", "node-a"}};
+    for (const char* node : {"node-a", "node-b"}) {
+      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"host", node}}}}}}));
+      cluster_.client.Add(MakeCsiNode(node, {"host"}));
+    }
+    DriverConnection& connection = cluster_.AddDriver(std::move(driver));
+    for (const Options& options : nodes) cluster_.Add<Provisioner>(connection, options);
+    cluster_.client.Add(MakeClass("fast"));
+    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Start();
+  }
+  static Json OnLate(const std::string& name, const std::string& node) {
+    return MakeClaim(name,
+                     Asked({{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}},
+                            {"spec", {{"storageClassName", "late"}}}}));
+  }
+};
+
+TEST_F(NodeDeploymentTest, OneOfTheNodesTakesAnImmediateClaim) {
+  BeginNodes({OnNode("node-a"), OnNode("node-b")});
+  for (const std::string name : {"one", "two", "three"}) {
+    cluster_.client.Add(MakeClaim(name, Asked()));
+    ASSERT_TRUE(WaitVolume("pvc-uid-" + name));
+    EXPECT_TRUE(GetClaim(name).has_annotation(kSelectedNode));
+  }
+  EXPECT_EQ(script().Count("CreateVolume"), 3);
+}
+
+TEST_F(NodeDeploymentTest, AClaimOfAnotherNodeIsLeftAlone) {
+  BeginNodes({OnNode("node-a")});
+  cluster_.client.Add(OnLate("theirs", "node-b"));
+  cluster_.client.Add(OnLate("ours", "node-a"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
+  EXPECT_FALSE(GetClaim("theirs").has_finalizer(kProvisioningFinalizer));
+  EXPECT_TRUE(GetVolume("pvc-uid-ours")
+                  .csi()
+                  .volume_attributes()
+                  .at(std::string(kIdentityAttribute))
+                  .ends_with("-fake.csi.example.com-node-a"));
+}
+
+TEST_F(NodeDeploymentTest, ImmediateClaimsAreLeftAloneWhereTheFlagSaysSo) {
+  Options options = OnNode("node-a");
+  options.node_deployment.immediate_binding = false;
+  BeginNodes({options});
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.client.Add(OnLate("ours", "node-a"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
+  EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
+}
+
+TEST_F(NodeDeploymentTest, ANodeWithoutRoomDoesNotTakeAClaim) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.capacity_bytes = int64_t{1} << 29;  // half of what the claim asks for
+  BeginNodes({OnNode("node-a")}, driver);
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("GetCapacity", 3));
+  EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(NodeDeploymentTest, AClaimThatTheNodeCannotServeIsOfferedAgain) {
+  BeginNodes({OnNode("node-a")});
+  script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("CreateVolume"), 2);
+}
+
+TEST_F(NodeDeploymentTest, ALostRaceIsNoFailure) {
+  BeginNodes({OnNode("node-a")});
+  cluster_.client.FailNext("update", "persistentvolumeclaims",
+                           base::Error(StatusCode::kAborted, "conflict"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(cluster_.events.Count("ProvisioningFailed"), 0);
+}
+
+TEST_F(NodeDeploymentTest, AVolumeIsDeletedByTheNodeThatReachesIt) {
+  BeginNodes({OnNode("node-a")});
+  const auto released = [](const char* node) {
+    return Json{{"metadata",
+                 {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
+                  {"finalizers", {std::string(kVolumeFinalizer)}}}},
+                {"spec",
+                 {{"persistentVolumeReclaimPolicy", "Delete"},
+                  {"nodeAffinity",
+                   {{"required",
+                     {{"nodeSelectorTerms",
+                       {{{"matchExpressions",
+                          {{{"key", "host"}, {"operator", "In"}, {"values", {node}}}}}}}}}}}}}},
+                {"status", {{"phase", "Released"}}}};
+  };
+  cluster_.AddVolume("theirs", released("node-b"));
+  cluster_.AddVolume("ours", released("node-a"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "ours"); }));
+  EXPECT_TRUE(cluster_.Has<Volume>("", "theirs"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+}
+
+TEST(NodeElectionTest, WaitsAtFirstAndLongerAfterEachLoss) {
+  NodeElection election(milliseconds(100), milliseconds(300));
+  NodeElection::Time now{};
+  EXPECT_LE(election.Wait("a", now), milliseconds(100));
+  EXPECT_EQ(election.Wait("a", now + milliseconds(100)), milliseconds(0));
+  const auto second = election.Lost("a", now);
+  EXPECT_GE(second, milliseconds(100));
+  EXPECT_LE(second, milliseconds(200));
+  EXPECT_EQ(election.Wait("a", now), second);
+  const auto third = election.Lost("a", now);
+  EXPECT_GE(third, milliseconds(150));
+  EXPECT_LE(third, milliseconds(300));
+  election.Forget("a");
+  EXPECT_LE(election.Wait("a", now), milliseconds(100));
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,56 @@
+// How volumes are provisioned: the flags of Kubernetes' external-provisioner, under their names.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace berth::controllers::provisioner {
+
+// --node-deployment: one provisioner a node, each for the volumes of its own node.
+struct NodeDeployment {
+  std::string node_name;  // env NODE_NAME; "": one provisioner for all nodes
+  bool immediate_binding = true;
+  // How long at most a node waits at first before it tries to take a claim that no node is selected
+  // for; doubles with each conflict.
+  std::chrono::milliseconds base_delay{20000};
+  std::chrono::milliseconds max_delay{60000};
+
+  bool enabled() const { return !node_name.empty(); }
+};
+
+struct Options {
+  std::chrono::milliseconds timeout{10000};  // of each RPC
+  int workers = 10;                          // --worker-threads, 100 there
+  int cloning_protection_workers = 1;        // --cloning-protection-threads
+  std::string volume_name_prefix = "pvc";
+  int volume_name_uuid_length = -1;  // of the claim's uid without dashes; -1: the uid as it is
+  std::chrono::milliseconds retry_start{1000};  // --retry-interval-start
+  std::chrono::milliseconds retry_max{300000};  // --retry-interval-max
+  bool strict_topology = false;
+  bool immediate_topology = true;
+  bool extra_create_metadata = false;
+  bool controller_publish_readonly = false;
+  bool prevent_volume_mode_conversion = true;
+  std::string default_fs_type;
+  // How often snapshots are looked through for a finalizer that no claim needs any more; 0: never.
+  std::chrono::milliseconds snapshot_orphan_sweep_interval{300000};
+  NodeDeployment node_deployment;
+};
+
+struct CapacityOptions {
+  std::string ns;        // of the objects; env NAMESPACE
+  std::string pod_name;  // env POD_NAME; needed unless owner_level is negative
+  // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 its owner, 2 that one's, ...;
+  // negative: nobody.
+  int owner_level = 1;
+  bool immediate_binding = false;                  // --capacity-for-immediate-binding
+  std::chrono::milliseconds poll_interval{60000};  // --capacity-poll-interval
+  int workers = 1;                                 // --capacity-threads
+  std::chrono::milliseconds timeout{10000};        // of each RPC
+  std::chrono::milliseconds retry_start{1000};
+  std::chrono::milliseconds retry_max{300000};
+  std::string default_fs_type;
+  std::string node_name;  // of a node deployment: only its storage
+};
+
+}  // namespace berth::controllers::provisioner

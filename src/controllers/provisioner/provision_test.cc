@@ -1,0 +1,335 @@
+// From a claim to a PersistentVolume: objects in, API actions and CSI calls out.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+TEST_F(ProvisionerTest, MakesTheVolumeAndItsObjectWithTwoWrites) {
+  Begin();
+  cluster_.client.Add(
+      MakeClass("rich", {{"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}, {"tier", "gold"}}},
+                         {"mountOptions", {"noatime"}}}));
+  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "rich"}}}})));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  ASSERT_TRUE(cluster_.events.WaitFor(
+      "Normal ProvisioningSucceeded default/data: Successfully provisioned volume pvc-uid-data"));
+
+  const auto request = script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
+  EXPECT_EQ(request.name(), "pvc-uid-data");
+  EXPECT_EQ(request.capacity_range().required_bytes(), int64_t{1} << 30);
+  EXPECT_EQ(request.capacity_range().limit_bytes(), 0);
+  ASSERT_EQ(request.volume_capabilities_size(), 1);
+  EXPECT_EQ(request.volume_capabilities(0).mount().fs_type(), "xfs");
+  EXPECT_THAT(request.volume_capabilities(0).mount().mount_flags(), ElementsAre("noatime"));
+  EXPECT_EQ(request.volume_capabilities(0).access_mode().mode(),
+            csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  EXPECT_THAT(request.parameters(), ElementsAre(Pair("tier", "gold")));
+
+  const Volume volume = GetVolume("pvc-uid-data");
+  EXPECT_EQ(volume.annotation(kProvisionedBy), kDriver);
+  EXPECT_TRUE(volume.has_annotation(kDeletionSecretName));
+  EXPECT_EQ(volume.annotation(kDeletionSecretName), "");
+  EXPECT_THAT(volume.finalizers(), ElementsAre(std::string(kVolumeFinalizer)));
+  EXPECT_EQ(volume.capacity(), "1Gi");
+  EXPECT_EQ(volume.claim_uid(), "uid-data");
+  EXPECT_EQ(volume.claim_name(), "data");
+  EXPECT_EQ(volume.claim_namespace(), "default");
+  EXPECT_EQ(volume.storage_class_name(), "rich");
+  EXPECT_EQ(volume.reclaim_policy(), "Delete");
+  EXPECT_THAT(volume.mount_options(), ElementsAre("noatime"));
+  EXPECT_EQ(volume.csi().fs_type(), "xfs");
+  EXPECT_EQ(volume.csi().driver(), kDriver);
+  EXPECT_FALSE(volume.csi().volume_handle().empty());
+  EXPECT_THAT(volume.csi().volume_attributes(),
+              Contains(Pair(std::string(kIdentityAttribute), HasSubstr(kDriver))));
+  EXPECT_EQ(volume.node_affinity(), nullptr);
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              ElementsAre("update persistentvolumeclaims/default/data",
+                          "create persistentvolumes/pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, HoldsTheClaimBeforeTheDriverIsAsked) {
+  Begin();
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  script().Release("CreateVolume");
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, OtherProvisionersClaimsAreLeftAlone) {
+  Begin();
+  cluster_.client.Add(MakeClaim(
+      "other", {{"metadata",
+                 {{"annotations", {{std::string(kStorageProvisioner), "another.example.com"}}}}}}));
+  cluster_.client.Add(MakeClaim("not-asked"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
+}
+
+TEST_F(ProvisionerTest, AnUnknownOutcomeIsAskedAgainByTheSameName) {
+  Begin();
+  script().LoseAnswer("CreateVolume", 2);
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto requests = script().Requests<csi::v1::CreateVolumeRequest>("CreateVolume");
+  ASSERT_THAT(requests, SizeIs(3));
+  for (const auto& request : requests) EXPECT_EQ(request.name(), "pvc-uid-data");
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
+}
+
+TEST_F(ProvisionerTest, AClaimDeletedWhileTheOutcomeIsUnknownLeavesNoVolumeWithoutObject) {
+  Begin();
+  script().LoseAnswer("CreateVolume");
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  Delete(Claim::kInfo, "default", "data");
+  // The claim stays until the volume has an object; then it goes.
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+}
+
+TEST_F(ProvisionerTest, AClaimTakenAwayByForceWhileTheOutcomeIsUnknownLeavesNoVolumeWithoutObject) {
+  Begin();
+  script().LoseAnswer("CreateVolume", 2);
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  // Its finalizer does not hold it, and another claim takes its name.
+  cluster_.client.Remove(Claim::kInfo, "default", "data");
+  cluster_.client.Add(MakeClaim("data", Asked({{"metadata", {{"uid", "uid-second"}}}})));
+  script().Release("CreateVolume");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(GetVolume("pvc-uid-data").claim_uid(), "uid-data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-second"));
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(2));
+}
+
+TEST_F(ProvisionerTest, AClaimTakenAwayByForceThatTheDriverRefusesIsForgotten) {
+  Begin();
+  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  cluster_.client.Remove(Claim::kInfo, "default", "data");
+  script().Release("CreateVolume");
+  ASSERT_TRUE(cluster_.events.WaitFor("code = Internal"));
+  cluster_.client.Add(MakeClaim("barrier", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
+  EXPECT_EQ(script().Count("CreateVolume"), 2);
+}
+
+TEST_F(ProvisionerTest, ADeletedClaimIsLetGoWhenTheDriverFinallyRefuses) {
+  Begin();
+  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(cluster_.events.WaitFor("rpc error: code = Internal desc = CreateVolume: no"));
+  Delete(Claim::kInfo, "default", "data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, AfterARestartADeletedClaimThatWasHeldIsAskedForOnceMore) {
+  // Killed between CreateVolume and the PersistentVolume, the claim deleted meanwhile.
+  Json claim = MakeClaim("data", Asked());
+  claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
+  cluster_.client.Add(claim);
+  Delete(Claim::kInfo, "default", "data");
+  ASSERT_TRUE(GetClaim("data").deleting());
+  Begin();
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(GetVolume("pvc-uid-data").claim_uid(), "uid-data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+}
+
+TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInTheMakingAnObject) {
+  Begin();
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  Claim claim = GetClaim("data");
+  claim.mutable_json().merge_patch(BoundClaim("pv-by-hand"));
+  cluster_.client.Add(claim);
+  script().LoseAnswer("CreateVolume");
+  script().Release("CreateVolume");
+  // With its object it can be released and deleted.
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
+}
+
+TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
+  Begin();
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  Claim claim = GetClaim("data");
+  ASSERT_TRUE(claim.has_finalizer(kProvisioningFinalizer));
+  claim.mutable_json().merge_patch(BoundClaim("pvc-uid-data"));
+  cluster_.client.Add(claim);
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
+}
+
+TEST_F(ProvisionerTest, AFullPoolIsSaidAndTriedAgain) {
+  Begin();
+  script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "pool is full"), 2);
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor(
+      "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
+      "\"fast\": rpc error: code = ResourceExhausted desc = CreateVolume: pool is full"));
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, AnAbsentDriverIsWaitedFor) {
+  Options slow;  // the driver's return, not the backoff of a second and more, brings the volume
+  slow.retry_start = std::chrono::minutes(10);
+  slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  cluster_.client.Add(MakeClaim("first", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-first"));
+  cluster_.driver->GoAway();
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor("code = Unavailable"));
+  ASSERT_TRUE(cluster_.driver->ComeBack().ok());
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, ALostAnswerOfTheApiEndsInOneObject) {
+  Begin();
+  cluster_.client.LoseNextAnswer("create", "persistentvolumes",
+                                 base::Error(StatusCode::kAborted, "lost"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_THAT(cluster_.client.PeekAll(Volume::kInfo), SizeIs(1));
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
+}
+
+TEST_F(ProvisionerTest, TheClaimIsWrittenWholeSinceOnlyUpdateIsGranted) {
+  Begin();
+  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"someFutureField", 1}}}})));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  EXPECT_EQ(GetClaim("data").Int({"spec", "someFutureField"}), 1);
+  for (const std::string& action : cluster_.client.ActionNames()) {
+    EXPECT_FALSE(action.starts_with("patch persistentvolumeclaims")) << action;
+  }
+}
+
+TEST_F(ProvisionerTest, AConflictingWriteOfTheClaimIsMadeAnew) {
+  Begin();
+  cluster_.client.FailNext("update", "persistentvolumeclaims",
+                           base::Error(StatusCode::kAborted, "conflict"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
+}
+
+TEST_F(ProvisionerTest, AnUnknownClassParameterIsSaidAndItsCureNoticed) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  cluster_.client.Add(
+      MakeClass("odd", {{"parameters", {{"csi.storage.k8s.io/no-such-thing", "1"}}}}));
+  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "odd"}}}})));
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("unknown class parameter 'csi.storage.k8s.io/no-such-thing'"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  cluster_.client.Add(MakeClass("odd"));
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, AForbiddenVolumeObjectKeepsTheClaimUntilItIsAllowed) {
+  Begin();
+  cluster_.client.FailNext("create", "persistentvolumes",
+                           base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor("create PersistentVolume: forbidden"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
+}
+
+TEST_F(ProvisionerTest, MutableParametersNeedADriverThatTakesThem) {
+  Begin();
+  cluster_.client.Add(
+      MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
+  EXPECT_TRUE(cluster_.events.WaitFor("takes no mutable parameters"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(ProvisionerTest, AccessModesAreThoseOfCsi) {
+  using Mode = csi::v1::VolumeCapability::AccessMode;
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.insert(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER);
+  Begin(driver);
+  for (const auto& [mode, want] : {std::pair{"ReadWriteOnce", Mode::SINGLE_NODE_MULTI_WRITER},
+                                   std::pair{"ReadWriteOncePod", Mode::SINGLE_NODE_SINGLE_WRITER},
+                                   std::pair{"ReadWriteMany", Mode::MULTI_NODE_MULTI_WRITER},
+                                   std::pair{"ReadOnlyMany", Mode::MULTI_NODE_READER_ONLY}}) {
+    const std::string name = fmt::format("data-{}", static_cast<int>(want));
+    cluster_.client.Add(MakeClaim(name, Asked({{"spec", {{"accessModes", {mode}}}}})));
+    ASSERT_TRUE(WaitVolume("pvc-uid-" + name));
+    EXPECT_EQ(CreateRequests().back().volume_capabilities(0).access_mode().mode(), want) << mode;
+  }
+}
+
+TEST_F(ProvisionerTest, SecretsComeFromTheClassAndGoToTheDriver) {
+  Begin();
+  cluster_.client.Add(MakeClass(
+      "secret", {{"parameters",
+                  {{"csi.storage.k8s.io/provisioner-secret-name", "creds"},
+                   {"csi.storage.k8s.io/provisioner-secret-namespace", "${pvc.namespace}"},
+                   {"csi.storage.k8s.io/node-stage-secret-name", "stage"},
+                   {"csi.storage.k8s.io/node-stage-secret-namespace", "default"}}}}));
+  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "secret"}}}})));
+  ASSERT_TRUE(cluster_.events.WaitFor("read secret 'default/creds'"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  cluster_.client.Add({{"apiVersion", "v1"},
+                       {"kind", "Secret"},
+                       {"metadata", {{"name", "creds"}, {"namespace", "default"}}},
+                       {"data", {{"password", "aHVudGVyMg=="}}}});
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto request = script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
+  EXPECT_THAT(request.secrets(), ElementsAre(Pair("password", "hunter2")));
+  EXPECT_THAT(request.parameters(), IsEmpty());
+  const Volume volume = GetVolume("pvc-uid-data");
+  EXPECT_EQ(volume.annotation(kDeletionSecretName), "creds");
+  EXPECT_EQ(volume.annotation(kDeletionSecretNamespace), "default");
+  EXPECT_EQ(volume.csi().secret_ref("nodeStageSecretRef").name, "stage");
+  for (const std::string& event : cluster_.events.All())
+    EXPECT_THAT(event, Not(HasSubstr("hunter2")));
+}
+
+TEST_F(ProvisionerTest, ABlockClaimAsksForABlockVolume) {
+  Begin();
+  cluster_.client.Add(MakeClaim("raw", Asked({{"spec", {{"volumeMode", "Block"}}}})));
+  ASSERT_TRUE(WaitVolume("pvc-uid-raw"));
+  EXPECT_TRUE(script()
+                  .LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume")
+                  .volume_capabilities(0)
+                  .has_block());
+  EXPECT_EQ(GetVolume("pvc-uid-raw").volume_mode(), "Block");
+  EXPECT_EQ(GetVolume("pvc-uid-raw").csi().fs_type(), "");
+}
+
+TEST_F(ProvisionerTest, AClaimWithASelectorIsRefused) {
+  Begin();
+  cluster_.client.Add(
+      MakeClaim("data", Asked({{"spec", {{"selector", {{"matchLabels", {{"a", "b"}}}}}}}})));
+  EXPECT_TRUE(cluster_.events.WaitFor("claim Selector is not supported"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,88 @@
+// A cluster with the provisioner under test, a class "fast" of the driver double, and what claims
+// that it serves look like.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "controllers/fake_cluster.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/provisioner.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Json;
+using base::StatusCode;
+using Claim = api::PersistentVolumeClaim;
+using Volume = api::PersistentVolume;
+
+inline constexpr char kDriver[] = "fake.csi.example.com";
+
+inline Json Asked(const Json& more = nullptr) {
+  return Merged({{"metadata", {{"annotations", {{std::string(kStorageProvisioner), kDriver}}}}}},
+                more);
+}
+
+// As Asked, without the protection that only another controller takes off.
+inline Json Unprotected(const std::string& name) {
+  Json claim = MakeClaim(name, Asked());
+  claim["metadata"].erase("finalizers");
+  return claim;
+}
+
+class ProvisionerTest : public ::testing::Test {
+ public:
+  static rpc::FakeCsiDriver::Options NoTopology() {
+    rpc::FakeCsiDriver::Options options;
+    options.plugin_capabilities = {DriverInfo::Service::CONTROLLER_SERVICE};
+    return options;
+  }
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    return options;
+  }
+
+ protected:
+  void Begin(rpc::FakeCsiDriver::Options driver = NoTopology(), Options options = Fast()) {
+    cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), std::move(options));
+    cluster_.client.Add(MakeClass("fast"));
+    cluster_.Start();
+  }
+
+  rpc::CallScript& script() { return cluster_.driver->script(); }
+  Claim GetClaim(const std::string& name) { return cluster_.Get<Claim>("default", name); }
+  Volume GetVolume(const std::string& name) { return cluster_.Get<Volume>("", name); }
+  bool WaitVolume(const std::string& name) {
+    return cluster_.WaitUntil([&] { return cluster_.Has<Volume>("", name); });
+  }
+  // Deletes as a person does: through the API, finalizers holding.
+  void Delete(const api::KindInfo& kind, const std::string& ns, const std::string& name) {
+    ASSERT_TRUE(cluster_.client.Delete(kind, ns, name, {}).ok());
+  }
+
+  std::vector<csi::v1::CreateVolumeRequest> CreateRequests() {
+    return script().Requests<csi::v1::CreateVolumeRequest>("CreateVolume");
+  }
+  // A bound claim "source" with its volume.
+  void AddSource() {
+    cluster_.client.Add(MakeClaim("source", Asked()));
+    ASSERT_TRUE(WaitVolume("pvc-uid-source"));
+    BindClaim("source");
+    Volume volume = GetVolume("pvc-uid-source");
+    volume.Set({"status", "phase"}, "Bound");
+    cluster_.client.Add(volume);
+  }
+  // What the binder does when the claim's volume is there.
+  void BindClaim(const std::string& name) {
+    Claim claim = GetClaim(name);
+    claim.mutable_json().merge_patch(BoundClaim("pvc-uid-" + name));
+    cluster_.client.Add(claim);
+  }
+
+  FakeCluster cluster_;
+};
+
+}  // namespace berth::controllers::provisioner

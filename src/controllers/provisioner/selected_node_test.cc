@@ -1,0 +1,104 @@
+// Claims that wait for a node, and give it up.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using ::testing::SizeIs;
+
+class DelayedTest : public ProvisionerTest {
+ protected:
+  void BeginDelayed() {
+    rpc::FakeCsiDriver::Options driver;
+    driver.topology = {{"zone", "a"}};
+    for (const auto& [node, zone] : {std::pair{"node-a", "a"}, std::pair{"node-b", "b"}}) {
+      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
+      cluster_.client.Add(MakeCsiNode(node, {"zone"}));
+    }
+    Begin(driver);
+    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+  }
+  Json Late(const std::string& node) {
+    Json more = Asked({{"spec", {{"storageClassName", "late"}}}});
+    if (!node.empty()) more["metadata"]["annotations"][std::string(kSelectedNode)] = node;
+    return MakeClaim("data", more);
+  }
+};
+
+TEST_F(DelayedTest, ProvisionsWhenANodeIsSelectedAndForItsTopology) {
+  BeginDelayed();
+  cluster_.client.Add(Late(""));
+  cluster_.client.Add(MakeClaim("barrier", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
+  cluster_.client.Add(Late("node-b"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto request = script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
+  EXPECT_EQ(request.accessibility_requirements().requisite_size(), 2);
+  EXPECT_EQ(request.accessibility_requirements().preferred(0).segments().at("zone"), "b");
+  EXPECT_NE(GetVolume("pvc-uid-data").node_affinity(), nullptr);
+}
+
+TEST_F(DelayedTest, ANodeWithoutCapacityIsGivenUpForAnother) {
+  BeginDelayed();
+  script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
+  cluster_.client.Add(Late("node-b"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
+  // The scheduler's turn; then it works.
+  Claim again = GetClaim("data");
+  again.set_annotation(kSelectedNode, "node-a");
+  cluster_.client.Add(again);
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(DelayedTest, ANodeThatIsGoneIsGivenUp) {
+  BeginDelayed();
+  cluster_.client.Add(Late("node-gone"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+  EXPECT_TRUE(cluster_.events.WaitFor("CSINode 'node-gone' is not there"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(DelayedTest, AfterARestartAClaimThatWasHeldIsNotGivenUpWithItsNode) {
+  // An earlier process may have made the volume; the node went while none ran.
+  BeginDelayed();
+  Json claim = Late("node-gone");
+  claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
+  cluster_.client.Add(claim);
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(CreateRequests().back().accessibility_requirements().requisite_size(), 2);
+}
+
+TEST_F(DelayedTest, WithAnUnknownOutcomeTheNodeIsKeptAlsoIfItVanishes) {
+  BeginDelayed();
+  script().LoseAnswer("CreateVolume");
+  script().Hang("CreateVolume");
+  cluster_.client.Add(Late("node-b"));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  cluster_.client.Remove(api::Node::kInfo, "", "node-b");
+  cluster_.client.Remove(api::CsiNode::kInfo, "", "node-b");
+  script().Release("CreateVolume");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(GetClaim("data").annotation(kSelectedNode), "node-b");
+  const auto requests = script().Requests<csi::v1::CreateVolumeRequest>("CreateVolume");
+  ASSERT_THAT(requests, SizeIs(2));
+  EXPECT_EQ(requests[0].accessibility_requirements().SerializeAsString().size(),
+            requests[1].accessibility_requirements().SerializeAsString().size());
+}
+
+TEST_F(DelayedTest, ADriverThatRegistersLaterIsNoticed) {
+  BeginDelayed();
+  cluster_.client.Add(MakeNode("node-c", {{"metadata", {{"labels", {{"zone", "c"}}}}}}));
+  cluster_.client.Add(Json{{"apiVersion", "storage.k8s.io/v1"},
+                           {"kind", "CSINode"},
+                           {"metadata", {{"name", "node-c"}}},
+                           {"spec", {{"drivers", Json::array()}}}});
+  cluster_.client.Add(Late("node-c"));
+  ASSERT_TRUE(cluster_.events.WaitFor("not registered there (yet)"));
+  cluster_.client.Add(MakeCsiNode("node-c", {"zone"}));
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner

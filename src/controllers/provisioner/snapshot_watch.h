@@ -1,0 +1,38 @@
+// Tells of each VolumeSnapshot that appears or changes, by its key. Keeps none.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "controllers/provisioner/snapshot.h"
+#include "kube/reflector.h"
+
+namespace berth::controllers::provisioner {
+
+// Watches from its construction to its destruction, which waits for a call of `changed` that runs.
+class SnapshotWatch : kube::Reflector::Sink {
+ public:
+  // `client` is borrowed.
+  SnapshotWatch(kube::Client& client, std::function<void(const std::string& key)> changed)
+      : changed_(std::move(changed)),
+        reflector_(client, api::kinds::kVolumeSnapshot, {.metadata_only = true}, *this) {
+    reflector_.Start();
+  }
+
+ private:
+  void ListBegins() override {}
+  void Listed(std::vector<base::Json> page) override {
+    for (base::Json& object : page) changed_(api::Object(std::move(object)).key());
+  }
+  void ListEnds(const std::string&) override {}
+  void Changed(kube::WatchEvent event) override {
+    if (event.type == kube::WatchEvent::Type::kBookmark) return;
+    changed_(api::Object(std::move(event.object)).key());
+  }
+
+  const std::function<void(const std::string& key)> changed_;
+  kube::Reflector reflector_;  // last: it calls the one above until it is gone
+};
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,116 @@
+// Each outcome of CreateVolume, and what follows: calls of the driver, and what becomes of the
+// claim.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using ::testing::SizeIs;
+
+enum class Then {
+  kSameCall,   // at once after the backoff, node kept
+  kNextNode,   // the scheduler is to choose another
+  kMuchLater,  // nothing before the longest wait is over
+};
+
+struct Row {
+  StatusCode code;
+  bool node_selected;
+  Then then;
+  const char* shown;  // the code in the event
+};
+
+class OutcomeTest : public ProvisionerTest, public ::testing::WithParamInterface<Row> {
+ protected:
+  // A claim whose first CreateVolume fails with the row's code.
+  void BeginRow(Options options) {
+    rpc::FakeCsiDriver::Options driver;
+    driver.topology = {{"zone", "a"}};
+    cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+    cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
+    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    Begin(driver, std::move(options));
+    script().Fail("CreateVolume", base::Error(GetParam().code, "said the driver"));
+  }
+  static Json TheClaim() {
+    Json more = Asked();
+    if (GetParam().node_selected) {
+      more["spec"]["storageClassName"] = "late";
+      more["metadata"]["annotations"][std::string(kSelectedNode)] = "node-a";
+    }
+    Json claim = MakeClaim("data", more);
+    claim["metadata"].erase("finalizers");
+    return claim;
+  }
+};
+
+TEST_P(OutcomeTest, LeadsToTheNextStep) {
+  Options options = Fast();
+  if (GetParam().then == Then::kMuchLater) options.retry_max = std::chrono::minutes(10);
+  BeginRow(options);
+  cluster_.client.Add(TheClaim());
+  ASSERT_TRUE(cluster_.events.WaitFor(fmt::format(
+      "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
+      "\"{}\": rpc error: code = {} desc = CreateVolume: said the driver",
+      GetParam().node_selected ? "late" : "fast", GetParam().shown)));
+  switch (GetParam().then) {
+    case Then::kSameCall: {
+      ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+      const auto requests = CreateRequests();
+      ASSERT_THAT(requests, SizeIs(2));
+      EXPECT_EQ(requests[0].name(), requests[1].name());
+      EXPECT_EQ(GetClaim("data").has_annotation(kSelectedNode), GetParam().node_selected);
+      break;
+    }
+    case Then::kNextNode:
+      ASSERT_TRUE(
+          cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+      EXPECT_EQ(script().Count("CreateVolume"), 1);
+      break;
+    case Then::kMuchLater: {
+      // The finalizer's own write lets the claim be looked at once more.
+      cluster_.client.Add(MakeClaim("barrier", Asked()));
+      ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
+      EXPECT_LE(script().Count("CreateVolume"), 3);
+      break;
+    }
+  }
+}
+
+TEST_P(OutcomeTest, ADeletedClaimIsLetGoOnlyWhenNoVolumeCanBeLeft) {
+  BeginRow(Fast());
+  script().Fail("CreateVolume", base::Error(GetParam().code, "said the driver"), 20);
+  script().Hang("CreateVolume");
+  cluster_.client.Add(TheClaim());
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  Delete(Claim::kInfo, "default", "data");
+  script().Release("CreateVolume");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  const bool unknown = Classify(GetParam().code, true) == FailureState::kInBackground;
+  // Asked until the driver gave the volume, which then has an object; or not once more than needed.
+  EXPECT_EQ(cluster_.Has<Volume>("", "pvc-uid-data"), unknown);
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(unknown ? 1 : 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OutcomeTest,
+    ::testing::Values(
+        Row{StatusCode::kCancelled, true, Then::kSameCall, "Cancelled"},
+        Row{StatusCode::kDeadlineExceeded, true, Then::kSameCall, "DeadlineExceeded"},
+        Row{StatusCode::kUnavailable, true, Then::kSameCall, "Unavailable"},
+        Row{StatusCode::kAborted, true, Then::kSameCall, "Aborted"},
+        Row{StatusCode::kAborted, false, Then::kSameCall, "Aborted"},
+        Row{StatusCode::kInternal, true, Then::kSameCall, "Internal"},
+        Row{StatusCode::kInternal, false, Then::kSameCall, "Internal"},
+        Row{StatusCode::kAlreadyExists, false, Then::kSameCall, "AlreadyExists"},
+        Row{StatusCode::kOutOfRange, false, Then::kSameCall, "OutOfRange"},
+        Row{StatusCode::kPermissionDenied, false, Then::kSameCall, "PermissionDenied"},
+        Row{StatusCode::kResourceExhausted, true, Then::kNextNode, "ResourceExhausted"},
+        Row{StatusCode::kResourceExhausted, false, Then::kSameCall, "ResourceExhausted"},
+        Row{StatusCode::kInvalidArgument, true, Then::kMuchLater, "InvalidArgument"}),
+    [](const auto& info) {
+      return std::string(info.param.shown) + (info.param.node_selected ? "WithNode" : "");
+    });
+
+}  // namespace
+}  // namespace berth::controllers::provisioner
