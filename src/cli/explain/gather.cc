@@ -142,8 +142,13 @@ class Gatherer {
   }
 
   Status Events(const std::string& ns) {
-    ASSIGN_OR_RETURN(std::vector<api::Event> events,
-                     All<api::Event>(client_, ns.empty() ? "default" : ns));
+    RETURN_IF_ERROR(EventsIn(ns.empty() ? "default" : ns));
+    // Where those about nodes are.
+    return ns.empty() || ns == "default" ? base::OkStatus() : EventsIn("default");
+  }
+
+  Status EventsIn(const std::string& ns) {
+    ASSIGN_OR_RETURN(std::vector<api::Event> events, All<api::Event>(client_, ns));
     std::vector<std::string> uids = {state_.object.uid()};
     if (state_.pod) uids.push_back(state_.pod->uid());
     if (state_.claim) uids.push_back(state_.claim->uid());
@@ -151,7 +156,10 @@ class Gatherer {
     if (state_.content) uids.push_back(state_.content->uid());
     for (api::Event& event : events) {
       const std::string about = event.String({"involvedObject", "uid"});
-      if (std::find(uids.begin(), uids.end(), about) != uids.end()) {
+      const bool of_node = !state_.node_name.empty() &&
+                           event.String({"involvedObject", "kind"}) == "Node" &&
+                           event.String({"involvedObject", "name"}) == state_.node_name;
+      if (of_node || std::find(uids.begin(), uids.end(), about) != uids.end()) {
         state_.events.push_back(std::move(event));
       }
     }

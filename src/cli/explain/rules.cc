@@ -31,13 +31,13 @@ std::span<const Rule> AllRules() {
       &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
       &SnapshotFails,
       // node
-      &NodeGone, &Unschedulable,
+      &NodeGone, &AttachLimit, &Unschedulable,
       // attachment
       &InUseElsewhere, &AttachFails, &WaitsForAttachment,
       // driver
-      &DriverAbsent,
+      &DriverRefused, &DriverAbsent,
       // mount
-      &MountHung, &MountFails, &WorkRetries, &NodeHangs,
+      &MountHung, &MountFails, &WorkRetries, &NodeHangs, &VolumeAbnormal,
       // containers
       &NoRuntime, &ImageMissing, &ContainerFails,
       // deletion

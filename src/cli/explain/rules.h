@@ -77,16 +77,19 @@ std::optional<Cause> SnapshotDeletionFails(const State& state);
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);
 std::optional<Cause> WrongTopology(const State& state);
+std::optional<Cause> AttachLimit(const State& state);
 std::optional<Cause> Unschedulable(const State& state);
 std::optional<Cause> InUseElsewhere(const State& state);
 std::optional<Cause> AttachFails(const State& state);
 std::optional<Cause> WaitsForAttachment(const State& state);
+std::optional<Cause> DriverRefused(const State& state);
 std::optional<Cause> DriverAbsent(const State& state);
 // rules_mount.cc
 std::optional<Cause> MountHung(const State& state);
 std::optional<Cause> MountFails(const State& state);
 std::optional<Cause> WorkRetries(const State& state);
 std::optional<Cause> NodeHangs(const State& state);
+std::optional<Cause> VolumeAbnormal(const State& state);
 // rules_pod.cc
 std::optional<Cause> ImageMissing(const State& state);
 std::optional<Cause> ContainerFails(const State& state);

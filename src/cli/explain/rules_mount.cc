@@ -2,6 +2,7 @@
 #include <set>
 
 #include "api/csi_names.h"
+#include "api/time.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -108,6 +109,31 @@ std::optional<Cause> NodeHangs(const State& state) {
     }
   }
   return std::nullopt;
+}
+
+// The driver says that a volume which is set up does not do well.
+std::optional<Cause> VolumeAbnormal(const State& state) {
+  if (!state.pod || state.pod->terminated() || Goes(state)) return std::nullopt;
+  const std::string prefix = fmt::format("Volume {}: ", state.volume_name);
+  const api::Event* newest = nullptr;
+  for (const char* reason : {"VolumeConditionAbnormal", "VolumeConditionNormal"}) {
+    const api::Event* event = EventOf(state, "Pod", reason);
+    if (event == nullptr || !event->String({"message"}).starts_with(prefix)) continue;
+    if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
+      newest = event;
+    }
+  }
+  if (newest == nullptr || newest->String({"reason"}) == "VolumeConditionNormal") {
+    return std::nullopt;
+  }
+  return Cause{.id = "volume-abnormal",
+               .link = Link::kPublish,
+               .summary = fmt::format("volume '{}' does not do well: {}", state.volume_name,
+                                      newest->String({"message"}).substr(prefix.size())),
+               .proof = {fmt::format("its driver said so {} ago (event VolumeConditionAbnormal)",
+                                     api::AgeSince(newest->String({"lastTimestamp"}), state.now))},
+               .owner = Owner::kDriver,
+               .step = "save what can still be read, and cure what the driver names"};
 }
 
 }  // namespace berth::cli::explain

@@ -88,6 +88,37 @@ bool Shareable(const State& state) {
   });
 }
 
+// "node 'node-a': at most 3 volumes of the driver", for each node that names a limit.
+std::vector<std::string> LimitsOf(const State& state) {
+  std::vector<std::string> out;
+  for (const api::CsiNode& node : state.csi_nodes) {
+    const auto driver = node.driver(state.driver);
+    if (!driver.has_value() || !driver->allocatable_count.has_value()) continue;
+    if (!state.node_name.empty() && node.name() != state.node_name) continue;
+    out.push_back(fmt::format("node '{}': at most {} volumes of the driver (CSINode)", node.name(),
+                              *driver->allocatable_count));
+  }
+  return out;
+}
+
+// The newest event with which the node agent told why the driver is not registered.
+const api::Event* RefusalOf(const State& state) {
+  const api::Event* newest = nullptr;
+  for (const char* reason : {"CSIDriverRefused", "CSINodeNotWritten"}) {
+    for (const api::Event& event : state.events) {
+      if (event.String({"reason"}) != reason ||
+          event.String({"message"}).find(state.driver) == std::string::npos) {
+        continue;
+      }
+      if (newest == nullptr ||
+          newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
+        newest = &event;
+      }
+    }
+  }
+  return newest;
+}
+
 }  // namespace
 
 std::optional<Cause> NodeGone(const State& state) {
@@ -181,12 +212,52 @@ std::optional<Cause> WrongTopology(const State& state) {
                                             state.storage_class->name())};
 }
 
+// A driver that can have no more volumes on the node: the scheduler finds none with room, or the
+// driver itself refuses to attach one more (gRPC's RESOURCE_EXHAUSTED).
+std::optional<Cause> AttachLimit(const State& state) {
+  Cause cause{.id = "attach-limit",
+              .link = Link::kNode,
+              .owner = Owner::kPerson,
+              .step =
+                  "end pods whose volumes are on the node, or add a node; it then goes on by "
+                  "itself",
+              .command = "berth get volumeattachments"};
+  if (Unscheduled(state)) {
+    const base::Json* scheduled = state.pod->condition("PodScheduled");
+    const std::string message =
+        scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
+    if (message.find("exceed max volume count") == std::string::npos) return std::nullopt;
+    cause.summary = fmt::format("no node has room for another volume of driver '{}'", state.driver);
+    cause.proof = LimitsOf(state);
+    cause.proof.push_back(fmt::format("scheduler: {}", message));
+    return cause;
+  }
+  if (!state.attachment || state.attachment->attached() || state.attachment->deleting()) {
+    return std::nullopt;
+  }
+  constexpr int64_t kResourceExhausted = 8;
+  const base::Json& json = state.attachment->json();
+  if (base::json::Int(json, {"status", "attachError", "errorCode"}, 0) != kResourceExhausted) {
+    return std::nullopt;
+  }
+  cause.link = Link::kAttachment;
+  cause.summary = fmt::format("driver '{}' has no room for another volume on node '{}'",
+                              state.driver, state.node_name);
+  cause.proof = LimitsOf(state);
+  cause.proof.push_back(fmt::format("VolumeAttachment '{}': {}", state.attachment->name(),
+                                    state.attachment->attach_error()));
+  return cause;
+}
+
 std::optional<Cause> Unschedulable(const State& state) {
   if (!Unscheduled(state)) return std::nullopt;
   const base::Json* scheduled = state.pod->condition("PodScheduled");
   const std::string message =
       scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
-  if (NoRuntime(state).has_value()) return std::nullopt;
+  if (NoRuntime(state).has_value() || AttachLimit(state).has_value() ||
+      InUseElsewhere(state).has_value()) {
+    return std::nullopt;
+  }
   return Cause{.id = "unscheduled",
                .link = Link::kNode,
                .waiting = message.empty(),
@@ -253,7 +324,7 @@ std::optional<Cause> InUseElsewhere(const State& state) {
 
 std::optional<Cause> AttachFails(const State& state) {
   if (!state.attachment || state.attachment->deleting()) return std::nullopt;
-  if (state.attachment->attached()) return std::nullopt;
+  if (state.attachment->attached() || AttachLimit(state).has_value()) return std::nullopt;
   const std::string& name = state.attachment->name();
   if (const base::FlightRecord* call = BadCall(state, AttachKey(name))) {
     return CauseOfCall(state, Link::kAttachment, *call);
@@ -292,6 +363,27 @@ std::optional<Cause> WaitsForAttachment(const State& state) {
     cause.proof = {"the attach-detach controller has made no VolumeAttachment"};
   }
   return cause;
+}
+
+std::optional<Cause> DriverRefused(const State& state) {
+  if (!DriverAbsent(state).has_value()) return std::nullopt;
+  const api::Event* refusal = RefusalOf(state);
+  if (refusal == nullptr) return std::nullopt;
+  const bool by_api = refusal->String({"reason"}) == "CSINodeNotWritten";
+  return Cause{.id = "driver-refused",
+               .link = Link::kDriver,
+               .summary = fmt::format("the driver '{}' could not be registered on node '{}': {}",
+                                      state.driver, state.node_name, refusal->String({"message"})),
+               .proof = {fmt::format("event {} of node '{}', {} ago", refusal->String({"reason"}),
+                                     state.node_name,
+                                     api::AgeSince(refusal->String({"lastTimestamp"}), state.now)),
+                         fmt::format("CSINode '{}' does not list the driver", state.node_name)},
+               .owner = by_api ? Owner::kController : Owner::kDriver,
+               .step = by_api ? "see that the API answers and knows CSINodes; it is tried again by "
+                                "itself"
+                              : "cure what the message names; the driver is then registered within "
+                                "two minutes, or at once when its registration socket is made anew",
+               .command = fmt::format("berth get csinode {} -o yaml", state.node_name)};
 }
 
 std::optional<Cause> DriverAbsent(const State& state) {

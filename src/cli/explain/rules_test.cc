@@ -306,6 +306,74 @@ TEST_F(RulesTest, AClassWhoseTopologyNoWantedNodeHas) {
   EXPECT_NE(First().id, "wrong-topology");
 }
 
+TEST_F(RulesTest, ADriverWhoseNodesAreFull) {
+  Unschedule("0/2 nodes are available: 2 node(s) exceed max volume count.");
+  state_.csi_nodes[0].Set({"spec", "drivers"},
+                          Json::array({{{"name", kDriver}, {"allocatable", {{"count", 3}}}}}));
+  EXPECT_EQ(First().id, "attach-limit");
+  EXPECT_EQ(First().link, Link::kNode);
+  EXPECT_TRUE(Proves(First(), "node 'node-a': at most 3 volumes of the driver"));
+  Unschedule("0/2 nodes are available: 2 node(s) were unschedulable.");
+  EXPECT_EQ(First().id, "unscheduled");
+}
+
+TEST_F(RulesTest, ADriverThatAttachesNoMoreToTheNode) {
+  state_.attachment->Set(
+      {"status"},
+      {{"attached", false}, {"attachError", {{"message", "slots are full"}, {"errorCode", 8}}}});
+  EXPECT_EQ(First().id, "attach-limit");
+  EXPECT_EQ(First().link, Link::kAttachment);
+  EXPECT_TRUE(Proves(First(), "slots are full"));
+  state_.attachment->Set({"status", "attachError", "errorCode"}, 13);
+  EXPECT_EQ(First().id, "driver-error");
+}
+
+TEST_F(RulesTest, AnUnscheduledPodWhoseClaimAnotherHasForItself) {
+  state_.claim->Set({"spec", "accessModes"}, {"ReadWriteOncePod"});
+  Unschedule(
+      "0/2 nodes are available: node has pod using PersistentVolumeClaim with the same name");
+  state_.claim_pods = {
+      api::Pod({{"metadata", {{"name", "first"}, {"namespace", "default"}, {"uid", "u1"}}},
+                {"spec", {{"nodeName", "node-b"}}},
+                {"status", {{"phase", "Running"}}}})};
+  EXPECT_EQ(First().id, "in-use-elsewhere");
+  EXPECT_TRUE(Proves(First(), "pod 'default/first' is Running on node 'node-b'"));
+}
+
+TEST_F(RulesTest, ADriverWhoseRegistrationFailedIsNamedWithItsError) {
+  state_.csi_node->Set({"spec", "drivers"}, Json::array());
+  const auto event = [](const std::string& reason, const std::string& message) {
+    return api::Event({{"reason", reason},
+                       {"message", message},
+                       {"lastTimestamp", "2026-01-01T00:59:00Z"},
+                       {"involvedObject", {{"kind", "Node"}, {"name", "node-a"}}}});
+  };
+  state_.events = {event("CSIDriverRefused", "register the plugin at '/x': other.example.com")};
+  EXPECT_EQ(First().id, "driver-absent") << "another driver's trouble";
+  state_.events.push_back(event(
+      "CSIDriverRefused", "register the plugin at '/x': driver 'fake.csi.example.com': no disk"));
+  EXPECT_EQ(First().id, "driver-refused");
+  EXPECT_EQ(First().owner, Owner::kDriver);
+  EXPECT_NE(First().summary.find("no disk"), std::string::npos);
+  state_.csi_node->Set({"spec", "drivers"}, Json::array({{{"name", kDriver}}}));
+  EXPECT_EQ(First().id, "") << "it was registered since";
+}
+
+TEST_F(RulesTest, AVolumeThatItsDriverCallsAbnormal) {
+  state_.volume_name = "data";
+  const auto event = [](const std::string& reason, const std::string& at) {
+    return api::Event({{"reason", reason},
+                       {"message", "Volume data: a disk fails"},
+                       {"lastTimestamp", at},
+                       {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}});
+  };
+  state_.events = {event("VolumeConditionAbnormal", "2026-01-01T00:50:00Z")};
+  EXPECT_EQ(First().id, "volume-abnormal");
+  EXPECT_TRUE(Proves(First(), "its driver said so 10m ago"));
+  state_.events.push_back(event("VolumeConditionNormal", "2026-01-01T00:55:00Z"));
+  EXPECT_EQ(First().id, "");
+}
+
 TEST_F(RulesTest, AVolumeThatAnotherNodeUses) {
   state_.attachment.reset();
   state_.attachments = {Attachment("va-2", "node-b", true)};

@@ -56,7 +56,7 @@ struct State {
   std::vector<api::CsiNode> csi_nodes;
   std::vector<api::VolumeAttachment> attachments;  // of the volume, to any node
   std::vector<api::Pod> claim_pods;                // that use the claim and have not ended
-  std::vector<api::Event> events;                  // about the pod, the claim, the volume
+  std::vector<api::Event> events;                  // about the pod, the claim, the volume, the node
 
   // Live, from the roles of this machine.
   base::Status flights;  // not OK: why there are none here
