@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "api/csi_names.h"
+#include "api/snapshots.h"
 #include "cli/explain/live.h"
 
 namespace berth::cli::explain {
@@ -66,6 +67,7 @@ class Gatherer {
     }
     if (!state_.claim) return base::OkStatus();
     FindClass();
+    RETURN_IF_ERROR(FindSource());
     return FollowVolume(state_.claim->volume_name());
   }
 
@@ -175,6 +177,40 @@ class Gatherer {
       if (known.name() == state_.class_name && !state_.class_name.empty()) {
         state_.storage_class = known;
       }
+    }
+  }
+
+  // A cluster need not serve the kinds that are asked for here.
+  Status FindSource() {
+    const api::Part source = state_.claim->data_source();
+    const std::string kind = source.String({"kind"});
+    if (kind.empty() || state_.claim->phase() == "Bound") return base::OkStatus();
+    const std::string ns = source.String({"namespace"}, state_.claim->ns());
+    const std::string name = source.String({"name"});
+    if (kind == "PersistentVolumeClaim") {
+      ASSIGN_OR_RETURN(auto claim, Find<api::PersistentVolumeClaim>(client_, ns, name));
+      if (claim) state_.data_source = *std::move(claim);
+    } else if (kind == "VolumeSnapshot") {
+      ASSIGN_OR_RETURN(auto snapshot, Find<api::VolumeSnapshot>(client_, ns, name));
+      if (snapshot) state_.data_source = *std::move(snapshot);
+    } else {
+      FindPopulators();
+    }
+    return base::OkStatus();
+  }
+
+  void FindPopulators() {
+    static const api::KindInfo info{.group = "populator.storage.k8s.io",
+                                    .version = "v1beta1",
+                                    .kind = "VolumePopulator",
+                                    .plural = "volumepopulators",
+                                    .singular = "volumepopulator"};
+    const auto list = client_.List(info, "", {});
+    if (!list.ok()) return;
+    for (const Json& populator : list->items) {
+      state_.populators.push_back(
+          fmt::format("{}.{}", base::json::String(populator, {"sourceKind", "kind"}),
+                      base::json::String(populator, {"sourceKind", "group"})));
     }
   }
 

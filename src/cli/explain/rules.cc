@@ -23,6 +23,9 @@ std::span<const Rule> AllRules() {
   static constexpr std::array kRules = {
       // claim
       &ClaimMissing, &NoClass,
+      // source
+      &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
+      &WrongParameter,
       // volume
       &WrongTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
       &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails, &ExpansionWaitsForNode,

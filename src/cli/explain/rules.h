@@ -73,6 +73,13 @@ std::optional<Cause> SnapshotterAbsent(const State& state);
 std::optional<Cause> SnapshotFails(const State& state);
 std::optional<Cause> SnapshotBeingRestored(const State& state);
 std::optional<Cause> SnapshotDeletionFails(const State& state);
+// rules_source.cc
+std::optional<Cause> DataSourceMissing(const State& state);
+std::optional<Cause> SnapshotNotReady(const State& state);
+std::optional<Cause> CloneSourceUnbound(const State& state);
+std::optional<Cause> PopulatorAbsent(const State& state);
+std::optional<Cause> SecretMissing(const State& state);
+std::optional<Cause> WrongParameter(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);

@@ -35,6 +35,9 @@ struct State {
   std::optional<api::PersistentVolume> volume;
   std::optional<api::StorageClass> storage_class;
   std::string class_name;  // that the claim names, or the default; empty: none
+  // What the claim is to be filled from: another claim, or a VolumeSnapshot.
+  std::optional<api::Object> data_source;
+  std::vector<std::string> populators;  // "Kind.group" of each VolumePopulator
   std::optional<api::CsiDriver> driver_object;
   std::string driver;  // empty: not known yet, or no CSI volume
   std::string handle;
