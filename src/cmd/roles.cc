@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/ids.h"
+#include "cmd/provisioner_role.h"
 #include "controllers/names.h"
 
 namespace berth::cmd {
@@ -70,7 +71,7 @@ constexpr std::array kRoles = {
     Role{.name = "provisioner",
          .lease = ProvisionerLease,
          .component = ProvisionerComponent,
-         .make = OfDriver<controllers::provisioner::Provisioner, &RoleSettings::provisioner>},
+         .make = MakeProvisionerRole},
     Role{.name = "attacher",
          .lease = AttacherLease,
          .component = AttacherComponent,

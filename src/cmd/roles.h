@@ -15,6 +15,7 @@
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/driverregistrar/driver_registrar.h"
+#include "controllers/provisioner/capacity_controller.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/resizer/resizer.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
@@ -24,6 +25,9 @@ namespace berth::cmd {
 
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
+  bool enable_capacity = false;
+  // Without what the provisioner's options and the environment (NAMESPACE, POD_NAME) say.
+  controllers::provisioner::CapacityOptions capacity;
   controllers::attacher::Options attacher;
   controllers::resizer::Options resizer;
   controllers::snapshotter::Options snapshotter;

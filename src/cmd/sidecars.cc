@@ -155,6 +155,26 @@ GoFlag Master() {
   return Flag("master", "", "URL of the API in place of the kubeconfig's", BERTH_OPTION(master));
 }
 
+// Which node it is the pod's environment says. Without it each node would serve all claims.
+GoFlag NodeDeployment() {
+  GoFlag flag{.name = "node-deployment",
+              .type = Type::kBool,
+              .fallback = "false",
+              .help = "Serve the claims of the node NODE_NAME alone",
+              .use = GoFlag::Use::kDefault};
+  flag.apply = [](ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(const bool on, ParseGoBool(value));
+    const char* node = std::getenv("NODE_NAME");
+    if (on && (node == nullptr || *node == '\0')) {
+      return base::Error(base::StatusCode::kInvalidArgument,
+                         "needs the node's name in the environment variable NODE_NAME");
+    }
+    options.settings.provisioner.node_deployment.node_name = on ? node : "";
+    return base::OkStatus();
+  };
+  return flag;
+}
+
 std::vector<GoFlag> ProvisionerFlags() {
   return {
       Flag("volume-name-prefix", "pvc", "Prefix of the volumes' names",
@@ -167,11 +187,13 @@ std::vector<GoFlag> ProvisionerFlags() {
            BERTH_OPTION(settings.provisioner.retry_max)),
       CountFlag("worker-threads", "100", "Claims and volumes worked on at a time",
                 BERTH_OPTION(settings.provisioner.workers)),
-      NoEffect("cloning-protection-threads", Type::kInt, "1",
-               "sources of clones are watched over by one worker"),
-      NoEffect("snapshot-orphan-sweep-interval", Type::kDuration, "5m",
-               "finalizers on sources go by events, not by a sweep"),
-      NoEffect("capacity-threads", Type::kInt, "1", "Berth publishes no storage capacity yet"),
+      CountFlag("cloning-protection-threads", "1", "Sources of clones looked after at a time",
+                BERTH_OPTION(settings.provisioner.cloning_protection_workers)),
+      Flag("snapshot-orphan-sweep-interval", "5m",
+           "How often snapshots are looked through for one that is held for nothing; 0: never",
+           BERTH_OPTION(settings.provisioner.snapshot_orphan_sweep_interval)),
+      CountFlag("capacity-threads", "1", "Classes whose capacity is asked for at a time",
+                BERTH_OPTION(settings.capacity.workers)),
       Flag("timeout", "10s", "Of each call of the driver",
            BERTH_OPTION(settings.provisioner.timeout)),
       Flag("strict-topology", "false", "Ask for the selected node's topology alone",
@@ -186,25 +208,29 @@ std::vector<GoFlag> ProvisionerFlags() {
                "requests for storage capacity are not limited apart"),
       NoEffect("kube-api-capacity-burst", Type::kInt, "5",
                "requests for storage capacity are not limited apart"),
-      NoEffect("enable-capacity", Type::kBool, "false", "Berth publishes no storage capacity yet"),
-      NoEffect("capacity-for-immediate-binding", Type::kBool, "false",
-               "Berth publishes no storage capacity yet"),
-      NoEffect("capacity-poll-interval", Type::kDuration, "1m",
-               "Berth publishes no storage capacity yet"),
-      NoEffect("capacity-ownerref-level", Type::kInt, "1",
-               "Berth publishes no storage capacity yet"),
-      NoEffect("node-deployment", Type::kBool, "false",
-               "one provisioner serves all nodes of a driver"),
-      NoEffect("node-deployment-immediate-binding", Type::kBool, "true",
-               "one provisioner serves all nodes of a driver"),
-      NoEffect("node-deployment-base-delay", Type::kDuration, "20s",
-               "one provisioner serves all nodes of a driver"),
-      NoEffect("node-deployment-max-delay", Type::kDuration, "60s",
-               "one provisioner serves all nodes of a driver"),
+      Flag("enable-capacity", "false", "Publish CSIStorageCapacity objects",
+           BERTH_OPTION(settings.enable_capacity)),
+      Flag("capacity-for-immediate-binding", "false",
+           "Publish the capacity of classes that bind immediately, too",
+           BERTH_OPTION(settings.capacity.immediate_binding)),
+      Flag("capacity-poll-interval", "1m", "How often the driver is asked for its capacity",
+           BERTH_OPTION(settings.capacity.poll_interval)),
+      Flag("capacity-ownerref-level", "1",
+           "Who owns the objects: 0 the pod, 1 its owner, and so on; negative: nobody",
+           BERTH_OPTION(settings.capacity.owner_level)),
+      NodeDeployment(),
+      Flag("node-deployment-immediate-binding", "true",
+           "Compete with other nodes for claims that bind immediately",
+           BERTH_OPTION(settings.provisioner.node_deployment.immediate_binding)),
+      Flag("node-deployment-base-delay", "20s", "Longest wait before the first try for a claim",
+           BERTH_OPTION(settings.provisioner.node_deployment.base_delay)),
+      Flag("node-deployment-max-delay", "60s", "Longest wait between tries for a claim",
+           BERTH_OPTION(settings.provisioner.node_deployment.max_delay)),
       Flag("controller-publish-readonly", "false", "Attach volumes of read-only claims read-only",
            BERTH_OPTION(settings.provisioner.controller_publish_readonly)),
-      NoEffect("prevent-volume-mode-conversion", Type::kBool, "true",
-               "a restore never changes a volume's mode without the snapshot content's annotation"),
+      Flag("prevent-volume-mode-conversion", "true",
+           "Refuse to restore a snapshot to another volume mode, unless its content allows it",
+           BERTH_OPTION(settings.provisioner.prevent_volume_mode_conversion)),
   };
 }
 

@@ -253,6 +253,34 @@ TEST(SidecarsTest, WhatAVendorsManifestGives) {
   EXPECT_EQ(options.http_address, ":8080");
 }
 
+TEST(SidecarsTest, CapacityAndTheNodesOwnProvisioner) {
+  const auto parse = [](const std::vector<std::string>& given, ProcessOptions& options) {
+    std::vector<std::string> warnings;
+    const auto parsed =
+        ParseGoFlags(FlagsOf(*FindSidecar("csi-provisioner")), given, options, warnings);
+    return parsed.ok() && warnings.empty();
+  };
+  ProcessOptions options;
+  EXPECT_TRUE(
+      parse({"--enable-capacity", "--capacity-ownerref-level=2", "--capacity-poll-interval=30s",
+             "--capacity-for-immediate-binding=true", "--snapshot-orphan-sweep-interval=0"},
+            options));
+  EXPECT_TRUE(options.settings.enable_capacity);
+  EXPECT_EQ(options.settings.capacity.owner_level, 2);
+  EXPECT_EQ(options.settings.capacity.poll_interval, seconds(30));
+  EXPECT_TRUE(options.settings.capacity.immediate_binding);
+  EXPECT_EQ(options.settings.provisioner.snapshot_orphan_sweep_interval, seconds(0));
+  EXPECT_FALSE(options.settings.provisioner.node_deployment.enabled());
+
+  unsetenv("NODE_NAME");
+  EXPECT_FALSE(parse({"--node-deployment"}, options)) << "a node's must know its node";
+  setenv("NODE_NAME", "node-a", 1);
+  EXPECT_TRUE(parse({"--node-deployment", "--node-deployment-base-delay=1s"}, options));
+  EXPECT_EQ(options.settings.provisioner.node_deployment.node_name, "node-a");
+  EXPECT_EQ(options.settings.provisioner.node_deployment.base_delay, seconds(1));
+  unsetenv("NODE_NAME");
+}
+
 TEST(SidecarsTest, GatesAreThoseOfTheProgram) {
   const auto parse = [](std::string_view program, const std::string& gates) {
     ProcessOptions options;

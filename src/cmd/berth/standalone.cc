@@ -179,6 +179,10 @@ class StandaloneImpl : public Standalone {
       RunningRoles::Options options{.socket = socket,
                                     .connection = {.flight = flight_.get()},
                                     .context = [&](const Role&) { return context; }};
+      // No pod owns the objects: they live as long as this API does.
+      options.settings.enable_capacity = true;
+      options.settings.capacity.ns = "kube-system";
+      options.settings.capacity.owner_level = -1;
       for (const Role& role : AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
