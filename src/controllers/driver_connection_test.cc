@@ -16,7 +16,7 @@ using base::StatusCode;
 using testing::HasSubstr;
 using testing::Not;
 
-class DriverConnectionTest : public testing::Test {
+class DriverCallsTest : public testing::Test {
  protected:
   void SetUp() override {
     auto started = rpc::FakeCsiDriver::Start({});
@@ -53,7 +53,7 @@ class DriverConnectionTest : public testing::Test {
   std::unique_ptr<DriverConnection> connection_;
 };
 
-TEST_F(DriverConnectionTest, CountsEachCallAsTheSidecarsDo) {
+TEST_F(DriverCallsTest, CountsEachCallAsTheSidecarsDo) {
   EXPECT_TRUE(Delete("none").ok());
   EXPECT_EQ(Delete("").code(), StatusCode::kInvalidArgument);
   const std::string text = metrics_.Text();
@@ -70,7 +70,7 @@ TEST_F(DriverConnectionTest, CountsEachCallAsTheSidecarsDo) {
   EXPECT_THAT(text, HasSubstr("le=\"600\""));
 }
 
-TEST_F(DriverConnectionTest, WhoMayNotCallCallsNothing) {
+TEST_F(DriverCallsTest, WhoMayNotCallCallsNothing) {
   leading_ = false;
   EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
   EXPECT_THAT(metrics_.Text(), Not(HasSubstr("DeleteVolume")));

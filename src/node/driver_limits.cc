@@ -35,19 +35,26 @@ DriverLimits::DriverLimits(kube::Informers& informers, volume::DriverRegistry& d
       driver_objects_(informers.Of<api::CsiDriver>()),
       workers_({.name = "driver-limits", .workers = 1},
                [this](const std::string& driver) { return Update(driver); }) {
-  driver_objects_.AddHandler([this](const auto& change) {
+  gate_.Open(this);
+  driver_objects_.AddHandler(gate_.Wrap([](DriverLimits& self, const auto& change) {
     if (change.after == nullptr) return;
     const auto period = UpdatePeriodOf(*change.after);
     const auto before = change.before == nullptr ? std::nullopt : UpdatePeriodOf(*change.before);
-    if (period.has_value() && period != before) workers_.AddAfter(change.key, *period);
-  });
-  informers.Of<api::VolumeAttachment>().AddHandler([this](const auto& change) {
-    if (change.after == nullptr || change.after->node_name() != node_name_) return;
-    if (!FailedForLackOfRoom(*change.after)) return;
-    // The attacher writes the same failure again with each of its tries.
-    if (change.before != nullptr && FailedForLackOfRoom(*change.before)) return;
-    workers_.AddNow(change.after->attacher());
-  });
+    if (period.has_value() && period != before) self.workers_.AddAfter(change.key, *period);
+  }));
+  informers.Of<api::VolumeAttachment>().AddHandler(
+      gate_.Wrap([](DriverLimits& self, const auto& change) {
+        if (change.after == nullptr || change.after->node_name() != self.node_name_) return;
+        if (!FailedForLackOfRoom(*change.after)) return;
+        // The attacher writes the same failure again with each of its tries.
+        if (change.before != nullptr && FailedForLackOfRoom(*change.before)) return;
+        self.workers_.AddNow(change.after->attacher());
+      }));
+}
+
+DriverLimits::~DriverLimits() {
+  gate_.Close();
+  Stop();
 }
 
 std::optional<std::chrono::seconds> DriverLimits::PeriodOf(const std::string& driver) const {

@@ -14,6 +14,7 @@
 #include "base/keyed_workers.h"
 #include "kube/informer.h"
 #include "node/csi_node.h"
+#include "node/volume_gate.h"
 #include "volume/host.h"
 
 namespace berth::node {
@@ -29,7 +30,7 @@ class DriverLimits {
   // Everything is borrowed and outlives this; made before `informers` start.
   DriverLimits(kube::Informers& informers, volume::DriverRegistry& drivers, CsiNodes& csi_nodes,
                std::string node_name);
-  ~DriverLimits() { Stop(); }
+  ~DriverLimits();
 
   void Start() { workers_.Start(); }
   void Stop() { workers_.Stop(); }
@@ -43,6 +44,7 @@ class DriverLimits {
   CsiNodes& csi_nodes_;
   const std::string node_name_;
   kube::Informer<api::CsiDriver>& driver_objects_;
+  HandlerGate<DriverLimits> gate_;
   base::KeyedWorkers workers_;
 };
 

@@ -27,17 +27,27 @@ VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std
                .retry_start = std::chrono::milliseconds(200),
                .retry_max = std::chrono::milliseconds(10'000)},
               [this](const std::string&) { return Report(); }) {
-  nodes_.AddHandler([this](const auto& change) {
-    if (change.key != node_name_ || change.after == nullptr) return;
+  gate_.Open(this);
+  nodes_.AddHandler(gate_.Wrap([](VolumesInUse& self, const auto& change) {
+    if (change.key != self.node_name_ || change.after == nullptr) return;
     if (change.before != nullptr && change.before->uid() == change.after->uid()) return;
-    // A node that is registered anew lists nothing: the fence is put up again.
-    {
-      base::MutexLock lock(mutex_);
-      reported_.reset();
-      lost_ = true;
-    }
-    worker_.AddNow(std::string(kKey));
-  });
+    self.NodeRegistered();
+  }));
+}
+
+VolumesInUse::~VolumesInUse() {
+  gate_.Close();
+  Stop();
+}
+
+// A node that is registered anew lists nothing: the fence is put up again.
+void VolumesInUse::NodeRegistered() {
+  {
+    base::MutexLock lock(mutex_);
+    reported_.reset();
+    lost_ = true;
+  }
+  worker_.AddNow(std::string(kKey));
 }
 
 void VolumesInUse::KeepDamaged(std::string digest) {

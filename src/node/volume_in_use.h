@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "node/volume_gate.h"
 
 namespace berth::node {
 
@@ -30,7 +31,7 @@ class VolumesInUse {
   // thread of this object.
   VolumesInUse(kube::Client& client, kube::Informers& informers, std::string node_name,
                std::function<Names()> desired, std::function<void()> on_reported);
-  ~VolumesInUse() { Stop(); }
+  ~VolumesInUse();
 
   // Names that stay listed although nothing here knows them: their records were damaged. `digest`
   // is the SHA-256 of such a name.
@@ -47,6 +48,7 @@ class VolumesInUse {
   bool Reported(const std::string& name) const;
 
  private:
+  void NodeRegistered() ABSL_LOCKS_EXCLUDED(mutex_);
   base::KeyedWorkers::Outcome Report();
   base::StatusOr<Names> WithDamaged(Names names);
 
@@ -59,6 +61,7 @@ class VolumesInUse {
   std::optional<Names> reported_ ABSL_GUARDED_BY(mutex_);
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;  // with the Node object, since the last write began
   Names damaged_digests_ ABSL_GUARDED_BY(mutex_);
+  HandlerGate<VolumesInUse> gate_;
   base::KeyedWorkers worker_;
 };
 

@@ -148,7 +148,7 @@ def test_a_restored_volume_grows_unused_and_in_use(bed):
     wait_for("the volume to have grown", lambda: bed.get("pvc", "copy")["status"]["capacity"]["storage"] == "400Mi")
     out = bed.run("exec", "user", "--", "/bin/sh", "-c", "cat /copy/d/blob | sha256sum; df -m /copy | tail -1").stdout
     assert out.splitlines()[0] == before.strip()
-    assert int(out.splitlines()[1].split()[1]) > 340
+    assert int(out.splitlines()[1].split()[1]) > 300  # 64 MiB of 400 are the log, as of 320 before
     bed.run("delete", "pod", "user")
     bed.apply(objects.claim("small"))
     small = write(bed, "small", "small")

@@ -120,6 +120,10 @@ TEST_F(SnapshotterTest, TheDriverGetsItsParametersTheSecretAndWhatItMayKnow) {
                        {"kind", "Secret"},
                        {"metadata", {{"name", "key"}, {"namespace", "vault"}}},
                        {"data", {{"password", "c2VjcmV0"}}}});
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    const auto known = cluster_.informers.Of<api::VolumeSnapshotClass>().Get("snap");
+    return known != nullptr && !known->parameters().empty();
+  }));
   Add({{"metadata",
         {{"annotations", {{kSnapshotSecretName, "key"}, {kSnapshotSecretNamespace, "vault"}}}}}});
   ASSERT_TRUE(WaitReady());
