@@ -62,13 +62,14 @@ class Survivor:
     # -- what flows are made of
 
     def ready(self):
-        """The node is, and the driver on it."""
+        """The node is, and the driver on it, with what it can hold."""
         def is_ready():
             return any(c["type"] == "Ready" and c["status"] == "True"
                        for node in self.api.items("nodes") for c in node.get("status", {}).get("conditions", []))
         self.step("Berth to be ready", is_ready)
         self.step("the driver to be registered", lambda: any(
             node["spec"].get("drivers") for node in self.api.items("csinodes")))
+        self.step("the driver's capacity to be known", lambda: self.api.items("csistoragecapacities"))
 
     def quiet(self):
         """The node agent has finished with pods that the API has already forgotten."""

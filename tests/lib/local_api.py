@@ -11,6 +11,7 @@ PATHS = {
     "persistentvolumes": "/api/v1/persistentvolumes",
     "nodes": "/api/v1/nodes",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
     "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
     "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
