@@ -19,7 +19,7 @@ from lib.standalone import BINARY
 pytestmark = [pytest.mark.crash, pytest.mark.honest]
 
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
-KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "50"))
+KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))
 SEED = int(os.environ.get("BERTH_CRASH_SEED", "1"))
 
 

@@ -1,4 +1,4 @@
-"""Walks flows by jobs, two at a time, each in a place of its own."""
+"""Walks flows by jobs, three at a time, each in a place of its own."""
 import dataclasses
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ import traceback
 from flows import FLOWS
 from place import Place
 
-WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "2"))
+WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "3"))
 # What depends on the order of threads is not passed each time.
 TRIES = 4
 
