@@ -85,12 +85,21 @@ class Driver:
         check_limits(method, answer)
         return answer
 
+    def _goes_away(self):
+        """Whether the driver is gone, or dying: its connections close before its socket does."""
+        deadline = time.monotonic() + 1
+        while self.listens():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
     def _refusal(self, method, error):
         code = error.code().name
         if code == "DEADLINE_EXCEEDED":
             return Violation("hangs", f"{method}: no answer within {self.seconds} s")
         if code == "UNAVAILABLE":
-            if not self.listens():
+            if self._goes_away():
                 return Violation("dies", f"{method}: the driver is gone")
             return Violation("loses-answers", f"{method}: UNAVAILABLE, although the driver is there: {error.details()}")
         if code == "UNKNOWN":
