@@ -22,6 +22,7 @@ class Survivor:
     def stop(self):
         """In order; if the stop itself is cut short by a crash, once more."""
         while True:
+            self.ready()  # one that was only just started does not know yet how to end
             process = self.berth.process
             self.berth.stop()
             if process.returncode == 0:
@@ -29,7 +30,6 @@ class Survivor:
             assert process.returncode == -9, f"'berth up' ended with {process.returncode}\n{self.berth.log_tail(60)}"
             self.restarts += 1
             self.start()
-            self.ready()
 
     def step(self, what, action, seconds=60):
         """The first value of `action` that is not false; a Failure in it is a try that did not succeed."""
