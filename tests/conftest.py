@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import leaks, standalone  # noqa: E402
+from lib import leaks, mounts, standalone  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -29,13 +29,6 @@ def runtime():
     yield socket
     standalone.own_containerd("stop", folder)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unmount_below(folder):
-    with open("/proc/self/mountinfo") as table:
-        targets = [line.split()[4] for line in table]
-    for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", target], check=False)
 
 
 def _detach_loops_below(folder):
@@ -65,7 +58,7 @@ def _standalones(runtime):
                 berth.stop()
         finally:
             berth.kill()
-            _unmount_below(berth.folder)
+            mounts.unmount_below(berth.folder)
             _detach_loops_below(berth.folder)
             shutil.rmtree(berth.folder, ignore_errors=True)
 

@@ -155,21 +155,31 @@ GoFlag Master() {
   return Flag("master", "", "URL of the API in place of the kubeconfig's", BERTH_OPTION(master));
 }
 
-// Which node it is the pod's environment says. Without it each node would serve all claims.
-GoFlag NodeDeployment() {
+template <typename Member>
+GoFlag RetryStart(Member member) {
+  return Flag("retry-interval-start", "1s", "First wait after a failure; doubles", member);
+}
+template <typename Member>
+GoFlag RetryMax(Member member) {
+  return Flag("retry-interval-max", "5m", "Longest wait after a failure", member);
+}
+
+// Which node it is the pod's environment says. Without it each node would serve all objects.
+template <typename Member>
+GoFlag NodeDeployment(const char* help, Member node_name) {
   GoFlag flag{.name = "node-deployment",
               .type = Type::kBool,
               .fallback = "false",
-              .help = "Serve the claims of the node NODE_NAME alone",
+              .help = help,
               .use = GoFlag::Use::kDefault};
-  flag.apply = [](ProcessOptions& options, const string& value) -> base::Status {
+  flag.apply = [node_name](ProcessOptions& options, const string& value) -> base::Status {
     ASSIGN_OR_RETURN(const bool on, ParseGoBool(value));
     const char* node = std::getenv("NODE_NAME");
     if (on && (node == nullptr || *node == '\0')) {
       return base::Error(base::StatusCode::kInvalidArgument,
                          "needs the node's name in the environment variable NODE_NAME");
     }
-    options.settings.provisioner.node_deployment.node_name = on ? node : "";
+    node_name(options) = on ? node : "";
     return base::OkStatus();
   };
   return flag;
@@ -181,10 +191,8 @@ std::vector<GoFlag> ProvisionerFlags() {
            BERTH_OPTION(settings.provisioner.volume_name_prefix)),
       Flag("volume-name-uuid-length", "-1", "Characters of the claim's uid in a volume's name",
            BERTH_OPTION(settings.provisioner.volume_name_uuid_length)),
-      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
-           BERTH_OPTION(settings.provisioner.retry_start)),
-      Flag("retry-interval-max", "5m", "Longest wait after a failure",
-           BERTH_OPTION(settings.provisioner.retry_max)),
+      RetryStart(BERTH_OPTION(settings.provisioner.retry_start)),
+      RetryMax(BERTH_OPTION(settings.provisioner.retry_max)),
       CountFlag("worker-threads", "100", "Claims and volumes worked on at a time",
                 BERTH_OPTION(settings.provisioner.workers)),
       CountFlag("cloning-protection-threads", "1", "Sources of clones looked after at a time",
@@ -218,7 +226,8 @@ std::vector<GoFlag> ProvisionerFlags() {
       Flag("capacity-ownerref-level", "1",
            "Who owns the objects: 0 the pod, 1 its owner, and so on; negative: nobody",
            BERTH_OPTION(settings.capacity.owner_level)),
-      NodeDeployment(),
+      NodeDeployment("Serve the claims of the node NODE_NAME alone",
+                     BERTH_OPTION(settings.provisioner.node_deployment.node_name)),
       Flag("node-deployment-immediate-binding", "true",
            "Compete with other nodes for claims that bind immediately",
            BERTH_OPTION(settings.provisioner.node_deployment.immediate_binding)),
@@ -239,10 +248,8 @@ std::vector<GoFlag> AttacherFlags() {
       Flag("resync", "10m", "How often all attachments are looked at again",
            BERTH_OPTION(settings.attacher.resync)),
       Flag("timeout", "15s", "Of each call of the driver", BERTH_OPTION(settings.attacher.timeout)),
-      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
-           BERTH_OPTION(settings.attacher.retry_start)),
-      Flag("retry-interval-max", "5m", "Longest wait after a failure",
-           BERTH_OPTION(settings.attacher.retry_max)),
+      RetryStart(BERTH_OPTION(settings.attacher.retry_start)),
+      RetryMax(BERTH_OPTION(settings.attacher.retry_max)),
       CountFlag("worker-threads", "10", "Attachments worked on at a time",
                 BERTH_OPTION(settings.attacher.workers)),
       Flag("max-entries", "0", "Volumes in a page of ListVolumes; 0: as the driver likes",
@@ -266,10 +273,8 @@ std::vector<GoFlag> ResizerFlags() {
            "Tell the driver the names of claim and volume it modifies",
            BERTH_OPTION(settings.resizer.extra_modify_metadata)),
       Flag("timeout", "10s", "Of each call of the driver", BERTH_OPTION(settings.resizer.timeout)),
-      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
-           BERTH_OPTION(settings.resizer.retry_start)),
-      Flag("retry-interval-max", "5m", "Longest wait after a failure",
-           BERTH_OPTION(settings.resizer.retry_max)),
+      RetryStart(BERTH_OPTION(settings.resizer.retry_start)),
+      RetryMax(BERTH_OPTION(settings.resizer.retry_max)),
       Flag("handle-volume-inuse-error", "true",
            "Wait for the end of use where the driver asks for it",
            BERTH_OPTION(settings.resizer.handle_volume_inuse_error)),
@@ -277,23 +282,6 @@ std::vector<GoFlag> ResizerFlags() {
 }
 
 std::vector<GoFlag> SnapshotterFlags() {
-  GoFlag node_deployment;
-  node_deployment.name = "node-deployment";
-  node_deployment.type = Type::kBool;
-  node_deployment.fallback = "false";
-  node_deployment.help = "Take care of the snapshots of this node ($NODE_NAME) alone";
-  node_deployment.use = GoFlag::Use::kGiven;
-  node_deployment.apply = [](ProcessOptions& options, const string& value) -> base::Status {
-    ASSIGN_OR_RETURN(const bool on, ParseGoBool(value));
-    if (!on) return base::OkStatus();
-    const char* node = std::getenv("NODE_NAME");
-    if (node == nullptr || *node == 0) {
-      return base::Error(base::StatusCode::kInvalidArgument,
-                         "--node-deployment needs the environment's NODE_NAME");
-    }
-    options.settings.snapshotter.node_name = node;
-    return base::OkStatus();
-  };
   const string groups = "Berth takes no group snapshots";
   return {
       NoEffect("resync-period", Type::kDuration, "15m",
@@ -311,11 +299,10 @@ std::vector<GoFlag> SnapshotterFlags() {
            BERTH_OPTION(settings.snapshotter.timeout)),
       Flag("extra-create-metadata", "false", "Tell the driver the names of snapshot and content",
            BERTH_OPTION(settings.snapshotter.extra_create_metadata)),
-      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
-           BERTH_OPTION(settings.snapshotter.retry_start)),
-      Flag("retry-interval-max", "5m", "Longest wait after a failure",
-           BERTH_OPTION(settings.snapshotter.retry_max)),
-      std::move(node_deployment),
+      RetryStart(BERTH_OPTION(settings.snapshotter.retry_start)),
+      RetryMax(BERTH_OPTION(settings.snapshotter.retry_max)),
+      NodeDeployment("Take care of the snapshots of this node ($NODE_NAME) alone",
+                     BERTH_OPTION(settings.snapshotter.node_name)),
   };
 }
 
@@ -325,10 +312,8 @@ std::vector<GoFlag> SnapshotControllerFlags() {
                "the watch misses nothing that a resync would see"),
       CountFlag("worker-threads", "10", "Snapshots worked on at a time",
                 BERTH_OPTION(settings.snapshot_controller.workers)),
-      Flag("retry-interval-start", "1s", "First wait after a failure; doubles",
-           BERTH_OPTION(settings.snapshot_controller.retry_start)),
-      Flag("retry-interval-max", "5m", "Longest wait after a failure",
-           BERTH_OPTION(settings.snapshot_controller.retry_max)),
+      RetryStart(BERTH_OPTION(settings.snapshot_controller.retry_start)),
+      RetryMax(BERTH_OPTION(settings.snapshot_controller.retry_max)),
       NoEffect("retry-crd-interval-max", Type::kDuration, "30s",
                "kinds that are not there yet are waited for as long as it takes"),
       Flag("enable-distributed-snapshotting", "false",

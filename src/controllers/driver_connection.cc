@@ -73,7 +73,6 @@ StatusOr<DriverInfo> DriverConnection::Read() {
   }
   ASSIGN_OR_RETURN(
       const csi::v1::GetPluginInfoResponse plugin,
-
       Measured(&rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest(), options_.timeout));
   if (plugin.name().empty()) {
     return Error(StatusCode::kInternal, "the driver gave no name");
@@ -88,7 +87,6 @@ StatusOr<DriverInfo> DriverConnection::Read() {
                   .expansions = {},
                   .rpcs = {}};
   ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
-
                    Measured(&rpc::CsiClient::GetPluginCapabilities,
                             csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));
   for (const auto& capability : capabilities.capabilities()) {
@@ -99,7 +97,6 @@ StatusOr<DriverInfo> DriverConnection::Read() {
   }
   if (info.services.contains(DriverInfo::Service::CONTROLLER_SERVICE)) {
     ASSIGN_OR_RETURN(const csi::v1::ControllerGetCapabilitiesResponse rpcs,
-
                      Measured(&rpc::CsiClient::ControllerGetCapabilities,
                               csi::v1::ControllerGetCapabilitiesRequest(), options_.timeout));
     for (const auto& capability : rpcs.capabilities()) {

@@ -10,7 +10,7 @@ import threading
 import time
 
 from survivor import Survivor
-from lib import leaks, standalone
+from lib import leaks, mounts, standalone
 
 CLONE_NEWNET = 0x40000000
 
@@ -23,10 +23,7 @@ def _network_of_its_own():
 
 def _clear_below(folder):
     """What a failed flow left of mounts and loop devices."""
-    with open("/proc/self/mountinfo") as table:
-        targets = [line.split()[4] for line in table]
-    for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", target], check=False)
+    mounts.unmount_below(folder)
     for device in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
         if device.read_text().startswith(f"{folder}/"):
             subprocess.run(["losetup", "--detach", f"/dev/{device.parent.parent.name}"], check=False)

@@ -1,9 +1,4 @@
 """Volumes of a driver that attaches (the double): fail-over between nodes, and a crash on the way."""
-import pathlib
-import shutil
-import subprocess
-import tempfile
-
 import pytest
 from lib import csi_bed, objects
 from lib.csi_double import NAME
@@ -16,21 +11,11 @@ OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshut
 
 @pytest.fixture(scope="module")
 def module_bed():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    bed = csi_bed.Bed(folder)
-    try:
-        bed.start()
+    with csi_bed.made() as bed:
         # A second node, whose driver registered before it went silent.
         bed.berth.apply({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-b"},
                          "spec": {"drivers": [{"name": NAME, "nodeID": "node-b", "topologyKeys": []}]}})
         yield bed
-    finally:
-        bed.stop()
-        with open("/proc/self/mountinfo") as table:
-            left = [line.split()[4] for line in table if line.split()[4].startswith(f"{folder}/")]
-        for path in sorted(left, reverse=True):
-            subprocess.run(["umount", "--lazy", path], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

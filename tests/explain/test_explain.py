@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 
 import pytest
-from lib import objects
+from lib import mounts, objects
 from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.honest]
@@ -46,10 +46,7 @@ def bare():
         berth.stop()
     finally:
         berth.kill()
-        with open("/proc/self/mountinfo") as table:
-            targets = [line.split()[4] for line in table]
-        for target in sorted((t for t in targets if t.startswith(f"{folder}/")), reverse=True):
-            subprocess.run(["umount", "--lazy", target], check=False)
+        mounts.unmount_below(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

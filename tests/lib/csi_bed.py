@@ -1,17 +1,32 @@
 """A standalone Berth without a container runtime, and the CSI driver double beside the shipped driver; volumes are
 mounted on the host, as `berth mount` does."""
+import contextlib
+import pathlib
 import re
+import shutil
+import tempfile
 
-from lib import csi_double, objects, standalone
+from lib import csi_double, mounts, objects, standalone
 from lib.standalone import wait_for
 
 CLASS = "of-the-double"
 
 
 def is_mounted(path):
-    """By the mount table: os.path.ismount cannot see a bind within one file system."""
-    with open("/proc/self/mountinfo") as table:
-        return any(line.split()[4] == str(path) for line in table)
+    return str(path) in mounts.targets()
+
+
+@contextlib.contextmanager
+def made():
+    """A Bed that runs, in a folder of its own; later it is stopped, and what a failed test left is cleared away."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    bed = Bed(folder)
+    try:
+        yield bed.start()
+    finally:
+        bed.stop()
+        mounts.unmount_below(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Bed:

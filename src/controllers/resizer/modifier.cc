@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
+#include "controllers/resizer/bound_volume.h"
 #include "controllers/resizer/conditions.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
@@ -106,15 +107,8 @@ void Modifier::WatchClasses() {
 Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
-      claim->phase() != "Bound") {
-    return Outcome::Done();
-  }
-  const auto volume = volumes_.Get(claim->volume_name());
-  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
-      !RefersTo(*volume, *claim)) {
-    return Outcome::Done();
-  }
+  const auto volume = BoundVolume(volumes_, claim.get(), driver.get());
+  if (volume == nullptr) return Outcome::Done();
   const std::string wish = claim->volume_attributes_class_name();
   const std::string current = CurrentClass(*claim);
   const bool in_progress = ModifyStatus(*claim) == kInProgress;

@@ -4,6 +4,7 @@
 
 #include "api/quantity.h"
 #include "controllers/claims.h"
+#include "controllers/resizer/bound_volume.h"
 #include "controllers/resizer/conditions.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
@@ -155,15 +156,8 @@ std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
 Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
-      claim->phase() != "Bound") {
-    return Outcome::Done();
-  }
-  const auto volume = volumes_.Get(claim->volume_name());
-  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
-      !RefersTo(*volume, *claim)) {
-    return Outcome::Done();
-  }
+  const auto volume = BoundVolume(volumes_, claim.get(), driver.get());
+  if (volume == nullptr) return Outcome::Done();
   Memory memory;
   {
     MutexLock lock(mutex_);
