@@ -280,12 +280,26 @@ void PluginRegistration::Refused(const std::string& path, const Socket& socket,
   if (options_.on_refused) options_.on_refused(why);
 }
 
+StatusOr<std::shared_ptr<void>> PluginRegistration::TakeName(const std::string& driver) {
+  MutexLock lock(mutex_);
+  if (!taken_.insert(driver).second) {
+    return Error(StatusCode::kUnavailable,
+                 "driver '{}' is being registered or unregistered by another socket", driver);
+  }
+  return std::shared_ptr<void>(nullptr, [this, driver](void*) {
+    MutexLock lock(mutex_);
+    taken_.erase(driver);
+  });
+}
+
 Status PluginRegistration::Register(const std::string& path, const Socket& socket) {
   const std::string context = fmt::format("register the plugin at {}", Quote(path));
   RETURN_IF_ERROR(base::FaultPoint<"node.registration.begin">());
   const StatusOr<rpc::PluginInfo> info =
       socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
   RETURN_IF_ERROR_WITH(info, context);
+  const auto name = TakeName(info->name);
+  RETURN_IF_ERROR_WITH(name, context);
   if (socket.announced) {
     MutexLock lock(mutex_);
     announced_.insert(info->name);
@@ -348,6 +362,13 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
 }
 
 Status PluginRegistration::Unregister(const std::string& path, const Registered& registered) {
+  ASSIGN_OR_RETURN(const auto name, TakeName(registered.driver));
+  {
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    // Another socket has taken the name over.
+    if (found == sockets_.end() || !found->second.registered.has_value()) return OkStatus();
+  }
   drivers_.Unregister(registered.driver);
   RETURN_IF_ERROR_WITH(csi_nodes_.Remove(registered.driver),
                        fmt::format("unregister driver '{}'", registered.driver));

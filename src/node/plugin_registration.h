@@ -104,6 +104,9 @@ class PluginRegistration {
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
   // True if what stands at a driver's own socket is registered, or will be, by an announcement.
   bool IsAnnouncedElsewhere(const std::string& path) const;
+  // A driver's name for the one socket that registers or unregisters it now; let go of by the
+  // value's end. Error: kUnavailable while another socket has it.
+  base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
   base::Status Register(const std::string& path, const Socket& socket);
   base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
                         PluginVersion& version) const;
@@ -124,6 +127,7 @@ class PluginRegistration {
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> announced_
       ABSL_GUARDED_BY(mutex_);  // drivers, by their registration sockets
+  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
   base::KeyedWorkers workers_;
   std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;
 };

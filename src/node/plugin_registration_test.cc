@@ -312,6 +312,17 @@ TEST_F(PluginRegistrationTest, ASecondSocketOfTheSameDriverIsRefused) {
   }));
 }
 
+TEST_F(PluginRegistrationTest, OfTwoSocketsAtOnceOneIsRefused) {
+  Announce();
+  const auto second = *rpc::RegistrationServer::Start(folder_ + "/registry/second.sock",
+                                                      driver_->name(), driver_->socket());
+  Start();
+  EXPECT_TRUE(WaitTold("registered already"));
+  std::string error;
+  EXPECT_TRUE(WaitFor([&] { return announced_->registered(&error) || second->registered(&error); }));
+  EXPECT_FALSE(announced_->registered(&error) && second->registered(&error));
+}
+
 TEST_F(PluginRegistrationTest, ADriversNameIsChecked) {
   Start();
   std::filesystem::create_directories(folder_ + "/registry");
