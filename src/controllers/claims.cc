@@ -73,8 +73,15 @@ void AddClaimIndexes(kube::Informer<PersistentVolumeClaim>& claims) {
 }
 
 void AddVolumeIndexes(kube::Informer<PersistentVolume>& volumes) {
-  volumes.AddIndex(kVolumesByClass, [](const api::Object& object) {
-    return std::vector<std::string>{VolumeClassName(static_cast<const PersistentVolume&>(object))};
+  volumes.AddIndex(kVolumesByClaim, [](const api::Object& object) {
+    const auto& volume = static_cast<const PersistentVolume&>(object);
+    if (!volume.has_claim_ref()) return std::vector<std::string>{};
+    return std::vector<std::string>{api::ObjectKey(volume.claim_namespace(), volume.claim_name())};
+  });
+  volumes.AddIndex(kFreeVolumesByClass, [](const api::Object& object) {
+    const auto& volume = static_cast<const PersistentVolume&>(object);
+    if (volume.has_claim_ref()) return std::vector<std::string>{};
+    return std::vector<std::string>{VolumeClassName(volume)};
   });
 }
 
@@ -178,20 +185,20 @@ std::shared_ptr<const PersistentVolume> FindVolume(const kube::Informer<Persiste
     }
     selector = *std::move(parsed);
   }
+  const auto usable = [&](const PersistentVolume& volume) {
+    return !volume.deleting() && CheckFits(volume, claim, options.class_name).ok() &&
+           std::find(options.exclude.begin(), options.exclude.end(), volume.name()) ==
+               options.exclude.end() &&
+           (options.node == nullptr || VolumeReachableFrom(volume, *options.node));
+  };
+  for (const auto& volume : volumes.ByIndex(kVolumesByClaim, claim.key())) {
+    if (RefersTo(*volume, claim) && usable(*volume)) return volume;
+  }
+  if (options.pre_bound_only) return nullptr;
   std::shared_ptr<const PersistentVolume> best;
   api::Quantity best_size;
-  for (const auto& volume : volumes.ByIndex(kVolumesByClass, options.class_name)) {
-    if (volume->deleting() || !CheckFits(*volume, claim, options.class_name).ok()) continue;
-    if (std::find(options.exclude.begin(), options.exclude.end(), volume->name()) !=
-        options.exclude.end()) {
-      continue;
-    }
-    if (options.node != nullptr && !VolumeReachableFrom(*volume, *options.node)) continue;
-    if (volume->has_claim_ref()) {
-      if (RefersTo(*volume, claim)) return volume;
-      continue;
-    }
-    if (options.pre_bound_only || volume->phase() != "Available") continue;
+  for (const auto& volume : volumes.ByIndex(kFreeVolumesByClass, options.class_name)) {
+    if (volume->phase() != "Available" || !usable(*volume)) continue;
     if (!selector.Matches(volume->labels())) continue;
     const StatusOr<api::Quantity> size = api::Quantity::Parse(volume->capacity());
     if (!size.ok()) continue;

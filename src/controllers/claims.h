@@ -19,7 +19,8 @@ inline constexpr char kHostMountsByClaim[] = "claim";     // "namespace/claim" �
 inline constexpr char kAttachmentsByVolume[] = "volume";  // PersistentVolume → VolumeAttachments
 inline constexpr char kAttachmentsByNode[] = "node";      // node → VolumeAttachments
 inline constexpr char kClaimsByClass[] = "class";         // class ("" for none) → unbound claims
-inline constexpr char kVolumesByClass[] = "class";        // class → PersistentVolumes
+inline constexpr char kVolumesByClaim[] = "claimRef";     // "namespace/claim" → its volumes
+inline constexpr char kFreeVolumesByClass[] = "class";    // class → volumes without a claimRef
 void AddPodIndexes(kube::Informer<api::Pod>& pods);
 void AddHostMountIndexes(kube::Informer<api::HostMount>& mounts);
 void AddAttachmentIndexes(kube::Informer<api::VolumeAttachment>& attachments);

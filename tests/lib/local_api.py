@@ -18,7 +18,8 @@ PATHS = {
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
-PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Node": "nodes",
+PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims",
+           "PersistentVolume": "persistentvolumes", "Node": "nodes",
            "StorageClass": "storageclasses", "VolumeSnapshot": "volumesnapshots",
            "VolumeSnapshotClass": "volumesnapshotclasses"}
 

@@ -8,8 +8,6 @@ using base::KeyedWorkers;
 
 namespace {
 
-constexpr char kVolumesByClaim[] = "claimRef";
-
 // Nothing here calls a driver, so failures are the API's and short.
 KeyedWorkers::Options QueueOptions(const char* name) {
   return {.name = name,
@@ -38,11 +36,6 @@ Binder::Binder(Context context, Options options)
   AddClaimIndexes(claims_);
   AddVolumeIndexes(volumes_);
   AddPodIndexes(pods_);
-  volumes_.AddIndex(kVolumesByClaim, [](const api::Object& object) {
-    const auto& volume = static_cast<const Volume&>(object);
-    if (!volume.has_claim_ref()) return std::vector<std::string>{};
-    return std::vector<std::string>{api::ObjectKey(volume.claim_namespace(), volume.claim_name())};
-  });
   Watch();
 }
 
