@@ -125,6 +125,14 @@ class InformerBase::Impl : Reflector::Sink {
     return out;
   }
 
+  std::vector<std::string> Keys() const {
+    MutexLock lock(mutex_);
+    std::vector<std::string> out;
+    out.reserve(objects_.size());
+    for (const auto& [key, object] : objects_) out.push_back(key);
+    return out;
+  }
+
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const {
     MutexLock lock(mutex_);
     std::vector<ObjectPtr> out;
@@ -375,6 +383,11 @@ InformerBase::ObjectPtr InformerBase::Find(const std::string& key) const {
   return impl_->Find(key);
 }
 std::vector<InformerBase::ObjectPtr> InformerBase::All() const { return impl_->All(); }
+void InformerBase::Visit(const std::function<void(const ObjectPtr&)>& visitor) const {
+  for (const std::string& key : impl_->Keys()) {
+    if (const ObjectPtr object = impl_->Find(key)) visitor(object);
+  }
+}
 std::vector<InformerBase::ObjectPtr> InformerBase::FindByIndex(const std::string& index,
                                                                const std::string& value) const {
   return impl_->FindByIndex(index, value);

@@ -66,6 +66,9 @@ class InformerBase {
 
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
+  // Each object that is there when its turn comes, one after the other and outside of all locks:
+  // where there are many thousands, few of them are in memory at once.
+  void Visit(const std::function<void(const ObjectPtr&)>& visitor) const;
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
   // Puts an object that this process just wrote into the copy, if it is newer than what is there
@@ -113,6 +116,10 @@ class Informer : public InformerBase {
     return Get(api::ObjectKey(ns, name));
   }
   std::vector<std::shared_ptr<const T>> List() const { return Cast(All()); }
+  // As InformerBase::Visit.
+  void ForEach(const std::function<void(const T&)>& visitor) const {
+    Visit([&](const ObjectPtr& object) { visitor(static_cast<const T&>(*object)); });
+  }
   std::vector<std::shared_ptr<const T>> ByIndex(const std::string& index,
                                                 const std::string& value) const {
     return Cast(FindByIndex(index, value));

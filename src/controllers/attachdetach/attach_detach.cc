@@ -114,11 +114,11 @@ void AttachDetach::Watch() {
     if (!IsOldNews(change)) AddNode(change.key);
   });
   drivers_.AddHandler([this](const auto& change) {
-    for (const auto& volume : volumes_.List()) {
-      if (volume->has_csi() && volume->csi().driver() == change.key) {
-        volume_workers_.Add(volume->name());
+    volumes_.ForEach([&](const Volume& volume) {
+      if (volume.has_csi() && volume.csi().driver() == change.key) {
+        volume_workers_.Add(volume.name());
       }
-    }
+    });
   });
 }
 

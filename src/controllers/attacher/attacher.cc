@@ -19,7 +19,10 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// Whether SyncVolume could have something to do: few of many thousands.
+// The volumes that MayBeLetGo, all under "": few of many thousands.
+constexpr char kVolumesToLetGo[] = "toLetGo";
+
+// Whether SyncVolume could have something to do.
 bool MayBeLetGo(const api::PersistentVolume& volume) {
   return volume.deleting() || !volume.has_csi();
 }
@@ -44,6 +47,10 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       periodic_worker_(QueueOptions("attach-periodic", 1, options_, context.flight),
                        [this](const std::string& key) { return RunPeriodic(key); }) {
   AddAttachmentIndexes(attachments_);
+  volumes_.AddIndex(kVolumesToLetGo, [](const api::Object& object) {
+    return MayBeLetGo(static_cast<const Volume&>(object)) ? std::vector<std::string>{""}
+                                                          : std::vector<std::string>{};
+  });
   WatchAttachments();
   WatchVolumes();
   WatchNodes();
@@ -112,8 +119,8 @@ void Attacher::DriverReady() {
 }
 
 void Attacher::LookAtVolumes() {
-  for (const auto& volume : volumes_.List()) {
-    if (MayBeLetGo(*volume)) volume_workers_.Add(volume->name());
+  for (const auto& volume : volumes_.ByIndex(kVolumesToLetGo, "")) {
+    volume_workers_.Add(volume->name());
   }
 }
 

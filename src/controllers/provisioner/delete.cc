@@ -23,7 +23,18 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
   return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
 }
 
+// The finalizer is for volumes that are to be deleted with their claim, before that begins.
+bool WantsFinalizer(const api::PersistentVolume& volume) {
+  return volume.reclaim_policy() == "Delete" &&
+         (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
+}
+
 }  // namespace
+
+bool IsSettled(const api::PersistentVolume& volume) {
+  return !volume.has_csi() || (!WantsDeletion(volume) &&
+                               WantsFinalizer(volume) == volume.has_finalizer(kVolumeFinalizer));
+}
 
 Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
   const auto driver = driver_.info();
@@ -50,9 +61,8 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
 }
 
 Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
-  const bool wanted = volume.reclaim_policy() == "Delete";
-  const bool present = volume.has_finalizer(kVolumeFinalizer);
-  if (wanted == present || (wanted && volume.deleting())) return base::OkStatus();
+  const bool wanted = WantsFinalizer(volume);
+  if (wanted == volume.has_finalizer(kVolumeFinalizer)) return base::OkStatus();
   return PatchAt(context_.client, volumes_, volume,
                  FinalizersPatch(volume, wanted ? kVolumeFinalizer : "",
                                  wanted ? "" : kVolumeFinalizer))

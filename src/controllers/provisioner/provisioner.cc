@@ -12,7 +12,15 @@ using base::MutexLock;
 
 namespace {
 
-constexpr char kClaimsByProvisioner[] = "provisioner";  // unbound claims
+// Of the claims that IsOpen, and the volumes that are not IsSettled: few of many thousands.
+constexpr char kOpenClaimsByProvisioner[] = "provisioner";
+constexpr char kOpenClaims[] = "open";       // by their own key
+constexpr char kVolumesToSync[] = "toSync";  // by the driver that made them
+
+// Whether SyncClaim could have something to do.
+bool IsOpen(const api::PersistentVolumeClaim& claim) {
+  return !IsBound(claim) || claim.has_finalizer(kProvisioningFinalizer);
+}
 
 KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
                                    base::FlightRecorder* flight) {
@@ -78,12 +86,22 @@ Provisioner::~Provisioner() { Stop(); }
 void Provisioner::AddIndexes() {
   AddClaimIndexes(claims_);
   AddAttachmentIndexes(attachments_);
-  claims_.AddIndex(kClaimsByProvisioner, [](const api::Object& object) {
+  claims_.AddIndex(kOpenClaims, [](const api::Object& object) {
+    return IsOpen(static_cast<const Claim&>(object)) ? std::vector<std::string>{object.key()}
+                                                     : std::vector<std::string>{};
+  });
+  claims_.AddIndex(kOpenClaimsByProvisioner, [](const api::Object& object) {
     const auto& claim = static_cast<const Claim&>(object);
-    if (IsBound(claim)) return std::vector<std::string>{};
+    if (!IsOpen(claim)) return std::vector<std::string>{};
     const std::string asked = claim.annotation(kStorageProvisioner);
     return std::vector<std::string>{asked.empty() ? claim.annotation(kBetaStorageProvisioner)
                                                   : asked};
+  });
+  volumes_.AddIndex(kVolumesToSync, [](const api::Object& object) {
+    const auto& volume = static_cast<const Volume&>(object);
+    if (IsSettled(volume)) return std::vector<std::string>{};
+    return std::vector<std::string>{volume.annotation(kProvisionedBy),
+                                    volume.annotation(kMigratedTo)};
   });
   volumes_.AddIndex(kVolumesByHandle, [](const api::Object& object) {
     const auto& volume = static_cast<const Volume&>(object);
@@ -123,8 +141,8 @@ void Provisioner::WatchClaims() {
     }
     if (change.after == nullptr) {
       KeepLost(claim);
-    } else if (claim.has_annotation(kStorageProvisioner) ||
-               claim.has_annotation(kBetaStorageProvisioner)) {
+    } else if (IsOpen(claim) && (claim.has_annotation(kStorageProvisioner) ||
+                                 claim.has_annotation(kBetaStorageProvisioner))) {
       if (Changed(change.before.get(), claim)) {
         claim_workers_.AddNow(change.key);
       } else {
@@ -142,12 +160,15 @@ void Provisioner::WatchVolumes() {
     }
     if (change.after == nullptr || !change.after->has_csi()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) {
-      // A claim that is deleted was held until its volume has an object.
-      claim_workers_.Add(
-          api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
+      WakeClaimOf(*change.after);
     }
-    if (change.before == nullptr || change.before->phase() != change.after->phase()) {
+    const bool other_phase =
+        change.before == nullptr || change.before->phase() != change.after->phase();
+    if (other_phase) {
       AddClonesOf(api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
+    }
+    if (IsSettled(*change.after)) return;
+    if (other_phase) {
       volume_workers_.AddNow(change.key);
     } else {
       volume_workers_.Add(change.key);
@@ -179,9 +200,19 @@ void Provisioner::WatchNodes() {
 }
 
 void Provisioner::RetryAll(const std::string& driver) {
-  for (const auto& claim : claims_.ByIndex(kClaimsByProvisioner, driver)) {
+  for (const auto& claim : claims_.ByIndex(kOpenClaimsByProvisioner, driver)) {
     claim_workers_.AddNow(claim->key());
   }
+}
+
+// A claim that is deleted was held until its volume has an object.
+void Provisioner::WakeClaimOf(const Volume& volume) {
+  const std::string key = api::ObjectKey(volume.claim_namespace(), volume.claim_name());
+  const bool lost = [&] {
+    MutexLock lock(mutex_);
+    return lost_.contains(key);
+  }();
+  if (lost || !claims_.ByIndex(kOpenClaims, key).empty()) claim_workers_.Add(key);
 }
 
 void Provisioner::AddClonesOf(const std::string& source_key) {
@@ -193,8 +224,8 @@ void Provisioner::AddClonesOf(const std::string& source_key) {
 void Provisioner::DriverReady() {
   const auto info = driver_.info();
   RetryAll(info->name);
-  for (const auto& volume : volumes_.List()) {
-    if (volume->annotation(kProvisionedBy) == info->name) volume_workers_.AddNow(volume->name());
+  for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
+    volume_workers_.AddNow(volume->name());
   }
 }
 

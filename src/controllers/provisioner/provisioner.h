@@ -51,6 +51,9 @@
 
 namespace berth::controllers::provisioner {
 
+// Whether SyncVolume has nothing to do for a PersistentVolume, whichever driver made it.
+bool IsSettled(const api::PersistentVolume& volume);
+
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
 // Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.
@@ -87,6 +90,7 @@ class Provisioner : public Controller {
   void WatchNodes();
   void DriverReady();
   void RetryAll(const std::string& driver);
+  void WakeClaimOf(const Volume& volume);
   // The claims that wait for this one as their source.
   void AddClonesOf(const std::string& source_key);
 

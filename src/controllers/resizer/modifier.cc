@@ -27,6 +27,9 @@ constexpr std::string_view kInProgress = "InProgress";
 constexpr std::string_view kInfeasible = "Infeasible";
 
 constexpr std::array kOurs = {kModifyingVolume, kModifyVolumeError};
+// The claims that MayNeedModification, all under "", and by the class that they ask for.
+constexpr char kClaimsToModify[] = "toModify";
+constexpr char kClaimsByAttributesClass[] = "attributesClass";
 
 std::string CurrentClass(const api::PersistentVolumeClaim& claim) {
   return claim.String({"status", "currentVolumeAttributesClassName"});
@@ -36,6 +39,11 @@ std::string TargetClass(const api::PersistentVolumeClaim& claim) {
 }
 std::string ModifyStatus(const api::PersistentVolumeClaim& claim) {
   return claim.String({"status", "modifyVolumeStatus", "status"});
+}
+
+// Whether SyncClaim could have something to do.
+bool MayNeedModification(const api::PersistentVolumeClaim& claim) {
+  return !claim.volume_attributes_class_name().empty() || !ModifyStatus(claim).empty();
 }
 
 }  // namespace
@@ -52,6 +60,14 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
                 .retry_max = options_.retry_max,
                 .flight = context.flight},
                [this](const std::string& key) { return SyncClaim(key); }) {
+  claims_.AddIndex(kClaimsToModify, [](const api::Object& object) {
+    return MayNeedModification(static_cast<const Claim&>(object)) ? std::vector<std::string>{""}
+                                                                  : std::vector<std::string>{};
+  });
+  claims_.AddIndex(kClaimsByAttributesClass, [](const api::Object& object) {
+    const std::string wanted = static_cast<const Claim&>(object).volume_attributes_class_name();
+    return wanted.empty() ? std::vector<std::string>{} : std::vector<std::string>{wanted};
+  });
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
@@ -61,8 +77,7 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
     if (change.before != nullptr && change.before->volume_attributes_class_name() !=
                                         change.after->volume_attributes_class_name()) {
       workers_.AddNow(change.key);
-    } else if (!change.after->volume_attributes_class_name().empty() ||
-               !ModifyStatus(*change.after).empty()) {
+    } else if (MayNeedModification(*change.after)) {
       workers_.Add(change.key);
     }
   });
@@ -81,16 +96,12 @@ void Modifier::Stop() {
 }
 
 void Modifier::Resync() {
-  for (const auto& claim : claims_.List()) {
-    if (!claim->volume_attributes_class_name().empty() || !ModifyStatus(*claim).empty()) {
-      workers_.Add(claim->key());
-    }
-  }
+  for (const auto& claim : claims_.ByIndex(kClaimsToModify, "")) workers_.Add(claim->key());
 }
 
 void Modifier::Wake(const std::string& class_name) {
-  for (const auto& claim : claims_.List()) {
-    if (claim->volume_attributes_class_name() == class_name) workers_.AddNow(claim->key());
+  for (const auto& claim : claims_.ByIndex(kClaimsByAttributesClass, class_name)) {
+    workers_.AddNow(claim->key());
   }
 }
 

@@ -17,6 +17,15 @@ namespace {
 
 // No claim has this key.
 constexpr char kResync[] = "resync";
+// The claims that MayNeedExpansion, all under "": few of many thousands.
+constexpr char kClaimsToResize[] = "toResize";
+
+// Whether SyncClaim could have something to do.
+bool MayNeedExpansion(const api::PersistentVolumeClaim& claim) {
+  if (!IsBound(claim)) return false;
+  return !claim.resize_status().empty() || claim.capacity().empty() ||
+         Bytes(claim.requested_storage()) > Bytes(claim.capacity());
+}
 
 kube::Informer<api::Pod>* PodsIf(bool wanted, kube::Informers& informers) {
   return wanted ? &informers.Of<api::Pod>() : nullptr;
@@ -40,6 +49,10 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
           [this](const std::string& key) { return key == kResync ? Resync() : SyncClaim(key); }),
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);
+  claims_.AddIndex(kClaimsToResize, [](const api::Object& object) {
+    return MayNeedExpansion(static_cast<const Claim&>(object)) ? std::vector<std::string>{""}
+                                                               : std::vector<std::string>{};
+  });
   Watch();
 }
 
@@ -52,7 +65,10 @@ void Resizer::Watch() {
       memories_.erase(change.key);
       return;
     }
-    if (!IsBound(*change.after)) return;
+    if (!MayNeedExpansion(*change.after) &&
+        (change.before == nullptr || !MayNeedExpansion(*change.before))) {
+      return;
+    }
     if (change.before != nullptr &&
         change.before->requested_storage() != change.after->requested_storage()) {
       workers_.AddNow(change.key);
@@ -72,9 +88,7 @@ void Resizer::Watch() {
     });
   }
   driver_.OnReady([this] {
-    for (const auto& claim : claims_.List()) {
-      if (IsBound(*claim)) workers_.AddNow(claim->key());
-    }
+    for (const auto& claim : claims_.ByIndex(kClaimsToResize, "")) workers_.AddNow(claim->key());
   });
 }
 
@@ -91,9 +105,7 @@ void Resizer::Stop() {
 
 // Keys in their backoff stay there.
 Resizer::Outcome Resizer::Resync() {
-  for (const auto& claim : claims_.List()) {
-    if (IsBound(*claim)) workers_.Add(claim->key());
-  }
+  for (const auto& claim : claims_.ByIndex(kClaimsToResize, "")) workers_.Add(claim->key());
   modifier_->Resync();
   return Outcome::After(options_.resync_period);
 }

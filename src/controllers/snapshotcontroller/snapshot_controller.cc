@@ -107,9 +107,9 @@ void SnapshotController::Watch() {
   });
   classes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
-    for (const auto& snapshot : snapshots_.List()) {
-      if (!snapshot->ready()) snapshot_workers_.AddNow(snapshot->key());
-    }
+    snapshots_.ForEach([this](const Snapshot& snapshot) {
+      if (!snapshot.ready()) snapshot_workers_.AddNow(snapshot.key());
+    });
   });
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();

@@ -68,14 +68,12 @@ void Snapshotter::Watch() {
   });
   classes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
-    for (const auto& content : contents_.List()) {
-      if (content->class_name() == change.key && !content->ready()) {
-        workers_.AddNow(content->name());
-      }
-    }
+    contents_.ForEach([&](const Content& content) {
+      if (content.class_name() == change.key && !content.ready()) workers_.AddNow(content.name());
+    });
   });
   driver_.OnReady([this] {
-    for (const auto& content : contents_.List()) workers_.AddNow(content->name());
+    contents_.ForEach([this](const Content& content) { workers_.AddNow(content.name()); });
   });
 }
 
