@@ -10,7 +10,7 @@ import threading
 import time
 
 from survivor import Survivor
-from lib import leaks, mounts, standalone
+from lib import csi_double, leaks, mounts, standalone
 
 CLONE_NEWNET = 0x40000000
 
@@ -36,6 +36,7 @@ class Place:
         _network_of_its_own()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
         self.berth = None
+        self.double = None
         self._make()
         return self
 
@@ -49,15 +50,40 @@ class Place:
 
     def _unmake(self):
         self.berth.kill()
+        self._end_double()
         standalone.own_containerd("stop", self.folder / "r")
         _clear_below(self.folder)
         shutil.rmtree(self.folder / "b")
         shutil.rmtree(self.folder / "r", ignore_errors=True)
 
+    def _begin_double(self):
+        """The CSI driver double, which knows of nothing yet."""
+        registry = self.berth.data / "kubelet" / "plugins_registry"
+        registry.mkdir(parents=True, exist_ok=True)
+        self.double = csi_double.CsiDouble(self.folder / "d", registry).start()
+        self.berth.flags = ["--csi-driver", self.double.socket]
+
+    def _end_double(self):
+        if self.double is None:
+            return
+        self.double.stop()
+        self.double.announcement().unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "d")
+        self.double = None
+        self.berth.flags = []
+
     def begin_anew(self):
         """Nothing of what was: after a failure, whose remains would fail every later flow, too."""
         self._unmake()
         self._make()
+
+    def _left_at_double(self):
+        """What the driver double still has, and what it was asked for that no caller may ask for."""
+        if self.double is None:
+            return []
+        return [*(f"volume {path.name} of the double" for path in self.double.volumes()),
+                *(f"{volume} at {node}" for volume, node in self.double.attached()),
+                *(f"refused to attach {volume}" for volume in self.double.calls("ControllerPublishVolume", "failed"))]
 
     def prepare(self, fresh):
         """A folder that Berth has been used in, or an empty one."""
@@ -69,16 +95,20 @@ class Place:
             survivor.ready()
             survivor.stop()
 
-    def run(self, flow, faults=None, log=None, kill=None):
-        """One flow from start to stop; AssertionError if it does not end right. `kill`: (moment in seconds, role)
-        for a SIGKILL. True if something was killed."""
+    def run(self, flow, log, crashes=(), kill=None):
+        """One flow from start to stop; AssertionError if it does not end right. `log` is told the points that are
+        passed. `crashes`: points at which a process crashes, once each; `kill`: (moment in seconds, role) for a
+        SIGKILL. True if all of that happened."""
         marks = self.folder / "crashed"
         shutil.rmtree(marks, ignore_errors=True)
         marks.mkdir()
         before = leaks.Snapshot(self.berth)
         self.berth.log.unlink(missing_ok=True)
-        survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), **({"BERTH_FAULTS": faults} if faults else {}),
-                                         **({"BERTH_FAULT_LOG": str(log)} if log else {})})
+        if getattr(flow, "beside_double", False):
+            self._begin_double()
+        faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
+        survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
+                            self.double)
         killed = threading.Event()
         try:
             survivor.start()
@@ -88,12 +118,13 @@ class Place:
             flow(survivor)
             survivor.quiet()
             survivor.stop()
-            left = before.leaked_since()
+            left = before.leaked_since() + self._left_at_double()
             assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
+            self._end_double()
         except BaseException:
             self.begin_anew()
             raise
-        return killed.is_set() or any(marks.iterdir())
+        return killed.is_set() if kill is not None else len(list(marks.iterdir())) == len(crashes)
 
 
 def _pid_of(role, up):

@@ -1,13 +1,20 @@
 """Takes the steps of a flow until each succeeds, starting Berth again whenever it has ended."""
-from lib import local_api, standalone
+from lib import csi_double, local_api, standalone
 
 DRIVER = "local.csi.berth.dev"
 
 
+def beside_double(flow):
+    """The flow has the CSI driver double, which survives what Berth does not."""
+    flow.beside_double = True
+    return flow
+
+
 class Survivor:
-    def __init__(self, berth, environment=None):
+    def __init__(self, berth, environment=None, double=None):
         self.berth = berth
         self.environment = environment or {}
+        self.double = double
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -67,9 +74,15 @@ class Survivor:
             return any(c["type"] == "Ready" and c["status"] == "True"
                        for node in self.api.items("nodes") for c in node.get("status", {}).get("conditions", []))
         self.step("Berth to be ready", is_ready)
-        self.step("the driver to be registered", lambda: any(
-            node["spec"].get("drivers") for node in self.api.items("csinodes")))
+        announced = self.double is not None and self.double.announcement().exists()
+        drivers = {DRIVER, csi_double.NAME} if announced else {DRIVER}
+        self.step("the drivers to be registered", lambda: drivers <= self.drivers())
         self.step("the driver's capacity to be known", lambda: self.api.items("csistoragecapacities"))
+
+    def drivers(self):
+        """Those on the node, by their names."""
+        node = self.api.get("csinodes", "node-a") or {"spec": {}}
+        return {driver["name"] for driver in node["spec"].get("drivers") or []}
 
     def quiet(self):
         """The node agent has finished with pods that the API has already forgotten."""
@@ -122,7 +135,3 @@ class Survivor:
             name = self.api.get("persistentvolumeclaims", claim)["spec"].get("volumeName")
             return name and self.api.get("persistentvolumes", name)
         return self.step(f"claim {claim} to have a volume", found)
-
-    def handle_of(self, claim):
-        """The volume's id, as its driver knows it."""
-        return self.volume_of(claim)["spec"]["csi"]["volumeHandle"]

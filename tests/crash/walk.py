@@ -19,11 +19,13 @@ class Job:
     flow: str
     fresh: bool = False     # from an empty folder
     point: str = ""         # a crash there, as ROLE/NAME; without one it learns which are passed
+    then: str = ""          # and another there, after that one
     kill: tuple = None      # (moment, role)
 
     def __str__(self):
         start = " from an empty folder" if self.fresh else ""
-        what = f"a crash at {self.point}" if self.point else f"{self.kill[1]} killed at {self.kill[0]:.3f} s" \
+        then = f", then at {self.then}" if self.then else ""
+        what = f"a crash at {self.point}{then}" if self.point else f"{self.kill[1]} killed at {self.kill[0]:.3f} s" \
             if self.kill else "learning"
         return f"{self.flow}{start}: {what}"
 
@@ -31,7 +33,7 @@ class Job:
 @dataclasses.dataclass
 class Result:
     job: Job
-    points: list = dataclasses.field(default_factory=list)
+    points: list = dataclasses.field(default_factory=list)  # that were passed
     seconds: float = 0
     crashed: bool = False
     failure: str = ""
@@ -47,14 +49,13 @@ def _do(place, job):
         for attempt in range(TRIES if job.point or job.kill else 1):
             # A moment after the flow's end hits nothing.
             kill = job.kill and (job.kill[0] / 2**attempt, job.kill[1])
-            result.crashed = place.run(FLOWS[job.flow], faults=f"{job.point}=crash" if job.point else None,
-                                       kill=kill, log=None if job.point or job.kill else log)
+            result.crashed = place.run(FLOWS[job.flow], crashes=[point for point in (job.point, job.then) if point],
+                                       kill=kill, log=log)
             if result.crashed:
                 break
             place.prepare(job.fresh)
         result.seconds = time.monotonic() - began
-        if not job.point and not job.kill:
-            result.points = sorted(set(log.read_text().split()))
+        result.points = sorted(set(log.read_text().split()))
     except Exception as error:  # a worker goes on; the test reports it
         result.failure = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
     return result

@@ -123,6 +123,7 @@ base::Status Run(const Options& options) {
   state.name = options.name;
   state.node_id = options.node_id;
   state.topology = {{options.name + "/zone", "here"}};
+  state.controller_capabilities.insert(rpc::FakeCsiState::ControllerRpc::MODIFY_VOLUME);
   WorkingDriver driver(state, {options.node_id, options.other_node}, options.data);
   const Switches switches(options.switches);
   CallLog calls(options.calls.empty() ? "/dev/null" : options.calls);

@@ -26,6 +26,7 @@ using AccessMode = csi::v1::VolumeCapability::AccessMode;
   X(CreateSnapshot)            \
   X(DeleteSnapshot)            \
   X(ControllerExpandVolume)    \
+  X(ControllerModifyVolume)    \
   X(NodeStageVolume)           \
   X(NodeUnstageVolume)         \
   X(NodePublishVolume)         \
@@ -61,6 +62,7 @@ WorkingDriver::WorkingDriver(rpc::FakeCsiState::Options options, std::set<std::s
     : nodes_(std::move(nodes)), folder_(std::move(folder)), state_(std::move(options)) {
   std::filesystem::create_directories(folder_ + "/volumes");
   std::filesystem::create_directories(folder_ + "/snapshots");
+  std::filesystem::create_directories(folder_ + "/attached");
   Replay();
 }
 
@@ -195,7 +197,29 @@ Status WorkingDriver::Handle(const csi::v1::ControllerPublishVolumeRequest& requ
     return Error(StatusCode::kFailedPrecondition, "volume '{}' is published at node '{}'",
                  request.volume_id(), node);
   }
-  return Journalled(request, state_.Handle(request, response));
+  RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
+  return TellAttached(request.volume_id());
+}
+
+Status WorkingDriver::Handle(const csi::v1::ControllerUnpublishVolumeRequest& request,
+                             csi::v1::ControllerUnpublishVolumeResponse& response) {
+  base::MutexLock lock(mutex_);
+  RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
+  return TellAttached(request.volume_id());
+}
+
+Status WorkingDriver::TellAttached(const std::string& id) {
+  const std::string path = folder_ + "/attached/" + id;
+  const auto volume = state_.FindVolume(id);
+  if (!volume.has_value() || volume->attached.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    return OkStatus();
+  }
+  std::ofstream file(path);
+  for (const auto& [node, read_only] : volume->attached) file << node << std::endl;
+  if (!file) return Error(StatusCode::kInternal, "write '{}'", path);
+  return OkStatus();
 }
 
 Status WorkingDriver::Handle(const csi::v1::ValidateVolumeCapabilitiesRequest& request,

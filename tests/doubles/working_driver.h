@@ -7,6 +7,7 @@
 //   FOLDER/journal        "METHOD BASE64(request)", a line a call
 //   FOLDER/volumes/ID     a volume's content
 //   FOLDER/snapshots/ID   a snapshot's
+//   FOLDER/attached/ID    the nodes that a volume is attached to, one a line; none: no file
 //
 // Thread-safe: one call at a time.
 #pragma once
@@ -42,6 +43,7 @@ class WorkingDriver {
   BERTH_HANDLE(CreateVolume);
   BERTH_HANDLE(DeleteVolume);
   BERTH_HANDLE(ControllerPublishVolume);
+  BERTH_HANDLE(ControllerUnpublishVolume);
   BERTH_HANDLE(ValidateVolumeCapabilities);
   BERTH_HANDLE(ListVolumes);
   BERTH_HANDLE(CreateSnapshot);
@@ -71,6 +73,8 @@ class WorkingDriver {
   std::string SnapshotFolder(const std::string& id) const { return folder_ + "/snapshots/" + id; }
   base::StatusOr<bool> IsMounted(const std::string& path);
   base::Status Copy(const std::string& from, const std::string& to);
+  // For those who look from outside.
+  base::Status TellAttached(const std::string& id);
 
   const std::set<std::string> nodes_;
   const std::string folder_;

@@ -67,3 +67,11 @@ class CsiDouble:
     def volumes(self):
         """The content folders of the volumes that there are."""
         return sorted((self.data / "volumes").iterdir())
+
+    def attached(self):
+        """(volume, node) for each that is attached."""
+        return {(file.name, node) for file in (self.data / "attached").iterdir() for node in file.read_text().split()}
+
+    def announcement(self):
+        """The socket by which a node agent learns of it."""
+        return pathlib.Path(self.registration_folder) / f"{NAME}-reg.sock"

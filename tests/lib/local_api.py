@@ -14,14 +14,16 @@ PATHS = {
     "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
     "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "volumeattributesclasses": "/apis/storage.k8s.io/v1/volumeattributesclasses",
+    "hostmounts": "/apis/storage.berth.dev/v1alpha1/namespaces/default/hostmounts",
     "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
-PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims",
-           "PersistentVolume": "persistentvolumes", "Node": "nodes",
-           "StorageClass": "storageclasses", "VolumeSnapshot": "volumesnapshots",
-           "VolumeSnapshotClass": "volumesnapshotclasses"}
+PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
+           "Node": "nodes", "StorageClass": "storageclasses", "CSINode": "csinodes", "HostMount": "hostmounts",
+           "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
+           "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents"}
 
 
 class _Connection(http.client.HTTPConnection):

@@ -18,6 +18,11 @@ def storage_class(name, fs_type=None, binding="WaitForFirstConsumer", provisione
             "allowVolumeExpansion": True, **fields}
 
 
+def attributes_class(name, driver, **parameters):
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name},
+            "driverName": driver, "parameters": parameters}
+
+
 def snapshot_class(name, driver="local.csi.berth.dev", policy="Delete", annotations=None):
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
             "metadata": {"name": name, "annotations": annotations or {}}, "driver": driver, "deletionPolicy": policy}

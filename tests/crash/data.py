@@ -1,0 +1,32 @@
+"""What pods do with their volumes: one writes a blob, a later one finds it again."""
+import hashlib
+
+LINES = 20000
+BLOB = "".join(f"{i}\n" for i in range(1, LINES + 1)).encode()
+SUM = hashlib.sha256(BLOB).hexdigest()
+
+
+def write(folder):
+    return f"seq 1 {LINES} > {folder}/blob && sync"
+
+
+def check(folder):
+    """Fails the pod if the data is not what `write` wrote."""
+    return f"echo '{SUM}  {folder}/blob' | sha256sum -c -"
+
+
+def write_device(device):
+    return f"seq 1 {LINES} | dd of={device} conv=fsync 2>/dev/null"
+
+
+def check_device(device):
+    return f"head -c {len(BLOB)} {device} | sha256sum | grep -q {SUM}"
+
+
+def larger_than(folder, kib):
+    return f"test $(df -k {folder} | tail -1 | awk '{{print $2}}') -gt {kib}"
+
+
+def stay(script):
+    """Runs a script, says so, and stays until told to end."""
+    return f"({script}) >/dev/null && echo ready && trap 'exit 0' TERM && while :; do sleep 0.1; done"

@@ -1,0 +1,11 @@
+"""The flows that are walked. Each begins with nothing and ends with nothing, and may be killed anywhere in between.
+
+A flow is a function of a Survivor: every step is repeated until it succeeds, so it must bear that. One with
+`beside_double` has the CSI driver double beside the shipped driver.
+"""
+from flows.attaching import attach, fail_over
+from flows.copies import clone, kept_snapshot, populator, snapshot
+from flows.lives import deletion, expansion, host_mount, inline, main_job
+
+FLOWS = {flow.__name__: flow for flow in (main_job, deletion, inline, host_mount, expansion, snapshot, kept_snapshot,
+                                          clone, populator, fail_over, attach)}

@@ -1,0 +1,85 @@
+"""Volumes that are filled from something else."""
+from data import check, check_device, stay, write, write_device
+from lib import objects
+
+
+def snapshot(s):
+    """A volume in use is snapshot, a claim restored from that while its source goes, and all of it deleted."""
+    s.create(objects.snapshot_class("snap"))
+    s.create(objects.claim("data"))
+    s.running(objects.pod("user", stay(write("/data")), ["data"]))
+    s.create(objects.snapshot("monday", "data", "snap"))
+    s.step("the snapshot to be ready",
+           lambda: s.api.get("volumesnapshots", "monday").get("status", {}).get("readyToUse"))
+    s.gone("pods", "user")
+    s.gone("persistentvolumeclaims", "data")
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+    s.create(objects.claim("copy", dataSource=source))
+    s.run(objects.pod("reader", check("/copy"), ["copy"]))
+    s.gone("volumesnapshots", "monday")
+    s.step("the snapshot's content to be gone", lambda: not s.api.items("volumesnapshotcontents"))
+    s.gone("pods", "reader")
+    s.gone("persistentvolumeclaims", "copy")
+    s.gone("volumesnapshotclasses", "snap")
+    s.nothing_left()
+
+
+def kept_snapshot(s):
+    """A snapshot outlives its objects, and is found again by its handle; then it goes."""
+    s.create(objects.snapshot_class("keep", policy="Retain"))
+    s.create(objects.claim("data"))
+    s.run(objects.pod("writer", write("/data"), ["data"]))
+    s.gone("pods", "writer")
+    s.create(objects.snapshot("monday", "data", "keep"))
+    content = s.step("the snapshot to be ready", lambda: next(
+        (item for item in s.api.items("volumesnapshotcontents") if item.get("status", {}).get("readyToUse")), None))
+    s.gone("persistentvolumeclaims", "data")
+    s.gone("volumesnapshots", "monday")
+    s.gone("volumesnapshotcontents", content["metadata"]["name"])
+    s.create(objects.snapshot_content("by-hand", content["status"]["snapshotHandle"], "tuesday"))
+    s.create(objects.snapshot("tuesday", content="by-hand"))
+    s.step("the snapshot to be ready again",
+           lambda: s.api.get("volumesnapshots", "tuesday").get("status", {}).get("readyToUse"))
+    s.gone("volumesnapshots", "tuesday")
+    s.step("the snapshot's content to be gone", lambda: not s.api.items("volumesnapshotcontents"))
+    s.gone("volumesnapshotclasses", "keep")
+    s.nothing_left()
+
+
+def device(claim):
+    return [{"name": claim, "devicePath": f"/dev/{claim}"}]
+
+
+def clone(s):
+    """A raw block volume is cloned; its source goes while the copy is in use."""
+    s.create(objects.claim("data", "32Mi", block=True))
+    s.run(objects.pod("writer", write_device("/dev/data"), ["data"], devices=device("data")))
+    s.gone("pods", "writer")
+    s.create(objects.claim("copy", "32Mi", block=True, dataSource={"kind": "PersistentVolumeClaim", "name": "data"}))
+    s.running(objects.pod("reader", stay(check_device("/dev/copy")), ["copy"], devices=device("copy")))
+    s.gone("persistentvolumeclaims", "data")
+    s.gone("pods", "reader")
+    s.run(objects.pod("again", check_device("/dev/copy"), ["copy"], devices=device("copy")))
+    s.gone("pods", "again")
+    s.gone("persistentvolumeclaims", "copy")
+    s.nothing_left()
+
+
+def populator(s):
+    """A claim's data source is of a kind that only a populator knows: that fills the volume of a claim of its own, and
+    gives it to the other."""
+    s.create(objects.claim("wanted", dataSourceRef={"apiGroup": "example.com", "kind": "Seed", "name": "seed"}))
+    s.create(objects.claim("prime"))
+    s.run(objects.pod("fills", write("/prime"), ["prime"]))
+    s.gone("pods", "fills")
+    volume = s.volume_of("prime")["metadata"]["name"]
+    wanted = s.step("the claim", lambda: s.api.get("persistentvolumeclaims", "wanted"))["metadata"]
+    taken = {"name": "wanted", "uid": wanted["uid"], "resourceVersion": None}
+    s.done("the volume to be the other claim's",
+           lambda: s.api.patch("persistentvolumes", volume, {"spec": {"claimRef": taken}}))
+    s.step("the claim to have it", lambda: s.volume_of("wanted")["metadata"]["name"] == volume)
+    s.gone("persistentvolumeclaims", "prime")
+    s.run(objects.pod("reader", check("/wanted"), ["wanted"]))
+    s.gone("pods", "reader")
+    s.gone("persistentvolumeclaims", "wanted")
+    s.nothing_left()

@@ -1,0 +1,28 @@
+"""Fault points that no flow passes, and why that is so. A point that is neither passed nor named here fails the walk:
+it wants a flow, or a reason."""
+import fnmatch
+
+REASONS = {
+    "kube.*": "each kind and verb has a point; these requests nobody makes, or only commands, DaemonSets, namespaces and "
+              "the garbage collector, which keep nothing but what the API keeps",
+    "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
+    "node.csi_node.remove": "no flow has the end of a driver",
+    "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
+    "store.compact.*": "comes with the hours, in one transaction of SQLite",
+    "rpc.cri.*": "looks, cleans up after a container, or streams for a person: no volume hangs on it",
+    "rpc.csi.ListVolumes.*": "looks, once a minute",
+    "rpc.csi.NodeGetVolumeStats.*": "looks, once a minute or when somebody asks",
+    "rpc.csi.GetSnapshot.*": "looks, at drivers that have it; others are asked by ListSnapshots",
+    "rpc.csi.ControllerGetVolume.*": "nobody calls it",
+    "rpc.csi.ValidateVolumeCapabilities.*": "nobody calls it",
+}
+NONE = "none"
+
+
+def by_pattern(points):
+    """The points under the pattern that says why they are not walked, those without one under NONE."""
+    sorted_out = {}
+    for point in points:
+        pattern = next((pattern for pattern in REASONS if fnmatch.fnmatchcase(point, pattern)), NONE)
+        sorted_out.setdefault(pattern, []).append(point)
+    return sorted_out
