@@ -45,6 +45,8 @@ CsiClient::CsiClient(std::string socket, std::unique_ptr<Stubs> stubs)
 
 CsiClient::~CsiClient() = default;
 
+void CsiClient::CancelAll() { stubs_->channel->CancelAll(); }
+
 #define BERTH_DEFINE(service, rpc)                                                              \
   base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,   \
                                                         Timeout timeout) {                      \

@@ -61,6 +61,10 @@ class CsiClient {
   BERTH_CSI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
+  // Ends the calls that run, and every later one, with CANCELLED: a process that ends does not wait
+  // for a driver that hangs. What such a call did is unknown.
+  void CancelAll();
+
  private:
   struct Stubs;
   CsiClient(std::string socket, std::unique_ptr<Stubs> stubs);

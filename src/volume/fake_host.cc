@@ -152,6 +152,24 @@ base::StatusOr<base::Json> FakeHost::CreateToken(std::string_view ns, std::strin
   return answer;
 }
 
+base::StatusOr<std::vector<platform::DeviceFile>> FakeHost::LookAtDevices(
+    const std::vector<std::string>& paths) {
+  ASSIGN_OR_RETURN(auto found, platform::LookAtDevices(paths));
+  base::MutexLock lock(mutex_);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const auto device = devices_.find(paths[i]);
+    if (device == devices_.end() || !found[i].present) continue;
+    found[i].block = true;
+    found[i].number = device->second;
+  }
+  return found;
+}
+
+void FakeHost::SetDevice(const std::string& path, dev_t number) {
+  base::MutexLock lock(mutex_);
+  devices_[path] = number;
+}
+
 void FakeHost::Put(const api::KindInfo& kind, const base::Json& object) {
   base::MutexLock lock(mutex_);
   objects_[Key(kind, base::json::String(object, {"metadata", "namespace"}),

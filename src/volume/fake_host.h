@@ -101,6 +101,11 @@ class FakeHost : public Host {
   base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
                                          const base::Json& request) override;
 
+  base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
+      const std::vector<std::string>& paths) override;
+  // The file at `path`, as long as there is one, is taken for block device `number`.
+  void SetDevice(const std::string& path, dev_t number);
+
   void Put(const api::KindInfo& kind, const base::Json& object);
   void Remove(const api::KindInfo& kind, std::string_view ns, std::string_view name);
   // Until told otherwise by an OK status, GetObject and CreateToken fail so.
@@ -125,6 +130,7 @@ class FakeHost : public Host {
   std::atomic<bool> selinux_ = false;
   mutable base::Mutex mutex_;
   std::map<std::string, base::Json> objects_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, dev_t> devices_ ABSL_GUARDED_BY(mutex_);
   std::vector<base::Json> token_requests_ ABSL_GUARDED_BY(mutex_);
   base::Status api_failure_ ABSL_GUARDED_BY(mutex_);
 };

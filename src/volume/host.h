@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "api/kind_info.h"
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "platform/device_file.h"
 #include "platform/exec.h"
 #include "platform/mounter.h"
 #include "volume/paths.h"
@@ -44,6 +46,12 @@ class Host {
   virtual base::EventSink& events() = 0;
   virtual const base::Clock& clock() const = 0;
   virtual DriverRegistry& drivers() = 0;
+
+  // What the paths of published devices lead to (platform/device_file.h).
+  virtual base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
+      const std::vector<std::string>& paths) {
+    return platform::LookAtDevices(paths);
+  }
 
   // Whether the kernel labels files and processes (SELinux).
   virtual bool selinux() const { return false; }

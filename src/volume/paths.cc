@@ -78,8 +78,12 @@ std::string Paths::CsiBlockStaging(std::string_view pv) const {
   return fmt::format("{}/{}/{}/staging/{}", root_, kCsi, kCsiBlockFolder, pv);
 }
 
+std::string Paths::CsiBlockPublishedVolumes() const {
+  return fmt::format("{}/{}/{}/publish", root_, kCsi, kCsiBlockFolder);
+}
+
 std::string Paths::CsiBlockPublished(std::string_view pv) const {
-  return fmt::format("{}/{}/{}/publish/{}", root_, kCsi, kCsiBlockFolder, pv);
+  return fmt::format("{}/{}", CsiBlockPublishedVolumes(), pv);
 }
 
 std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const {
@@ -88,10 +92,6 @@ std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid
 
 std::string Paths::CsiBlockData(std::string_view pv) const {
   return fmt::format("{}/{}/{}/{}/data", root_, kCsi, kCsiBlockFolder, pv);
-}
-
-std::string Paths::CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const {
-  return fmt::format("{}/{}/{}/{}/dev/{}", root_, kCsi, kCsiBlockFolder, pv, pod_uid);
 }
 
 }  // namespace berth::volume

@@ -6,7 +6,7 @@
 //     plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/
 //         vol_data.json, globalmount/        staged CSI file systems
 //     plugins/kubernetes.io/csi/volumeDevices/
-//         staging/<pv>  publish/<pv>/<pod uid>  <pv>/data/vol_data.json  <pv>/dev/<pod uid>
+//         staging/<pv>  publish/<pv>/<pod uid>  <pv>/data/vol_data.json
 //     pods/<uid>/
 //         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
 //         it volumeDevices/<plugin~>/<pv>       symlink to the published device
@@ -48,10 +48,11 @@ class Paths {
   std::string CsiDevice(std::string_view driver, std::string_view handle) const;
   std::string CsiGlobalMount(std::string_view driver, std::string_view handle) const;
   std::string CsiBlockStaging(std::string_view pv) const;
+  // The folder of the volumes' folders of published devices.
+  std::string CsiBlockPublishedVolumes() const;
   std::string CsiBlockPublished(std::string_view pv) const;
   std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
   std::string CsiBlockData(std::string_view pv) const;
-  std::string CsiBlockMapPath(std::string_view pv, std::string_view pod_uid) const;
 
  private:
   std::string root_;

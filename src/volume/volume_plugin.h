@@ -63,8 +63,9 @@ struct PodVolumeRecord {
 struct Published {
   std::string path;  // a folder or file to bind-mount, or for block a device node
   bool block = false;
-  // Containers get it read-only whatever their volumeMounts say: the node agent alone writes the
-  // content of configMap, secret, projected and downwardAPI volumes.
+  // Containers get it read-only whatever their volumeMounts say: because the pod or the PV asks for
+  // it, or since the node agent alone writes the content (configMap, secret, projected,
+  // downwardAPI).
   bool read_only = false;
 };
 
@@ -96,6 +97,18 @@ class VolumePlugin {
   // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod
   // it is looked at whether that very mount still stands there.
   virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
+
+  // For records of an earlier boot whose tear-down failed: nothing of them is mounted any more, and
+  // a driver that is gone is not waited for. They remove the marks that FindOnNode finds, which
+  // would pass for a volume of this boot. FAILED_PRECONDITION: something is mounted or lies there.
+  virtual Status ForgetDevice(const DeviceRecord& /*record*/) { return base::OkStatus(); }
+  // UNIMPLEMENTED: the plugin leaves nothing but the pod volume's folder, which may be removed.
+  virtual Status ForgetPodVolume(const PodVolumeRecord& /*record*/) {
+    return base::Error(base::StatusCode::kUnimplemented, "nothing but a folder");
+  }
+
+  // The process ends: calls of drivers that run, and all later ones, end at once with CANCELLED.
+  virtual void CancelCalls() {}
 
   // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,

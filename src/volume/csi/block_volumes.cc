@@ -1,5 +1,6 @@
 #include "volume/csi/block_volumes.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include "platform/errno.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
+#include "volume/found_volumes.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -41,6 +43,18 @@ Status RemoveFile(const std::string& path) {
   return platform::ErrnoError(error, fmt::format("remove {}", Quote(path)));
 }
 
+csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
+                                                     const std::string& target) {
+  csi::v1::NodeUnpublishVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_target_path(target);
+  return request;
+}
+
+bool Exists(const std::string& path) {
+  return faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 // A folder that other pods or volumes may still use.
 void RemoveFolderIfEmpty(const std::string& path) { rmdir(path.c_str()); }
 
@@ -67,7 +81,7 @@ Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_cont
   if (!capabilities.stage_unstage) return OkStatus();
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // What an earlier call may have done is not undone by a later one that did nothing.
-  if (rpc::IsFinal(staged) && !before.recorded) {
+  if (rpc::IsFinal(staged) && !before.driver_may_know()) {
     const Status removed = Forget(volume.name);
     if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
   }
@@ -88,8 +102,9 @@ Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
   ASSIGN_OR_RETURN(const Finding before, Inspect(host_.mounter(), host_.paths().CsiBlockData(pv),
                                                  target, record.driver, record.handle));
   // The record is written before the driver is called and removed after it let go: without one the
-  // driver knows nothing of the volume.
-  if (before.recorded) {
+  // driver knows nothing of the volume. Of a damaged one the node agent's own record says whose it
+  // is.
+  if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
     if (capabilities.stage_unstage) {
@@ -129,25 +144,99 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
   if (rpc::IsFinal(published)) RemoveFolderIfEmpty(ParentOf(target));
   RETURN_IF_ERROR(published);
-  RETURN_IF_ERROR(
-      PointLink(host_.paths().PodDeviceLink(pod.uid(), kPluginName, volume.name), target));
-  return Published{.path = target, .block = true};
+  const std::string link = host_.paths().PodDeviceLink(pod.uid(), kPluginName, volume.name);
+  if (const Status right = CheckPublished(volume, target); !right.ok()) {
+    // The link is made once it was found right: the pod may use the device then.
+    if (!Exists(link)) {
+      const auto undone =
+          client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout);
+      // Tear-down does it once more.
+      if (!undone.ok()) {
+        LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+      }
+    }
+    return right;
+  }
+  RETURN_IF_ERROR(PointLink(link, target));
+  // Read-only is what the container may do with the device, as in the kubelet: few drivers make the
+  // device itself read-only (BLKROSET), which other pods may write to.
+  return Published{.path = target, .block = true, .read_only = volume.read_only};
+}
+
+Status BlockVolumes::CheckPublished(const Volume& volume, const std::string& target) {
+  ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({target}));
+  const platform::DeviceFile& device = found.front();
+  if (!device.block) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "NodePublishVolume succeeded, but {} at {}: what is written there would not reach "
+                 "the volume",
+                 device.present ? "there is no block device" : "there is nothing", Quote(target));
+  }
+  if (!IsForOneNode(volume)) return OkStatus();
+  ASSIGN_OR_RETURN(const std::string other, OtherVolumeOn(device.number, volume));
+  if (other.empty()) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "NodePublishVolume of volume {} succeeded, but the device at {} is volume {}",
+               Quote(volume.handle), Quote(target), Quote(other));
+}
+
+StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& volume) {
+  std::vector<std::string> paths;
+  std::vector<std::string> handles;
+  ASSIGN_OR_RETURN(const auto names, NamesIn(host_.paths().CsiBlockPublishedVolumes()));
+  for (const std::string& pv : names) {
+    if (pv == volume.name) continue;
+    const auto data = ReadVolData(host_.paths().CsiBlockData(pv));
+    if (!data.ok() || !data->has_value()) continue;
+    const std::string handle = base::json::String(**data, {"volumeHandle"});
+    // Two PersistentVolumes may name one volume.
+    if (handle == volume.handle && base::json::String(**data, {"driverName"}) == volume.driver) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().CsiBlockPublished(pv)));
+    for (const std::string& uid : uids) {
+      paths.push_back(host_.paths().CsiBlockPublish(pv, uid));
+      handles.push_back(handle);
+    }
+  }
+  if (paths.empty()) return std::string();
+  ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices(paths));
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].block && found[i].number == device) return handles[i];
+  }
+  return std::string();
 }
 
 Status BlockVolumes::Unpublish(const Record& record, const std::string& pod_uid,
                                const std::string& pv) {
   const std::string target = host_.paths().CsiBlockPublish(pv, pod_uid);
-  const std::string link = host_.paths().PodDeviceLink(pod_uid, kPluginName, pv);
   ASSIGN_OR_RETURN(const Finding before, Inspect(host_.mounter(), host_.paths().CsiBlockData(pv),
                                                  target, record.driver, record.handle));
-  if (before.recorded) {
+  if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    csi::v1::NodeUnpublishVolumeRequest request;
-    request.set_volume_id(record.handle);
-    request.set_target_path(target);
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(request, kCsiTimeout));
+    RETURN_IF_ERROR(
+        client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
+  return RemovePublished(pod_uid, pv);
+}
+
+Status BlockVolumes::ForgetDevice(const Record& record, const std::string& pv) {
+  if (NamesAnother(host_.paths().CsiBlockData(pv), record)) return OkStatus();
+  return Forget(pv);
+}
+
+Status BlockVolumes::ForgetPod(const Record& record, const std::string& pod_uid,
+                               const std::string& pv) {
+  if (NamesAnother(host_.paths().CsiBlockData(pv), record)) return OkStatus();
+  RETURN_IF_ERROR(
+      CheckUnmounted(host_.mounter(), host_.paths().CsiBlockPublish(pv, pod_uid), "the reboot"));
+  return RemovePublished(pod_uid, pv);
+}
+
+Status BlockVolumes::RemovePublished(const std::string& pod_uid, const std::string& pv) {
+  const std::string target = host_.paths().CsiBlockPublish(pv, pod_uid);
+  const std::string link = host_.paths().PodDeviceLink(pod_uid, kPluginName, pv);
   RETURN_IF_ERROR(RemoveFile(target));
   RemoveFolderIfEmpty(ParentOf(target));
   RETURN_IF_ERROR(RemoveFile(link));

@@ -6,6 +6,8 @@
 //   pods/UID/volumeDevices/kubernetes.io~csi/PV                     symlink to it
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "volume/csi/csi_volume.h"
@@ -24,7 +26,17 @@ class BlockVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& pv);
 
+  // Of an earlier boot, without the driver (VolumePlugin::ForgetDevice, ForgetPodVolume).
+  Status ForgetDevice(const Record& record, const std::string& pv);
+  Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& pv);
+
  private:
+  // After the driver said that the volume is published at `target`. FAILED_PRECONDITION: there is
+  // no block device, or one that is published as another volume.
+  Status CheckPublished(const Volume& volume, const std::string& target);
+  // The handle of another volume whose published device is the same; empty if there is none.
+  StatusOr<std::string> OtherVolumeOn(dev_t device, const Volume& volume);
+  Status RemovePublished(const std::string& pod_uid, const std::string& pv);
   // Removes what Stage made. FAILED_PRECONDITION: the staging path is still a mount point.
   Status Forget(const std::string& pv);
 

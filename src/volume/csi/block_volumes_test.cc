@@ -131,6 +131,110 @@ TEST_F(BlockVolumesTest, ADeviceThatIsNotStagedIsNotPublished) {
   EXPECT_TRUE(NodeCalls().empty());
 }
 
+TEST_F(BlockVolumesTest, ATargetThatIsNoBlockDeviceIsRefusedAndTakenBack) {
+  ASSERT_TRUE(Stage().ok());
+  // The driver's double leaves a plain file, as a driver would whose bind mount went wrong.
+  driver_->script().AfterEffect("NodePublishVolume",
+                                [](const google::protobuf::Message&) { return base::OkStatus(); });
+  const Status refused = plugin_->SetUp(Pod(), Block(), {}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("no block device"));
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_FALSE(Exists(kLink));
+
+  driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
+    std::filesystem::remove(Path(kDevice));
+    return base::OkStatus();
+  });
+  EXPECT_THAT(std::string(base::Message(plugin_->SetUp(Pod(), Block(), {}).status())),
+              HasSubstr("there is nothing at"));
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
+}
+
+TEST_F(BlockVolumesTest, TheDeviceOfAnotherVolumeIsRefusedUnlessItMayBeShared) {
+  const VolumeSpec spec = Persistent({{"volumeMode", "Block"}});
+  VolumeSpec other = Persistent({{"volumeMode", "Block"}, {"csi", {{"volumeHandle", "vol-2"}}}});
+  other.pv = std::make_shared<api::PersistentVolume>(
+      Json{{"metadata", {{"name", "pv-2"}}}, {"spec", other.pv->json()["spec"]}});
+  const auto publishes = [&](dev_t number) {
+    driver_->script().AfterEffect(
+        "NodePublishVolume", [this, number](const google::protobuf::Message& message) {
+          host_.SetDevice(dynamic_cast<const PublishRequest&>(message).target_path(), number);
+          return base::OkStatus();
+        });
+  };
+  ASSERT_TRUE(Stage(spec).ok());
+  ASSERT_TRUE(Stage(other).ok());
+  publishes(7);
+  ASSERT_TRUE(plugin_->SetUp(Pod(), spec, {}).ok());
+  const Status refused = plugin_->SetUp(Pod(), other, {}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("is volume 'vol-1'"));
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_TRUE(Exists(kDevice));
+  publishes(8);
+  EXPECT_TRUE(plugin_->SetUp(Pod(), other, {}).ok());
+
+  // What a pod uses already is not taken away from it.
+  publishes(7);
+  EXPECT_FALSE(plugin_->SetUp(Pod(), other, {}).ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+}
+
+TEST_F(BlockVolumesTest, AReadOnlyUseIsReadOnlyInTheContainer) {
+  ASSERT_TRUE(Stage().ok());
+  EXPECT_FALSE(plugin_->SetUp(Pod(), Block(), {})->read_only);
+  EXPECT_TRUE(plugin_->SetUp(Pod(), Block({{"csi", {{"readOnly", true}}}}), {})->read_only);
+}
+
+// Raw block volumes are not mounted where they are staged: nothing but the driver's call lets go of
+// the device.
+TEST_F(BlockVolumesTest, ADamagedRecordDoesNotKeepTheDriverFromTearDown) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
+  std::ofstream(Path(kData + "/vol_data.json")) << "{";
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnstageVolume"), 1);
+  EXPECT_FALSE(Exists(kBlock + "pv-1"));
+}
+
+TEST_F(BlockVolumesTest, ARecordThatCannotBeReadNowIsNoDamage) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
+  HideRecord(kData);
+  EXPECT_FALSE(plugin_->TearDown(PodRecordOf(Block())).ok());
+  EXPECT_FALSE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
+  EXPECT_TRUE(Exists(kDevice));
+  ShowRecord(kData);
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
+  EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_EQ(driver_->script().Count("NodeUnstageVolume"), 1);
+}
+
+TEST_F(BlockVolumesTest, OfAnEarlierBootNothingIsLeftWithoutTheDriver) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
+  const DeviceRecord device = DeviceRecordOf(Block());
+  const PodVolumeRecord use = PodRecordOf(Block());
+  EXPECT_EQ(plugin_->ForgetPodVolume(use).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
+  driver_->GoAway();
+  EXPECT_TRUE(plugin_->ForgetPodVolume(use).ok());
+  EXPECT_FALSE(Exists(kBlock + "publish/pv-1"));
+  EXPECT_FALSE(Exists(kLink));
+  EXPECT_TRUE(plugin_->ForgetDevice(device).ok());
+  EXPECT_TRUE(plugin_->FindOnNode()->devices.empty());
+  EXPECT_TRUE(plugin_->FindOnNode()->pod_volumes.empty());
+}
+
 TEST_F(BlockVolumesTest, AMountThatOutlivesUnpublishIsNamed) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());

@@ -19,6 +19,15 @@ using base::StatusCode;
 using csi_volume::Record;
 using csi_volume::Volume;
 
+// A failure of this node's own preparations, which may pass (a secret that is not there yet): its
+// code must not read as the driver's word that the volume can never grow (volume_expansion.h).
+Status NotTheDriversWord(const Status& why, const std::string& volume) {
+  const bool passes =
+      why.code() == StatusCode::kUnimplemented || why.code() == StatusCode::kFailedPrecondition;
+  return Error(passes ? why.code() : StatusCode::kUnavailable, "grow volume '{}': {}", volume,
+               base::Message(why));
+}
+
 class CsiPlugin : public VolumePlugin {
  public:
   explicit CsiPlugin(Host& host)
@@ -37,6 +46,9 @@ class CsiPlugin : public VolumePlugin {
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
   Status TearDown(const PodVolumeRecord& record) override;
+  Status ForgetDevice(const DeviceRecord& record) override;
+  Status ForgetPodVolume(const PodVolumeRecord& record) override;
+  void CancelCalls() override { drivers_.CancelCalls(); }
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
   StatusOr<Found> FindOnNode() const override { return csi_volume::FindVolumes(host_.paths()); }
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
@@ -47,6 +59,9 @@ class CsiPlugin : public VolumePlugin {
   StatusOr<Volume> VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
   StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
                                                          const PodVolumeRecord& record);
+  StatusOr<csi::v1::NodeExpandVolumeRequest> ExpandRequest(const PodVolumeRecord& record,
+                                                           const Volume& volume, int64_t bytes,
+                                                           DriverClient& client);
   // Where a pod finds the volume.
   std::string PublishedPath(const PodVolumeRecord& record) const;
 
@@ -138,24 +153,32 @@ Status CsiPlugin::TearDown(const PodVolumeRecord& record) {
                                                  record.folder_name, record.pod_uid));
 }
 
+Status CsiPlugin::ForgetDevice(const DeviceRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  return volume.block ? blocks_.ForgetDevice(volume, record.pv_name) : mounts_.ForgetDevice(volume);
+}
+
+Status CsiPlugin::ForgetPodVolume(const PodVolumeRecord& record) {
+  ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
+  return record.block ? blocks_.ForgetPod(volume, record.pod_uid, record.folder_name)
+                      : mounts_.ForgetPod(volume, record.pod_uid, record.folder_name);
+}
+
 std::string CsiPlugin::PublishedPath(const PodVolumeRecord& record) const {
   return record.block ? host_.paths().CsiBlockPublish(record.folder_name, record.pod_uid)
                       : mounts_.Target(record.pod_uid, record.folder_name);
 }
 
-Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
+StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVolumeRecord& record,
+                                                                    const Volume& volume,
+                                                                    int64_t bytes,
+                                                                    DriverClient& client) {
   ASSIGN_OR_RETURN(const Record recorded, csi_volume::ReadRecord(record.state));
-  if (spec.pv == nullptr) {
-    return Error(StatusCode::kUnimplemented, "inline volume '{}' cannot grow", record.folder_name);
-  }
-  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
   if (volume.driver != recorded.driver || volume.handle != recorded.handle) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "grow volume '{}': what is set up is volume '{}' of driver '{}'", volume.name,
+    return Error(StatusCode::kFailedPrecondition, "what is set up is volume '{}' of driver '{}'",
                  recorded.handle, recorded.driver);
   }
-  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client.Capabilities());
   if (!capabilities.expand) {
     return Error(StatusCode::kUnimplemented, "CSI driver '{}' grows nothing on the node",
                  volume.driver);
@@ -171,7 +194,18 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
     request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
   }
   ASSIGN_OR_RETURN(*request.mutable_secrets(), csi_volume::ReadSecret(host_, volume.expand_secret));
-  const auto answer = client->rpc().NodeExpandVolume(request, kCsiTimeout);
+  return request;
+}
+
+Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
+  if (spec.pv == nullptr) {
+    return Error(StatusCode::kUnimplemented, "inline volume '{}' cannot grow", record.folder_name);
+  }
+  ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  const auto request = ExpandRequest(record, volume, bytes, *client);
+  if (!request.ok()) return NotTheDriversWord(request.status(), volume.name);
+  const auto answer = client->rpc().NodeExpandVolume(*request, kCsiTimeout);
   Status grown = answer.status();
   if (answer.ok() && answer->capacity_bytes() != 0 && answer->capacity_bytes() < bytes) {
     grown = Error(StatusCode::kInternal,

@@ -60,9 +60,23 @@ base::StatusOr<std::shared_ptr<DriverClient>> DriverClients::Get(const std::stri
   if (entry.client == nullptr || entry.socket != identity) {
     auto rpc = rpc::CsiClient::New(path);
     RETURN_IF_ERROR_WITH(rpc, fmt::format("CSI driver '{}'", driver));
+    if (cancelled_) (*rpc)->CancelAll();
+    std::erase_if(replaced_, [](const auto& client) { return client.expired(); });
+    if (entry.client != nullptr) replaced_.push_back(entry.client);
     entry = {.socket = identity, .client = std::make_shared<DriverClient>(driver, *std::move(rpc))};
   }
   return entry.client;
+}
+
+void DriverClients::CancelCalls() {
+  base::MutexLock lock(mutex_);
+  cancelled_ = true;
+  for (const auto& [driver, entry] : entries_) {
+    if (entry.client != nullptr) entry.client->rpc().CancelAll();
+  }
+  for (const auto& old : replaced_) {
+    if (const auto client = old.lock()) client->rpc().CancelAll();
+  }
 }
 
 }  // namespace berth::volume

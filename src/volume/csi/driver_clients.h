@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -56,6 +57,9 @@ class DriverClients {
   // UNAVAILABLE: the driver is not registered on this node.
   base::StatusOr<std::shared_ptr<DriverClient>> Get(const std::string& driver);
 
+  // Ends the calls that run, and every later one, with CANCELLED (CsiClient::CancelAll).
+  void CancelCalls();
+
  private:
   // Which socket file a client was made for.
   struct SocketIdentity {
@@ -74,6 +78,9 @@ class DriverClients {
   Host& host_;
   base::Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // Of drivers that were replaced meanwhile: a call of the one before may still run.
+  std::vector<std::weak_ptr<DriverClient>> replaced_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace berth::volume

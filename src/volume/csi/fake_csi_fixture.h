@@ -116,6 +116,17 @@ class CsiFixture : public testing::Test {
     ASSERT_TRUE(platform::WriteDurably<"test.file">(Path(below_kubelet), value.dump()).ok());
   }
 
+  // Reading the vol_data.json in `folder` fails (ELOOP) though it is whole, until it is shown
+  // again.
+  void HideRecord(const std::string& folder) {
+    const std::string file = Path(folder + "/vol_data.json");
+    std::filesystem::rename(file, Path("hidden"));
+    std::filesystem::create_symlink(file, file);
+  }
+  void ShowRecord(const std::string& folder) {
+    std::filesystem::rename(Path("hidden"), Path(folder + "/vol_data.json"));
+  }
+
   platform::TempFolder folder_;
   FakeHost host_{folder_.path()};
   std::unique_ptr<rpc::FakeCsiDriver> driver_;
@@ -144,6 +155,12 @@ class CsiFixture : public testing::Test {
       std::vector<std::string> options;
       if constexpr (requires { request.readonly(); }) {
         if (request.readonly()) options.push_back("ro");
+      }
+      if constexpr (requires { request.readonly(); }) {
+        // A volume's device is told by the volume's id.
+        if (request.volume_capability().has_block()) {
+          host_.SetDevice(path, std::hash<std::string>()(request.volume_id()));
+        }
       }
       if (!mounter.IsMounted(path)) {
         mounter.Add(path, "ext4", "/dev/" + request.volume_id(), options);

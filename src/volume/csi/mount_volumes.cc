@@ -61,6 +61,8 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+  // The mount keeps the label that it was made with, whatever the record would say of it.
+  if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   csi::v1::NodeStageVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_staging_target_path(target);
@@ -73,7 +75,7 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // What an earlier call may have done is not undone by a later one that did nothing.
-  if (rpc::IsFinal(staged) && !before.recorded) ForgetTarget(folder, target);
+  if (rpc::IsFinal(staged) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(staged);
   // A driver may have nothing to mount before it publishes.
   const Expected expected{.after = "NodeStageVolume",
@@ -93,8 +95,9 @@ Status MountVolumes::Unstage(const Record& record) {
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
   // The record is written before NodeStageVolume and removed after NodeUnstageVolume: the driver
-  // knows nothing of a volume without one.
-  if (before.recorded) {
+  // knows nothing of a volume without one. Of a damaged one the node agent's own record says whose
+  // it is.
+  if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
     if (capabilities.stage_unstage) {
@@ -103,6 +106,26 @@ Status MountVolumes::Unstage(const Record& record) {
     }
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
   }
+  RETURN_IF_ERROR(RemoveEmptyFolder(target));
+  return RemoveVolData(folder);
+}
+
+Status MountVolumes::ForgetDevice(const Record& record) {
+  const std::string folder = host_.paths().CsiDevice(record.driver, record.handle);
+  return ForgetOld(folder, host_.paths().CsiGlobalMount(record.driver, record.handle), record);
+}
+
+Status MountVolumes::ForgetPod(const Record& record, const std::string& pod_uid,
+                               const std::string& name) {
+  tokens_.Forget(pod_uid);
+  return ForgetOld(host_.paths().PodVolume(pod_uid, kPluginName, name), Target(pod_uid, name),
+                   record);
+}
+
+Status MountVolumes::ForgetOld(const std::string& folder, const std::string& target,
+                               const Record& record) {
+  if (NamesAnother(folder, record)) return OkStatus();
+  RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "the reboot"));
   RETURN_IF_ERROR(RemoveEmptyFolder(target));
   return RemoveVolData(folder);
 }
@@ -116,7 +139,12 @@ Status MountVolumes::CheckStaged(const Volume& volume) const {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  Quote(volume.handle), Quote(target));
   }
-  ASSIGN_OR_RETURN(const auto data, ReadVolData(folder));
+  return CheckLabel(volume);
+}
+
+Status MountVolumes::CheckLabel(const Volume& volume) const {
+  ASSIGN_OR_RETURN(const auto data,
+                   ReadVolData(host_.paths().CsiDevice(volume.driver, volume.handle)));
   const std::string context = data.has_value() ? SELinuxContextOf(*data) : "";
   if (context == volume.selinux_context) return OkStatus();
   return Error(StatusCode::kFailedPrecondition,
@@ -165,14 +193,17 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
 
   RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, host_.node_name())));
   const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
-  if (rpc::IsFinal(published) && !before.recorded) ForgetTarget(folder, target);
+  if (rpc::IsFinal(published) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(published);
+  // Inline volumes are content that the driver makes for pods: the widely used drivers of secrets
+  // and identities demand read-only uses, mount writable to bring the content up to date, and may
+  // show one folder to several pods. The container's own mount is read-only all the same.
   const Expected expected{.after = "NodePublishVolume",
                           .driver = volume.driver,
                           .handle = volume.handle,
                           .mounted = true,
-                          .read_only = volume.read_only,
-                          .alone = IsForOneNode(volume)};
+                          .read_only = volume.read_only && !volume.ephemeral,
+                          .alone = IsForOneNode(volume) && !volume.ephemeral};
   if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
       !right.ok()) {
     // The next try is to begin anew. What was mounted before may be in use.
@@ -184,7 +215,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
     RETURN_IF_ERROR(ApplyFsGroup(pod, target));
   }
-  return Published{.path = target};
+  return Published{.path = target, .read_only = volume.read_only};
 }
 
 Status MountVolumes::ApplyFsGroup(const api::Pod& pod, const std::string& target) {
@@ -205,7 +236,7 @@ Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
   // As in Unstage: without a record NodePublishVolume was never called, or its end was reached.
-  if (before.recorded) {
+  if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     RETURN_IF_ERROR(
         client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));

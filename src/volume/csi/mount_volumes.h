@@ -24,6 +24,10 @@ class MountVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& name);
 
+  // Of an earlier boot, without the driver (VolumePlugin::ForgetDevice, ForgetPodVolume).
+  Status ForgetDevice(const Record& record);
+  Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& name);
+
   // pods/UID/volumes/kubernetes.io~csi/NAME/mount
   std::string Target(const std::string& pod_uid, const std::string& name) const;
 
@@ -31,9 +35,12 @@ class MountVolumes {
   // Refuses a publish from a globalmount that is not this volume's, or whose files have another
   // SELinux context than the pod's processes.
   Status CheckStaged(const Volume& volume) const;
+  // Refuses another SELinux context than the one that the staged mount was made with.
+  Status CheckLabel(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
   // After a first call that surely did nothing.
   void ForgetTarget(const std::string& folder, const std::string& target);
+  Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);
   Status ApplyFsGroup(const api::Pod& pod, const std::string& target);
 
   Host& host_;

@@ -1,6 +1,8 @@
 // File-system volumes through the plugin, with the driver's and the host's doubles.
 #include <sys/stat.h>
 
+#include <thread>
+
 #include "volume/csi/fake_csi_fixture.h"
 
 namespace berth::volume {
@@ -308,6 +310,68 @@ TEST_F(MountVolumesTest, ADamagedRecordIsRefusedUnderAMountAndReplacedWithout) {
   EXPECT_EQ(ReadJson(kDevice + "/vol_data.json")["volumeHandle"], "vol-1");
 }
 
+// A driver may stage without a mount (iSCSI, LUKS, nbd): that nothing is mounted does not say that
+// the node let go of the volume.
+TEST_F(MountVolumesTest, ADamagedRecordDoesNotKeepTheDriverFromTearDown) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPodVolume + "/mount")).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice + "/globalmount")).ok());
+  std::ofstream(Path(kPodVolume + "/vol_data.json")) << "{";
+  std::ofstream(Path(kDevice + "/vol_data.json")) << "{";
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Persistent())).ok());
+  EXPECT_EQ(Last<csi::v1::NodeUnpublishVolumeRequest>("NodeUnpublishVolume").volume_id(), "vol-1");
+  EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
+  EXPECT_EQ(Last<csi::v1::NodeUnstageVolumeRequest>("NodeUnstageVolume").volume_id(), "vol-1");
+  EXPECT_FALSE(Exists(kDevice));
+  EXPECT_FALSE(Exists(kPodVolume));
+}
+
+TEST_F(MountVolumesTest, ARecordThatCannotBeReadNowIsNoDamage) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  for (const std::string& folder : {kPodVolume, kDevice}) {
+    const auto tear_down = [&] {
+      return folder == kDevice ? plugin_->UnmountDevice(DeviceRecordOf(Persistent()))
+                               : plugin_->TearDown(PodRecordOf(Persistent()));
+    };
+    const std::string target = folder + (folder == kDevice ? "/globalmount" : "/mount");
+    ASSERT_TRUE(host_.fake_mounter().Unmount(Path(target)).ok());
+    HideRecord(folder);
+    const Status unread = tear_down();
+    EXPECT_FALSE(unread.ok());
+    EXPECT_THAT(Text(unread), HasSubstr("vol_data.json"));
+    EXPECT_TRUE(Exists(folder + "/vol_data.json"));
+    ShowRecord(folder);
+    EXPECT_TRUE(tear_down().ok());
+    EXPECT_FALSE(Exists(folder));
+  }
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
+  EXPECT_EQ(driver_->script().Count("NodeUnstageVolume"), 1);
+}
+
+TEST_F(MountVolumesTest, OfAnEarlierBootNothingIsLeftWithoutTheDriver) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  const DeviceRecord device = DeviceRecordOf(Persistent());
+  const PodVolumeRecord use = PodRecordOf(Persistent());
+  EXPECT_EQ(plugin_->ForgetDevice(device).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(plugin_->ForgetPodVolume(use).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPodVolume + "/mount")).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice + "/globalmount")).ok());
+  driver_->GoAway();
+  std::ofstream(Path(kPodVolume + "/mount/precious")) << "data";
+  EXPECT_EQ(plugin_->ForgetPodVolume(use).code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Exists(kPodVolume + "/mount/precious"));
+  std::filesystem::remove(Path(kPodVolume + "/mount/precious"));
+  EXPECT_TRUE(plugin_->ForgetPodVolume(use).ok());
+  EXPECT_TRUE(plugin_->ForgetDevice(device).ok());
+  EXPECT_FALSE(Exists(kPodVolume));
+  EXPECT_FALSE(Exists(kDevice));
+  EXPECT_TRUE(plugin_->FindOnNode()->devices.empty());
+  EXPECT_TRUE(plugin_->FindOnNode()->pod_volumes.empty());
+}
+
 TEST_F(MountVolumesTest, AVolumeThatIsNotStagedIsNotPublished) {
   const Status published = Publish().status();
   EXPECT_EQ(published.code(), StatusCode::kFailedPrecondition);
@@ -442,6 +506,27 @@ TEST_F(MountVolumesTest, WithSelinuxTheMountGetsThePodsLabel) {
               HasSubstr("conflicting SELinux labels"));
 }
 
+// Who stages after a restart of the node agent finds a mount whose label cannot be changed.
+TEST_F(MountVolumesTest, TheLabelOfAMountOutlivesTheNodeAgent) {
+  const auto pod = [](const char* level) {
+    const Json container = {{"name", "a"},
+                            {"volumeMounts", {{{"name", "data"}, {"mountPath", "/data"}}}}};
+    return Pod({{"containers", {container}},
+                {"securityContext", {{"seLinuxOptions", {{"level", level}}}}}});
+  };
+  host_.SetSelinux(true);
+  PutDriver({{"seLinuxMount", true}});
+  ASSERT_TRUE(Stage(Persistent(), pod("s0:c1,c2")).ok());
+  const Json before = ReadJson(kDevice + "/vol_data.json");
+  plugin_ = NewCsiPlugin(host_);
+  const Status refused = Stage(Persistent(), pod("s0:c9"));
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(refused), HasSubstr("conflicting SELinux labels"));
+  EXPECT_EQ(ReadJson(kDevice + "/vol_data.json"), before);
+  EXPECT_EQ(driver_->script().Count("NodeStageVolume"), 1);
+  EXPECT_TRUE(Stage(Persistent(), pod("s0:c1,c2")).ok());
+}
+
 TEST_F(MountVolumesTest, WithoutSelinuxOrADriverThatWantsItThereIsNoLabel) {
   const Json container = {{"name", "a"},
                           {"volumeMounts", {{{"name", "data"}, {"mountPath", "/data"}}}}};
@@ -525,6 +610,26 @@ TEST_F(MountVolumesTest, AnInlineVolumeIsOnlyPublished) {
   EXPECT_THAT(NodeCalls(), ElementsAre("NodePublishVolume", "NodeUnpublishVolume"));
 }
 
+// Drivers of secrets and of workloads' identities demand readOnly, mount writable themselves to
+// bring the content up to date, and may show one folder to all pods.
+TEST_F(MountVolumesTest, InlineVolumesMayShareAWritableMountThatContainersGetReadOnly) {
+  PutDriver({{"volumeLifecycleModes", {"Ephemeral"}}, {"podInfoOnMount", true}});
+  driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message& message) {
+    host_.fake_mounter().Add(dynamic_cast<const PublishRequest&>(message).target_path(), "tmpfs",
+                             "identities");
+    return base::OkStatus();
+  });
+  api::Pod other = Pod();
+  other.Set({"metadata", "uid"}, "22222222-2222-3333-4444-555555555555");
+  for (const api::Pod& pod : {Pod(), other}) {
+    const auto published = plugin_->SetUp(pod, Inline({{"readOnly", true}}), {});
+    ASSERT_TRUE(published.ok()) << published.status();
+    EXPECT_TRUE(published->read_only);
+  }
+  EXPECT_TRUE(Last<PublishRequest>("NodePublishVolume").readonly());
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 0);
+}
+
 TEST_F(MountVolumesTest, ALifecycleThatTheDriverDoesNotListIsRefused) {
   host_.Remove(api::kinds::kCsiDriver, "", kDriver);
   const Status published = plugin_->SetUp(Pod(), Inline(), {}).status();
@@ -559,6 +664,34 @@ TEST_F(MountVolumesTest, AVolumeGrowsOnTheNode) {
   const VolumeSpec other = Persistent({{"csi", {{"volumeHandle", "vol-2"}}}});
   EXPECT_EQ(plugin_->Expand(PodRecordOf(spec), other, 4096).code(),
             StatusCode::kFailedPrecondition);
+}
+
+// INVALID_ARGUMENT, OUT_OF_RANGE and NOT_FOUND of the driver are for good (volume_expansion.h).
+TEST_F(MountVolumesTest, AMissingSecretDoesNotReadAsTheDriversRefusalToGrow) {
+  const VolumeSpec spec =
+      Persistent({{"csi", {{"nodeExpandSecretRef", {{"namespace", "vault"}, {"name", "grow"}}}}}});
+  ASSERT_TRUE(Stage(spec).ok());
+  ASSERT_TRUE(Publish(spec).ok());
+  const Status missing = plugin_->Expand(PodRecordOf(spec), spec, 4096);
+  EXPECT_EQ(missing.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Text(missing), HasSubstr("vault/grow"));
+  PutSecret("vault", "grow", {{"key", "/////w=="}});
+  EXPECT_EQ(plugin_->Expand(PodRecordOf(spec), spec, 4096).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(driver_->script().Count("NodeExpandVolume"), 0);
+  PutSecret("vault", "grow", {{"key", "dg=="}});
+  driver_->script().Fail("NodeExpandVolume", base::Status(StatusCode::kNotFound, "gone"));
+  EXPECT_EQ(plugin_->Expand(PodRecordOf(spec), spec, 4096).code(), StatusCode::kNotFound);
+  EXPECT_TRUE(plugin_->Expand(PodRecordOf(spec), spec, 4096).ok());
+}
+
+TEST_F(MountVolumesTest, ACallThatHangsEndsWithTheProcess) {
+  driver_->script().Hang("NodeStageVolume");
+  std::jthread stager([&] { EXPECT_EQ(Stage().code(), StatusCode::kCancelled); });
+  ASSERT_TRUE(driver_->script().WaitFor("NodeStageVolume"));
+  plugin_->CancelCalls();
+  stager.join();
+  EXPECT_TRUE(Exists(kDevice + "/vol_data.json"));
+  EXPECT_EQ(Stage().code(), StatusCode::kCancelled);
 }
 
 TEST_F(MountVolumesTest, WhatTheDriverCannotIsUnimplemented) {

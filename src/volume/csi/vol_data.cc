@@ -38,7 +38,10 @@ StatusOr<std::optional<Json>> ReadVolData(const std::string& folder) {
   if (text.status().code() == StatusCode::kNotFound) return std::optional<Json>();
   RETURN_IF_ERROR_WITH(text, fmt::format("read {}", Quote(FileIn(folder))));
   auto data = base::json::Parse(*text);
-  RETURN_IF_ERROR_WITH(data, fmt::format("read {}", Quote(FileIn(folder))));
+  if (!data.ok()) {
+    return Error(StatusCode::kDataLoss, "read {}: {}", Quote(FileIn(folder)),
+                 base::Message(data.status()));
+  }
   return std::optional<Json>(*std::move(data));
 }
 
@@ -70,8 +73,8 @@ StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
   const platform::MountEntry* mount = platform::FindMount(table, mount_point);
   const auto data = ReadVolData(folder);
   if (!data.ok()) {
-    // Written whole or not at all, so that this is damage. Without a mount nothing depends on it.
-    if (mount == nullptr) return Finding{};
+    if (data.status().code() != StatusCode::kDataLoss) return data.status();
+    if (mount == nullptr) return Finding{.damaged = true};
     return Error(StatusCode::kFailedPrecondition,
                  "{} is mounted at {} and its record cannot be read: {}", Describe(*mount),
                  Quote(mount_point), base::Message(data.status()));
@@ -100,6 +103,13 @@ Status WriteVolData(const std::string& folder, const Json& data) {
   if (present.ok() && present->has_value() && **present == data) return base::OkStatus();
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
   return platform::WriteDurably<"volume.vol_data">(FileIn(folder), base::json::Dump(data), 0600);
+}
+
+bool NamesAnother(const std::string& folder, const Record& record) {
+  const auto data = ReadVolData(folder);
+  if (!data.ok() || !data->has_value()) return false;
+  return base::json::String(**data, {"driverName"}) != record.driver ||
+         base::json::String(**data, {"volumeHandle"}) != record.handle;
 }
 
 Status RemoveVolData(const std::string& folder) {

@@ -20,23 +20,32 @@ Json DeviceVolData(const Volume& volume);
 // The SELinux context that a record says the mount has; empty: none was asked for.
 std::string SELinuxContextOf(const Json& vol_data);
 
-// The record in `folder`; nullopt if there is none.
+// The record in `folder`; nullopt if there is none. DATA_LOSS: it is damaged; every other failure
+// is one of the reading, after which the record is as good as it was.
 StatusOr<std::optional<Json>> ReadVolData(const std::string& folder);
 
 // What is found in a volume's folder and at its mount point.
 struct Finding {
   bool recorded = false;  // by a vol_data.json that names the volume
+  bool damaged = false;   // the vol_data.json cannot be understood, and nothing is mounted
   bool mounted = false;
+  // A call of the driver may have been made, so that it must hear of the volume's tear-down. That
+  // nothing is mounted says nothing: raw block volumes are not, and drivers may stage without a
+  // mount (iSCSI, LUKS, nbd).
+  bool driver_may_know() const { return recorded || damaged; }
 };
 
 // FAILED_PRECONDITION: the folder's record names another volume, or something is mounted at
-// `mount_point` although no record says what.
+// `mount_point` although no record says what. Any other failure: the record cannot be read now.
 StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
                           const std::string& mount_point, std::string_view driver,
                           std::string_view handle);
 
 // Makes `folder` and writes its record durably; does nothing if that very record is there.
 Status WriteVolData(const std::string& folder, const Json& data);
+
+// True if the record in `folder` can be read and is another volume's.
+bool NamesAnother(const std::string& folder, const Record& record);
 
 // Removes record and folder. FAILED_PRECONDITION: the folder holds something else.
 Status RemoveVolData(const std::string& folder);
