@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <set>
 
+#include "api/lease_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "cmd/health.h"
-#include "controllers/names.h"
 #include "kube/event_recorder.h"
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
@@ -167,8 +167,7 @@ class ControllerProcessImpl : public ControllerProcess {
     const ElectionFlags& flags = options_.election;
     return {.ns = flags.ns.empty() ? PodNamespace() : flags.ns,
             .lease = std::move(lease),
-            .identity =
-                flags.identity.empty() ? controllers::SanitizeDriverName(host_) : flags.identity,
+            .identity = flags.identity.empty() ? api::SanitizeDriverName(host_) : flags.identity,
             .labels = flags.labels,
             .lease_duration = flags.lease_duration,
             .renew_deadline = flags.renew_deadline,

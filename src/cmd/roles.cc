@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "api/lease_names.h"
 #include "base/ids.h"
 #include "cmd/provisioner_role.h"
-#include "controllers/names.h"
 
 namespace berth::cmd {
 
@@ -14,28 +14,7 @@ namespace {
 using controllers::Context;
 using controllers::Controller;
 using controllers::DriverConnection;
-using controllers::SanitizeDriverName;
 using std::string;
-
-string ProvisionerLease(const string& driver) {
-  string name = driver;
-  std::replace(name.begin(), name.end(), '/', '-');
-  return name;
-}
-string AttacherLease(const string& driver) {
-  return "external-attacher-leader-" + SanitizeDriverName(driver);
-}
-string ResizerLease(const string& driver) {
-  return "external-resizer-" + SanitizeDriverName(driver);
-}
-string SnapshotterLease(const string& driver) {
-  return "external-snapshotter-leader-" + SanitizeDriverName(driver);
-}
-string SnapshotControllerLease(const string&) { return "snapshot-controller-leader"; }
-// There is no Go program any more that does this.
-string DriverRegistrarLease(const string& driver) {
-  return "cluster-driver-registrar-" + SanitizeDriverName(driver);
-}
 
 string ProvisionerComponent(const string& driver, const string& host) {
   return fmt::format("{}_{}_{}", driver, host, base::NewUuid());
@@ -69,29 +48,29 @@ std::unique_ptr<Controller> OfCluster(const Context& context, DriverConnection*,
 
 constexpr std::array kRoles = {
     Role{.name = "provisioner",
-         .lease = ProvisionerLease,
+         .lease = api::ProvisionerLease,
          .component = ProvisionerComponent,
          .make = MakeProvisionerRole},
     Role{.name = "attacher",
-         .lease = AttacherLease,
+         .lease = api::AttacherLease,
          .component = AttacherComponent,
          .make = OfDriver<controllers::attacher::Attacher, &RoleSettings::attacher>},
     Role{.name = "resizer",
-         .lease = ResizerLease,
+         .lease = api::ResizerLease,
          .component = ResizerComponent,
          .make = OfDriver<controllers::resizer::Resizer, &RoleSettings::resizer>},
     Role{.name = "snapshotter",
-         .lease = SnapshotterLease,
+         .lease = api::SnapshotterLease,
          .component = SnapshotterComponent,
          .make = OfDriver<controllers::snapshotter::Snapshotter, &RoleSettings::snapshotter>},
     Role{.name = "snapshot-controller",
          .of_driver = false,
-         .lease = SnapshotControllerLease,
+         .lease = api::SnapshotControllerLease,
          .component = SnapshotControllerComponent,
          .make = OfCluster<controllers::snapshotcontroller::SnapshotController,
                            &RoleSettings::snapshot_controller>},
     Role{.name = "driver-registrar",
-         .lease = DriverRegistrarLease,
+         .lease = api::DriverRegistrarLease,
          .component = DriverRegistrarComponent,
          .make = OfDriver<controllers::driverregistrar::DriverRegistrar,
                           &RoleSettings::driver_registrar>},

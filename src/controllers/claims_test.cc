@@ -188,11 +188,6 @@ TEST(ReadSecretTest, DecodesAndNeverTellsValues) {
               HasSubstr("read secret 'ns/none'"));
 }
 
-TEST(SanitizeDriverNameTest, MakesWhatAFinalizerCanHold) {
-  EXPECT_EQ(SanitizeDriverName("fake.csi.example.com"), "fake-csi-example-com");
-  EXPECT_EQ(SanitizeDriverName("a/b_"), "a-b-X");
-}
-
 TEST(DriverErrorTest, ReadsLikeTheSidecarsDo) {
   EXPECT_EQ(DriverError(base::Error(StatusCode::kDeadlineExceeded, "slow")),
             "rpc error: code = DeadlineExceeded desc = slow");

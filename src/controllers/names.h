@@ -2,7 +2,6 @@
 // through objects. They are an interface: other programs read and write the same ones.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 namespace berth::controllers {
@@ -52,9 +51,5 @@ inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protecti
 // no object names. The provisioner sets it; the binder takes it off with the write that binds, or
 // the provisioner does where another binder bound the claim.
 inline constexpr std::string_view kProvisioningFinalizer = "storage.berth.dev/provisioning";
-
-// A driver's name as it stands in a finalizer: what is no letter, digit or '-' becomes '-', and an
-// 'X' follows a final '-'.
-std::string SanitizeDriverName(std::string_view driver);
 
 }  // namespace berth::controllers

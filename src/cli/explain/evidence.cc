@@ -217,7 +217,10 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
       .step = fmt::format("cure what the driver names; {}ing is tried again by itself", operation)};
   if (error.starts_with("rpc error")) return cause;
   cause.owner = Owner::kPerson;
-  if (says("csinode") || says("CSINode")) {
+  if (IsRefusalOfApi(error)) {
+    cause.id = "api-refuses";
+    cause.step = AfterRefusalOfApi(error);
+  } else if (says("csinode") || says("CSINode")) {
     cause.id = "driver-absent";
     cause.owner = Owner::kDriver;
     cause.step =
@@ -245,6 +248,18 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
     cause.step = "correct the PersistentVolume or VolumeAttachment that somebody made by hand";
   }
   return cause;
+}
+
+bool IsRefusalOfApi(std::string_view error) {
+  return error.find(" is forbidden") != std::string_view::npos ||
+         error.find("admission webhook") != std::string_view::npos;
+}
+
+std::string AfterRefusalOfApi(std::string_view error) {
+  return error.find("admission webhook") != std::string_view::npos
+             ? "change what the webhook objects to, or the webhook; it is tried again by itself"
+             : "grant the role's service account what the message names (deploy/csi has the rules "
+               "of each role); it is tried again by itself";
 }
 
 const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason) {

@@ -45,6 +45,11 @@ Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call)
 Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
                         const std::string& what, const std::string& error);
 
+// Whether an error is the API's refusal of a write: by RBAC, or by an admission webhook.
+bool IsRefusalOfApi(std::string_view error);
+// What a person does about it.
+std::string AfterRefusalOfApi(std::string_view error);
+
 // The newest event of `reason` about an object of `kind`; null if there is none.
 const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason);
 

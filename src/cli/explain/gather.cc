@@ -54,6 +54,11 @@ class Gatherer {
     ASSIGN_OR_RETURN(state_.nodes, All<api::Node>(client_, ""));
     ASSIGN_OR_RETURN(state_.csi_nodes, All<api::CsiNode>(client_, ""));
     ASSIGN_OR_RETURN(state_.classes, All<api::StorageClass>(client_, ""));
+    // Not everyone may read these.
+    if (auto leases = All<api::Lease>(client_, ""); leases.ok()) {
+      state_.leases = *std::move(leases);
+      std::erase_if(state_.leases, [](const auto& item) { return item.ns() == "kube-node-lease"; });
+    }
     return base::OkStatus();
   }
 
@@ -107,17 +112,23 @@ class Gatherer {
     for (const api::VolumeSnapshotClass& known : state_.snapshot_classes) {
       if (known.name() == snapshot.class_name()) state_.snapshot_class = known;
     }
+    RETURN_IF_ERROR(FindRestoring(api::kSnapshotGroup, "VolumeSnapshot", snapshot));
+    if (snapshot.source_claim().empty()) return base::OkStatus();
+    return FollowClaim(snapshot.ns(), snapshot.source_claim());
+  }
+
+  // The claims that wait for a volume filled from `source`.
+  Status FindRestoring(std::string_view group, std::string_view kind, const api::Object& source) {
     ASSIGN_OR_RETURN(const std::vector<api::PersistentVolumeClaim> claims,
-                     All<api::PersistentVolumeClaim>(client_, snapshot.ns()));
+                     All<api::PersistentVolumeClaim>(client_, source.ns()));
     for (const api::PersistentVolumeClaim& claim : claims) {
-      const api::Part source = claim.data_source();
-      if (source.String({"apiGroup"}) == api::kSnapshotGroup &&
-          source.String({"name"}) == snapshot.name() && claim.phase() == "Pending") {
+      const api::Part wanted = claim.data_source();
+      if (wanted.String({"apiGroup"}) == group && wanted.String({"kind"}) == kind &&
+          wanted.String({"name"}) == source.name() && claim.phase() == "Pending") {
         state_.restoring.push_back(claim.name());
       }
     }
-    if (snapshot.source_claim().empty()) return base::OkStatus();
-    return FollowClaim(snapshot.ns(), snapshot.source_claim());
+    return base::OkStatus();
   }
 
   Status FollowContent(const api::VolumeSnapshotContent& content) {
@@ -271,6 +282,7 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
   const api::Object object = state.object;
   if (&kind == &api::kinds::kPersistentVolumeClaim) {
     RETURN_IF_ERROR(gatherer.FollowClaim(object.ns(), object.name()));
+    RETURN_IF_ERROR(gatherer.FindRestoring("", "PersistentVolumeClaim", object));
     // Where it is to be, its first user decides.
     if (state.claim && state.claim->phase() != "Bound" && !state.claim_pods.empty()) {
       state.pod = state.claim_pods.front();

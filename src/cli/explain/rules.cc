@@ -26,8 +26,10 @@ std::span<const Rule> AllRules() {
       // source
       &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
       &WrongParameter,
+      // the controllers whose turn it is
+      &NoLeader, &RoleFails,
       // volume
-      &WrongTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
+      &WrongTopology, &NoTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
       &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails, &ExpansionWaitsForNode,
       &ModificationFails,
       // snapshot
@@ -44,7 +46,9 @@ std::span<const Rule> AllRules() {
       // containers
       &NoRuntime, &ImageMissing, &ContainerFails,
       // deletion
-      &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft};
+      &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft,
+      // nothing else
+      &WaitsForRole};
   return kRules;
 }
 

@@ -80,6 +80,7 @@ std::optional<Cause> CloneSourceUnbound(const State& state);
 std::optional<Cause> PopulatorAbsent(const State& state);
 std::optional<Cause> SecretMissing(const State& state);
 std::optional<Cause> WrongParameter(const State& state);
+std::optional<Cause> NoTopology(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);
@@ -91,6 +92,10 @@ std::optional<Cause> AttachFails(const State& state);
 std::optional<Cause> WaitsForAttachment(const State& state);
 std::optional<Cause> DriverRefused(const State& state);
 std::optional<Cause> DriverAbsent(const State& state);
+// rules_roles.cc
+std::optional<Cause> NoLeader(const State& state);
+std::optional<Cause> RoleFails(const State& state);
+std::optional<Cause> WaitsForRole(const State& state);
 // rules_mount.cc
 std::optional<Cause> MountHung(const State& state);
 std::optional<Cause> MountFails(const State& state);

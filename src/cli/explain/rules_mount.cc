@@ -1,4 +1,5 @@
 // What happens on the node: stage, publish, mount, process.
+#include <algorithm>
 #include <set>
 
 #include "api/csi_names.h"
@@ -33,6 +34,33 @@ std::vector<std::string> KeysOnNode(const State& state) {
     }
   }
   return {keys.begin(), keys.end()};
+}
+
+// What the node agent may say, by a part of its words.
+struct Trouble {
+  std::string_view says, id;
+  Owner owner;
+  std::string_view step;
+};
+
+const Trouble& TroubleOf(const std::string& message) {
+  static constexpr Trouble kKnown[] = {
+      {"SELinux labels", "selinux-conflict", Owner::kPerson,
+       "let all containers of the volume ask for the same SELinux label, or wait for the end of "
+       "the pods that have it with another one"},
+      {"lifecycle mode", "driver-mode", Owner::kPerson,
+       "make the driver's CSIDriver object, or list the mode in its volumeLifecycleModes if the "
+       "driver serves such volumes; it is tried again by itself"},
+      {"read secret", "secret-missing", Owner::kPerson,
+       "create the secret that the volume names, or let the node read it; it is tried again by "
+       "itself"},
+      {"read CSIDriver", "driver-mode", Owner::kPerson,
+       "let the node read the driver's CSIDriver object; it is tried again by itself"},
+      {"", "node-error", Owner::kNodeAgent,
+       "cure what the message names; it is tried again by itself"}};
+  return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Trouble& known) {
+    return message.find(known.says) != std::string::npos;
+  });
 }
 
 bool Goes(const State& state) { return state.object.deleting(); }
@@ -78,13 +106,14 @@ std::optional<Cause> WorkRetries(const State& state) {
     if (BadCall(state, key) != nullptr) continue;  // the same failure, better told
     for (const FlightRecord* record : RecordsOf(state, key)) {
       if (record->kind != FlightKind::kRetry) continue;
-      return Cause{.id = "node-error",
+      const Trouble& trouble = TroubleOf(record->message);
+      return Cause{.id = trouble.id,
                    .link = Goes(state) ? Link::kDeletion : Link::kPublish,
                    .summary = record->message,
                    .proof = {fmt::format("the node agent tried {} times in {}; {}", record->count,
                                          AgeOf(state, record->first), RetryOf(state, key))},
-                   .owner = Owner::kNodeAgent,
-                   .step = "cure what the message names; it is tried again by itself"};
+                   .owner = trouble.owner,
+                   .step = std::string(trouble.step)};
     }
   }
   return std::nullopt;

@@ -362,6 +362,10 @@ std::optional<Cause> WaitsForAttachment(const State& state) {
                                 state.volume->name(), state.node_name);
     cause.proof = {"the attach-detach controller has made no VolumeAttachment"};
   }
+  if (!state.driver_object) {
+    cause.proof.push_back(
+        fmt::format("no CSIDriver '{}' says that its volumes need not be attached", state.driver));
+  }
   return cause;
 }
 

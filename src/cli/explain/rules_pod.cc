@@ -114,6 +114,19 @@ Holder HolderOf(const State& state, const std::string& finalizer) {
             "see that the driver's controllers run; taking it off by hand may leave the volume "
             "attached"};
   }
+  constexpr std::string_view kOfProvisioner = "provisioner.storage.kubernetes.io/";
+  if (finalizer.starts_with(kOfProvisioner)) {
+    if (!state.restoring.empty()) {
+      return {
+          Owner::kPerson,
+          fmt::format("claims that are to be filled from it: {}", fmt::join(state.restoring, ", ")),
+          "let those claims be bound (a class may wait for a pod that uses them), or delete "
+          "them; it then goes by itself"};
+    }
+    return {Owner::kController,
+            "the provisioner, which takes it off once no volume is filled from it",
+            "see that the driver's controllers run"};
+  }
   if (finalizer == "storage.berth.dev/provisioning") {
     return {Owner::kController, "a CreateVolume whose outcome is not known yet",
             "see that the driver answers; otherwise a volume would be left that no object names"};

@@ -78,7 +78,8 @@ std::optional<Cause> ExpansionFails(const State& state) {
   if (call != nullptr) return CauseOfCall(state, Link::kVolume, *call);
   // Without records: another machine's, or refused before any call.
   if (error.empty()) return std::nullopt;
-  return Cause{.id = "expansion-fails",
+  const bool secret = error.find("read secret") != std::string::npos;
+  return Cause{.id = secret ? "secret-missing" : "expansion-fails",
                .link = Link::kVolume,
                .summary = fmt::format("volume '{}' does not grow: {}", state.volume->name(), error),
                .proof = {Asks(state), "the claim's condition ControllerResizeError"},

@@ -1,21 +1,15 @@
 // Each cause of a claim that does not get its new size or attributes, from a gathered state.
-#include <gtest/gtest.h>
-
-#include "api/time.h"
-#include "cli/explain/rules.h"
+#include "cli/explain/rules_fixture.h"
 
 namespace berth::cli::explain {
 namespace {
 
-using base::FlightKind;
 using base::StatusCode;
-using std::chrono::seconds;
 
 // The claim itself is the subject, and asks for more than it has.
-class ResizeRulesTest : public testing::Test {
+class ResizeRulesTest : public RulesCase {
  protected:
   ResizeRulesTest() {
-    state_.now = *api::ParseTime("2026-01-01T01:00:00Z");
     state_.subject = "pvc/data";
     state_.claim_key = "default/data";
     state_.claim = api::PersistentVolumeClaim(
@@ -34,20 +28,11 @@ class ResizeRulesTest : public testing::Test {
          {"status", {{"phase", "Bound"}}}});
   }
 
-  // A call of the controllers that failed.
+  // The last call of the controllers, which failed.
   void Call(const std::string& key, const std::string& what, StatusCode code,
             const std::string& message) {
     state_.logs.clear();
-    state_.logs.push_back({.role = "controllers", .pid = 1, .alive = true});
-    state_.logs[0].records.push_back({.key = key,
-                                      .kind = FlightKind::kCall,
-                                      .what = what,
-                                      .target = "/run/fake.sock",
-                                      .first = state_.now - seconds(60),
-                                      .start = state_.now - seconds(31),
-                                      .end = state_.now - seconds(30),
-                                      .code = code,
-                                      .message = message});
+    RulesCase::Call(key, what, code, message);
   }
   void Resize(const std::string& status, const std::string& allocated = "9Gi") {
     state_.claim->Set({"status", "allocatedResources", "storage"}, allocated);
@@ -61,25 +46,12 @@ class ResizeRulesTest : public testing::Test {
     state_.claim->Set({"status", "modifyVolumeStatus"},
                       {{"targetVolumeAttributesClassName", "gold"}, {"status", status}});
   }
-
-  // The first cause, or one with id "".
-  Cause First() const {
-    const std::vector<Cause> causes = CausesOf(state_);
-    return causes.empty() ? Cause{.id = ""} : causes.front();
-  }
-  static bool Proves(const Cause& cause, std::string_view text) {
-    for (const std::string& proof : cause.proof) {
-      if (proof.find(text) != std::string::npos) return true;
-    }
-    return false;
-  }
-
-  State state_;
 };
 
-TEST_F(ResizeRulesTest, WhatIsOnItsWayIsNoCause) {
+TEST_F(ResizeRulesTest, WhatIsOnItsWayIsNoFault) {
   Resize("ControllerResizeInProgress");
-  EXPECT_EQ(First().id, "");
+  EXPECT_EQ(First().id, "waits-for-role");
+  EXPECT_TRUE(First().waiting);
 }
 
 TEST_F(ResizeRulesTest, ASizeThatTheDriverCannotGive) {
@@ -118,9 +90,10 @@ TEST_F(ResizeRulesTest, AVolumeInUseThatTheDriverDoesNotGrow) {
 TEST_F(ResizeRulesTest, AnExpansionThatFailsWithoutRecords) {
   Resize("ControllerResizeInProgress");
   Says("ControllerResizeError", "read secret 'vault/keys': not found");
-  EXPECT_EQ(First().id, "expansion-fails");
+  EXPECT_EQ(First().id, "secret-missing");
   EXPECT_EQ(First().owner, Owner::kPerson);
   Says("ControllerResizeError", "rpc error: code = Internal desc = broken");
+  EXPECT_EQ(First().id, "expansion-fails");
   EXPECT_EQ(First().owner, Owner::kDriver);
 }
 
@@ -139,7 +112,7 @@ TEST_F(ResizeRulesTest, AModificationThatWaitsOrFails) {
   Modify("Infeasible");
   EXPECT_EQ(First().id, "modification-infeasible");
   Modify("InProgress");
-  EXPECT_EQ(First().id, "");
+  EXPECT_EQ(First().id, "waits-for-role");
   Says("ModifyVolumeError", "ModifyVolume failed with error: read secret. Waiting for retry.");
   EXPECT_EQ(First().id, "modification-fails");
   EXPECT_EQ(First().owner, Owner::kPerson);

@@ -151,12 +151,15 @@ std::optional<Cause> SnapshotFails(const State& state) {
     return std::nullopt;
   }
   const bool of_driver = state.content.has_value() && !state.content->error().empty();
-  return Cause{.id = of_driver ? "driver-error" : "snapshot-fails",
+  const bool secret = error.find("read secret") != std::string::npos;
+  return Cause{.id = secret      ? "secret-missing"
+                     : of_driver ? "driver-error"
+                                 : "snapshot-fails",
                .link = Link::kSnapshot,
                .summary = error,
                .proof = {fmt::format("status.error of the {}",
                                      of_driver ? "VolumeSnapshotContent" : "VolumeSnapshot")},
-               .owner = of_driver ? Owner::kDriver : Owner::kPerson,
+               .owner = of_driver && !secret ? Owner::kDriver : Owner::kPerson,
                .step = "cure what the message names; it is tried again by itself"};
 }
 

@@ -1,26 +1,18 @@
 // Why a snapshot does not come to be, or does not go.
-#include <gtest/gtest.h>
-
-#include "api/time.h"
 #include "cli/explain/chain.h"
-#include "cli/explain/rules.h"
+#include "cli/explain/rules_fixture.h"
 
 namespace berth::cli::explain {
 namespace {
 
 using base::Json;
 using base::StatusCode;
-using std::chrono::seconds;
-
-constexpr std::string_view kDriver = "fake.csi.example.com";
-constexpr std::string_view kSocket = "/run/fake.sock";
 
 // Snapshot "monday" of bound claim "data", with a class, a content that is not ready, and its
 // driver there: each test breaks something.
-class SnapshotRulesTest : public testing::Test {
+class SnapshotRulesTest : public RulesCase {
  protected:
   SnapshotRulesTest() {
-    state_.now = *api::ParseTime("2026-01-01T01:00:00Z");
     state_.subject = "volumesnapshot/monday";
     state_.snapshot = api::VolumeSnapshot(
         {{"kind", "VolumeSnapshot"},
@@ -71,37 +63,6 @@ class SnapshotRulesTest : public testing::Test {
   void Deleted(api::Object& object) {
     object.Set({"metadata", "deletionTimestamp"}, "2026-01-01T00:59:00Z");
   }
-  void Call(const std::string& key, const std::string& what, StatusCode code,
-            const std::string& message) {
-    if (state_.logs.empty())
-      state_.logs.push_back({.role = "controllers", .pid = 1, .alive = true});
-    state_.logs[0].records.push_back({.key = key,
-                                      .kind = base::FlightKind::kCall,
-                                      .what = what,
-                                      .target = std::string(kSocket),
-                                      .first = state_.now - seconds(60),
-                                      .start = state_.now - seconds(31),
-                                      .end = state_.now - seconds(30),
-                                      .code = code,
-                                      .message = message});
-  }
-  Cause First() const {
-    const std::vector<Cause> causes = CausesOf(state_);
-    return causes.empty() ? Cause{.id = ""} : causes.front();
-  }
-  std::vector<std::string> Ids() const {
-    std::vector<std::string> ids;
-    for (const Cause& cause : CausesOf(state_)) ids.emplace_back(cause.id);
-    return ids;
-  }
-  static bool Proves(const Cause& cause, std::string_view text) {
-    for (const std::string& proof : cause.proof) {
-      if (proof.find(text) != std::string::npos) return true;
-    }
-    return false;
-  }
-
-  State state_;
 };
 
 TEST_F(SnapshotRulesTest, NothingIsWrongWithOneThatIsReady) {
@@ -136,7 +97,7 @@ TEST_F(SnapshotRulesTest, NoClassAndNotOneDefaultOfTheDriver) {
   api::VolumeSnapshotClass marked = state_.snapshot_classes[0];
   marked.set_annotation("snapshot.storage.kubernetes.io/is-default-class", "true");
   state_.snapshot_classes = {marked};
-  EXPECT_EQ(First().id, "");
+  EXPECT_EQ(First().id, "waits-for-role");
   state_.snapshot_classes = {marked, marked};
   EXPECT_NE(First().summary.find("more than one"), std::string::npos);
 }

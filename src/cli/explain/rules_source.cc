@@ -140,6 +140,30 @@ std::optional<Cause> SecretMissing(const State& state) {
       .command = fmt::format("berth get storageclass {} -o yaml", state.class_name)};
 }
 
+// The provisioner found no place that the driver, the class and the selected node have in common.
+std::optional<Cause> NoTopology(const State& state) {
+  constexpr std::string_view kSays[] = {"allowedTopologies", "names as topology key",
+                                        "no available topology", "has no topology keys",
+                                        "CSINode '"};
+  for (const std::string_view text : kSays) {
+    const api::Event* event = Refusal(state, text);
+    if (event == nullptr) continue;
+    return Cause{.id = "no-topology",
+                 .link = Link::kVolume,
+                 .summary = event->String({"message"}),
+                 .proof = Quoted(*event),
+                 .owner = Owner::kPerson,
+                 .step =
+                     "let the driver register on the nodes where volumes are to be, and compare "
+                     "the class's allowedTopologies with the nodes' labels; it is tried again by "
+                     "itself",
+                 .command = fmt::format("berth get csinodes -o yaml; berth get storageclass {} "
+                                        "-o yaml",
+                                        state.class_name)};
+  }
+  return std::nullopt;
+}
+
 std::optional<Cause> WrongParameter(const State& state) {
   const api::Event* event = Refusal(state, "class parameter");
   if (event == nullptr) return std::nullopt;

@@ -51,7 +51,9 @@ struct State {
   std::optional<api::VolumeSnapshotContent> content;
   std::optional<api::VolumeSnapshotClass> snapshot_class;  // that the snapshot names
   std::vector<api::VolumeSnapshotClass> snapshot_classes;
-  std::vector<std::string> restoring;  // claims that wait for a volume restored from it
+
+  // Claims that wait for a volume filled from the snapshot, or from the claim that is asked about.
+  std::vector<std::string> restoring;
 
   // Beside it.
   std::vector<api::StorageClass> classes;
@@ -59,6 +61,7 @@ struct State {
   std::vector<api::CsiNode> csi_nodes;
   std::vector<api::VolumeAttachment> attachments;  // of the volume, to any node
   std::vector<api::Pod> claim_pods;                // that use the claim and have not ended
+  std::vector<api::Lease> leases;                  // of roles, in all namespaces
   std::vector<api::Event> events;                  // about the pod, the claim, the volume, the node
 
   // Live, from the roles of this machine.

@@ -1,5 +1,6 @@
 #include "controllers/attacher/attacher.h"
 
+#include "api/lease_names.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
@@ -30,7 +31,7 @@ bool MayBeLetGo(const api::PersistentVolume& volume) {
 }  // namespace
 
 std::string FinalizerName(std::string_view driver) {
-  return fmt::format("external-attacher/{}", SanitizeDriverName(driver));
+  return fmt::format("external-attacher/{}", api::SanitizeDriverName(driver));
 }
 
 Attacher::Attacher(Context context, DriverConnection& driver, Options options)

@@ -1,0 +1,83 @@
+// From a claim to a bound volume.
+#include "cli/explain/rules_fixture.h"
+
+namespace berth::cli::explain {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+
+TEST_F(RulesTest, AClaimThatDoesNotExist) {
+  state_.claim.reset();
+  EXPECT_EQ(First().id, "claim-missing");
+  EXPECT_EQ(First().link, Link::kClaim);
+}
+
+TEST_F(RulesTest, AClassThatDoesNotExistIsNamedWithThoseThatDo) {
+  Unbind();
+  state_.class_name = "gone";
+  state_.storage_class.reset();
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "no-class");
+  EXPECT_EQ(cause.summary, "storage class 'gone' does not exist");
+  EXPECT_EQ(cause.owner, Owner::kPerson);
+  EXPECT_TRUE(Proves(cause, "classes that exist: fast"));
+  EXPECT_FALSE(cause.command.empty());
+}
+
+TEST_F(RulesTest, NoClassAndNoDefaultOne) {
+  Unbind();
+  state_.class_name.clear();
+  state_.storage_class.reset();
+  EXPECT_EQ(First().id, "no-class");
+  EXPECT_NE(First().command.find("annotate storageclass fast"), std::string::npos);
+}
+
+TEST_F(RulesTest, EveryNodeIsFull) {
+  Unbind();
+  Unschedule("0/2 nodes are available: 2 node(s) did not have enough free storage.");
+  Call("provision default/data", "CreateVolume", StatusCode::kResourceExhausted, "pool is full");
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "no-capacity");
+  EXPECT_EQ(cause.summary, "no node has 1Gi free for claim 'default/data'");
+}
+
+TEST_F(RulesTest, NoCapacityByTheDriverAndByTheScheduler) {
+  Unbind();
+  Call("provision default/data", "CreateVolume", StatusCode::kResourceExhausted, "pool is full")
+      .count = 4;
+  Cause cause = First();
+  EXPECT_EQ(cause.id, "no-capacity");
+  EXPECT_EQ(cause.owner, Owner::kPerson);
+  EXPECT_TRUE(
+      Proves(cause, "failed 4 times in 60s, last 30s ago: RESOURCE_EXHAUSTED: pool is full"))
+      << fmt::format("{}", fmt::join(cause.proof, "\n"));
+  EXPECT_TRUE(Proves(cause, "asks for 1Gi"));
+
+  state_.logs.clear();
+  Unschedule("0/2 nodes are available: 2 node(s) did not have enough free storage.");
+  cause = First();
+  EXPECT_EQ(cause.id, "no-capacity");
+  EXPECT_TRUE(Proves(cause, "scheduler: 0/2"));
+}
+
+TEST_F(RulesTest, AClaimThatCannotGrowIsExplainedItsPodIsNotBlamed) {
+  Call("resize default/data", "ControllerExpandVolume", StatusCode::kOutOfRange, "pool is full");
+  EXPECT_EQ(First().id, "");
+  state_.pod.reset();
+  state_.object = *state_.claim;
+  state_.object.Set({"kind"}, "PersistentVolumeClaim");
+  EXPECT_EQ(First().id, "no-capacity");
+  EXPECT_TRUE(Proves(First(), "ControllerExpandVolume"));
+}
+
+TEST_F(RulesTest, ADriverThatIsNowhere) {
+  Unbind();
+  state_.csi_nodes[0].Set({"spec", "drivers"}, Json::array());
+  EXPECT_EQ(First().id, "driver-absent");
+  EXPECT_EQ(First().link, Link::kVolume);
+  EXPECT_TRUE(Proves(First(), "no node's CSINode lists the driver"));
+}
+
+}  // namespace
+}  // namespace berth::cli::explain

@@ -1,0 +1,179 @@
+// What happens on the node: calls of its driver, mounts, containers.
+#include "cli/explain/rules_fixture.h"
+
+namespace berth::cli::explain {
+namespace {
+
+using base::FlightKind;
+using base::FlightRecord;
+using base::StatusCode;
+using std::chrono::seconds;
+
+TEST_F(RulesTest, ADriverWhoseSocketNobodyServes) {
+  Call(OnNode(), "NodeStageVolume", StatusCode::kUnavailable, "connect: refused");
+  state_.servers[std::string(kSocket)] = {
+      .listening = base::Error(StatusCode::kUnavailable, "nobody listens on '{}'", kSocket)};
+  EXPECT_EQ(First().id, "driver-absent");
+  EXPECT_TRUE(Proves(First(), "nobody listens on '/run/fake.sock'"));
+}
+
+TEST_F(RulesTest, ADriverThatHangsIsNamedWithItsProcess) {
+  Running(OnNode(), "NodeStageVolume");
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'S', "ep_poll")}};
+  Cause cause = First();
+  EXPECT_EQ(cause.id, "driver-hung");
+  EXPECT_EQ(cause.link, Link::kStage);
+  EXPECT_EQ(cause.owner, Owner::kDriver);
+  EXPECT_TRUE(Proves(cause, "NodeStageVolume at /run/fake.sock has run for 31s"));
+  EXPECT_TRUE(Proves(cause, "process 42 'mount' waits in 'ep_poll' (state S)"));
+
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'T', "")}};
+  EXPECT_EQ(First().command, "kill -CONT 42");
+}
+
+TEST_F(RulesTest, ADriverThatTakesConnectionsAndSaysNothingHangs) {
+  Call(OnNode(), "NodeGetCapabilities", StatusCode::kUnavailable, "failed to connect");
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'S', "ep_poll")}};
+  EXPECT_EQ(First().id, "driver-error");
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'T', "")}};
+  EXPECT_EQ(First().id, "driver-hung");
+  EXPECT_EQ(First().command, "kill -CONT 42");
+}
+
+TEST_F(RulesTest, ACallThatHasJustBegunIsNoHang) {
+  Running(OnNode(), "NodeStageVolume").start = state_.now - seconds(1);
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(RulesTest, ACallThatIsRepeatedAfterItsDeadlineHangsToo) {
+  Call(OnNode(), "NodePublishVolume", StatusCode::kDeadlineExceeded, "no answer");
+  EXPECT_EQ(First().id, "driver-hung");
+  EXPECT_EQ(First().link, Link::kPublish);
+}
+
+TEST_F(RulesTest, ADriverThatAnswersAnErrorIsQuoted) {
+  Call(OnNode(), "NodeStageVolume", StatusCode::kInternal, "no such image");
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "driver-error");
+  EXPECT_NE(cause.summary.find("no such image"), std::string::npos);
+  EXPECT_TRUE(Proves(cause, "INTERNAL: no such image"));
+  FlightRecord& retry = Call(OnNode(), "retry", StatusCode::kInternal, "no such image");
+  retry.kind = FlightKind::kRetry;
+  retry.end = state_.now + seconds(8);
+  EXPECT_TRUE(Proves(First(), "in its queue: tried again in 8s"));
+  state_.logs[0].records.pop_back();
+  // Cured: the same call succeeds later.
+  Call(OnNode(), "NodeStageVolume", StatusCode::kOk, "");
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(RulesTest, AVolumeThatItsDriverCallsAbnormal) {
+  state_.volume_name = "data";
+  const auto event = [](const std::string& reason, const std::string& at) {
+    return api::Event({{"reason", reason},
+                       {"message", "Volume data: a disk fails"},
+                       {"lastTimestamp", at},
+                       {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}});
+  };
+  state_.events = {event("VolumeConditionAbnormal", "2026-01-01T00:50:00Z")};
+  EXPECT_EQ(First().id, "volume-abnormal");
+  EXPECT_TRUE(Proves(First(), "its driver said so 10m ago"));
+  state_.events.push_back(event("VolumeConditionNormal", "2026-01-01T00:55:00Z"));
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(RulesTest, AMountThatHangsInTheKernelIsToldFromADriverThatHangs) {
+  Running(OnNode(), "NodeStageVolume");
+  state_.servers[std::string(kSocket)] = {
+      .processes = {Process(42, 'S', "ep_poll"), Process(43, 'D', "folio_wait_bit")}};
+  Cause cause = First();
+  EXPECT_EQ(cause.id, "mount-hung");
+  EXPECT_EQ(cause.owner, Owner::kKernel);
+  EXPECT_TRUE(Proves(cause, "process 43 'mount' waits in 'folio_wait_bit' (state D)"));
+
+  // The driver's own record says that this volume has no such process: the other one's is not ours.
+  Running("volume vol-1", "NodeStageVolume");
+  EXPECT_EQ(First().id, "driver-hung");
+  FlightRecord& child = Running("volume vol-1", "mount");
+  child.kind = FlightKind::kProcess;
+  child.pid = 43;
+  state_.processes[43] = Process(43, 'D', "folio_wait_bit");
+  EXPECT_EQ(First().id, "mount-hung");
+}
+
+TEST_F(RulesTest, AChildOfTheNodeAgentThatHangs) {
+  FlightRecord& child = Running(OnNode(), "berth");
+  child.kind = FlightKind::kProcess;
+  child.target = "unmount '/x'";
+  child.pid = 44;
+  EXPECT_EQ(First().id, "");
+  state_.processes[44] = Process(44, 'S', "request_wait_answer");
+  EXPECT_EQ(First().id, "mount-hung");
+  EXPECT_EQ(First().summary, "'unmount '/x'' hangs: process 44 stands still in the kernel");
+}
+
+TEST_F(RulesTest, WorkThatFailsWithoutACallIsTold) {
+  FlightRecord& retry = Call(OnNode(), "retry", StatusCode::kInternal, "write the record: full");
+  retry.kind = FlightKind::kRetry;
+  retry.end = state_.now + seconds(8);
+  EXPECT_EQ(First().id, "node-error");
+  EXPECT_EQ(First().owner, Owner::kNodeAgent);
+  EXPECT_TRUE(Proves(First(), "again in 8s"));
+}
+
+TEST_F(RulesTest, WhatTheNodeAgentTriesInVainIsToldByItsKind) {
+  struct Row {
+    std::string message;
+    std::string_view id;
+    Owner owner;
+  };
+  const std::vector<Row> rows = {
+      {"conflicting SELinux labels of volume 'data': it is mounted on this node with 'a', and this "
+       "pod asks for 'b'",
+       "selinux-conflict", Owner::kPerson},
+      {"containers of the pod use volume 'data' with different SELinux labels, 'a' and 'b'",
+       "selinux-conflict", Owner::kPerson},
+      {"CSI driver 'x' does not serve volumes of lifecycle mode Ephemeral: its CSIDriver object "
+       "does not list it",
+       "driver-mode", Owner::kPerson},
+      {"read CSIDriver 'x': csidrivers \"x\" is forbidden", "driver-mode", Owner::kPerson},
+      {"read secret 'vault/keys': not found", "secret-missing", Owner::kPerson},
+      {"write the record: full", "node-error", Owner::kNodeAgent},
+  };
+  for (const Row& row : rows) {
+    state_.logs.clear();
+    Call(OnNode(), "retry", StatusCode::kFailedPrecondition, row.message).kind = FlightKind::kRetry;
+    EXPECT_EQ(First().id, row.id) << row.message;
+    EXPECT_EQ(First().owner, row.owner) << row.message;
+    EXPECT_EQ(First().summary, row.message);
+  }
+}
+
+// Of a pod's own volume there is neither claim nor handle: it is known by the pod.
+TEST_F(RulesTest, AnInlineVolumeOfADriverThatDoesNotServeThose) {
+  state_.claim.reset();
+  state_.claim_key.clear();
+  state_.volume.reset();
+  state_.driver.clear();
+  state_.attachment.reset();
+  state_.attachments.clear();
+  Call("volumes pod-uid/scratch", "retry", StatusCode::kInvalidArgument,
+       "CSI driver 'x' does not serve volumes of lifecycle mode Ephemeral")
+      .kind = FlightKind::kRetry;
+  EXPECT_EQ(First().id, "driver-mode");
+}
+
+TEST_F(RulesTest, AnImageThatCannotBeHad) {
+  state_.pod->Set(
+      {"status", "containerStatuses"},
+      {{{"name", "main"},
+        {"image", "nowhere/nothing:1"},
+        {"state", {{"waiting", {{"reason", "ImagePullBackOff"}, {"message", "not found"}}}}}}});
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "image-missing");
+  EXPECT_EQ(cause.link, Link::kContainers);
+  EXPECT_TRUE(Proves(cause, "ImagePullBackOff: not found"));
+}
+
+}  // namespace
+}  // namespace berth::cli::explain
