@@ -116,17 +116,29 @@ class NodeProcessImpl : public NodeProcess {
       }
     }
     RecordStart(metrics_);
-    ASSIGN_OR_RETURN(endpoints_,
-                     ServeHealth(options, metrics_, {{"/healthz", [this] { return Health(); }}}));
+    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, HealthPaths()));
     return base::OkStatus();
   }
 
  private:
-  HttpEndpoint::Answer Health() {
-    Status health = registrar_ != nullptr ? registrar_->Health() : base::OkStatus();
-    for (const auto& driver : drivers_) {
-      if (health.ok()) health = driver->Probe();
-    }
+  // By /healthz the kubelet decides on the driver's container, so that it tells of the driver
+  // alone: what keeps the registrar from its work is not mended by a restart of the driver. Where
+  // no driver is probed it is the registrar's, as of node-driver-registrar.
+  std::map<std::string, HttpEndpoint::Handler> HealthPaths() {
+    const HttpEndpoint::Handler registrar = [this] { return Answer(registrar_->Health()); };
+    const HttpEndpoint::Handler drivers = [this] { return Answer(ProbeDrivers()); };
+    std::map<std::string, HttpEndpoint::Handler> paths = {
+        {"/healthz", drivers_.empty() ? registrar : drivers}};
+    if (registrar_ != nullptr) paths["/healthz/registrar"] = registrar;
+    return paths;
+  }
+
+  Status ProbeDrivers() {
+    for (const auto& driver : drivers_) RETURN_IF_ERROR(driver->Probe());
+    return base::OkStatus();
+  }
+
+  static HttpEndpoint::Answer Answer(const Status& health) {
     if (health.ok()) return {.body = "ok"};
     LOG_WARNING("health: {}", base::ToString(health));
     return {.code = 500, .body = base::ToString(health) + "\n"};

@@ -1,4 +1,7 @@
 // The roles of `berth node --roles registrar,liveness`: what stands beside a CSI driver on a node.
+//
+//   /healthz             the driver's Probe; the registrar's state where no driver is probed
+//   /healthz/registrar   whether the driver is announced to the kubelet
 #pragma once
 
 #include <memory>

@@ -21,6 +21,10 @@ struct ElectionFlags {
   bool release = true;
 };
 
+// The mode in which node-driver-registrar is an exec probe: what it looked for served kubelets that
+// are no more, but vendors' manifests call it (EBS, vSphere, Trident).
+inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
+
 struct ProcessOptions {
   int verbosity = 0;
   bool version = false;  // print it, and end
@@ -44,6 +48,7 @@ struct ProcessOptions {
   std::chrono::milliseconds registration_timeout{1000};  // of each call
   std::string registration_folder = "/registration";
   std::string kubelet_registration_path;
+  std::string registration_mode;  // kRegistrationProbe; any other: announce the driver
   std::chrono::milliseconds probe_timeout{3000};
 };
 

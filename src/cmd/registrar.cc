@@ -30,18 +30,19 @@ namespace {
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
-  timespec changed{};
+  timespec made{};
 
   bool operator==(const FileId& other) const {
-    return device == other.device && inode == other.inode &&
-           changed.tv_sec == other.changed.tv_sec && changed.tv_nsec == other.changed.tv_nsec;
+    return device == other.device && inode == other.inode && made.tv_sec == other.made.tv_sec &&
+           made.tv_nsec == other.made.tv_nsec;
   }
 };
 
 std::optional<FileId> FileAt(const std::string& path) {
   struct stat found{};
   if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return std::nullopt;
-  return FileId{found.st_dev, found.st_ino, found.st_ctim};
+  // A change of mode, owner or label, by whoever prepares the folder, is none of the socket.
+  return FileId{found.st_dev, found.st_ino, found.st_mtim};
 }
 
 class RegistrarImpl : public Registrar {
@@ -81,11 +82,12 @@ class RegistrarImpl : public Registrar {
   void Loop() {
     while (true) {
       const Status state = Look();
-      MutexLock lock(mutex_);
-      if (!state.ok() && state.code() != state_.code()) {
+      if (!state.ok() && state != told_) {
         LOG_WARNING("driver at {} is not announced: {}", Quote(options_.csi_address),
                     base::ToString(state));
       }
+      told_ = state;
+      MutexLock lock(mutex_);
       state_ = state;
       const auto retry = std::chrono::steady_clock::now() + options_.retry;
       while (!look_ && !stopping_) {
@@ -119,7 +121,8 @@ class RegistrarImpl : public Registrar {
   Status Watch(std::unique_ptr<platform::FolderWatch>& watch, const std::string& folder) {
     if (watch != nullptr && FolderStands(folder)) return base::OkStatus();
     watch.reset();
-    ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }));
+    // The sockets lie in the folder itself; below it a driver may have mounted what hangs.
+    ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }, /*depth=*/0));
     return base::OkStatus();
   }
   static bool FolderStands(const std::string& folder) {
@@ -163,6 +166,7 @@ class RegistrarImpl : public Registrar {
   // Of the thread alone.
   std::unique_ptr<rpc::RegistrationServer> server_;
   std::optional<FileId> driver_;  // the driver's socket when it was announced
+  Status told_;                   // what the log was last told
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;

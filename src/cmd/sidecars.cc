@@ -334,7 +334,8 @@ std::vector<GoFlag> RegistrarFlags() {
            "Folder of the kubelet's registration sockets", BERTH_OPTION(registration_folder)),
       Flag("kubelet-registration-path", "", "Socket of the driver as the kubelet finds it",
            BERTH_OPTION(kubelet_registration_path)),
-      NoEffect("mode", Type::kString, "", "it served kubelets that are no more"),
+      Flag("mode", "", "'kubelet-registration-probe': end at once with success, for exec probes",
+           BERTH_OPTION(registration_mode)),
   };
 }
 

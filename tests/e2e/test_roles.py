@@ -3,13 +3,14 @@ import json
 import pathlib
 import shutil
 import socket
+import subprocess
 import tempfile
 
 import pytest
 
 from lib.csi_double import NAME, CsiDouble
 from lib.roles import Role
-from lib.standalone import wait_for
+from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
@@ -181,6 +182,29 @@ def test_the_registrar_announces_anew(double, start, short):
         kubelet_asks(path)
     assert role.stop() == 0
     assert not path.exists(), "an orderly end takes the announcement back"
+
+
+def test_the_registrars_probe_ends_at_once():
+    """EBS, vSphere and Trident run the registrar once more as its own exec probe."""
+    def probe(*arguments):
+        return subprocess.run([BINARY, "csi-node-driver-registrar", "--mode=kubelet-registration-probe", *arguments],
+                              capture_output=True, text=True, timeout=20, check=False)
+
+    assert probe("--kubelet-registration-path=/var/lib/kubelet/plugins/d/csi.sock").returncode == 0
+    refused = probe()
+    assert refused.returncode == 1 and "--kubelet-registration-path is required" in refused.stderr
+
+
+def test_a_drivers_liveness_does_not_hang_on_the_registrar(double, start, short):
+    role = start("node", "--roles=registrar,liveness", f"--csi-address={double.socket}",
+                 f"--plugin-registration-path={short / 'absent'}", f"--kubelet-registration-path={double.socket}",
+                 "--http-endpoint=127.0.0.1:0")
+    assert role.get("/healthz") == (200, "ok")
+    assert role.get("/healthz/registrar")[0] == 500
+    (short / "absent").mkdir()
+    wait_for("the announcement", lambda: role.get("/healthz/registrar") == (200, "ok"))
+    double.stop()
+    assert role.get("/healthz")[0] == 500
 
 
 def test_liveness_asks_the_driver(double, start):

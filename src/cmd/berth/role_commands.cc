@@ -60,6 +60,12 @@ int Run(const Called& called, const std::vector<std::string>& arguments) {
     cli::Print(fmt::format("{} {}\n", called.name, BERTH_VERSION));
     return 0;
   }
+  if (options.registration_mode == kRegistrationProbe) {
+    if (!options.kubelet_registration_path.empty()) return 0;
+    cli::PrintError(
+        fmt::format("Error: {}: --kubelet-registration-path is required\n", called.name));
+    return 1;
+  }
   if (!called.roles.empty()) options.roles = called.roles;
   return called.on_node ? RunUntilSignal<NodeProcess>(called, options, warnings)
                         : RunUntilSignal<ControllerProcess>(called, options, warnings);
