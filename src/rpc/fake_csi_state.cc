@@ -199,6 +199,7 @@ Status FakeCsiState::Handle(const csi::v1::ListVolumesRequest& request,
       entry->mutable_status()->add_published_node_ids(node);
     }
   }
+  response.set_next_token(NextToken());
   return OkStatus();
 }
 
@@ -243,6 +244,10 @@ Status FakeCsiState::Handle(const csi::v1::ControllerModifyVolumeRequest& reques
     (*volume->volume.mutable_volume_context())[key] = value;
   }
   return OkStatus();
+}
+
+std::string FakeCsiState::NextToken() {
+  return options_.endless_pages ? fmt::format("page-{}", next_id_++) : "";
 }
 
 csi::v1::Snapshot FakeCsiState::Tell(const std::string& id) {
@@ -304,6 +309,7 @@ Status FakeCsiState::Handle(const csi::v1::ListSnapshotsRequest& request,
     }
     *response.add_entries()->mutable_snapshot() = Tell(id);
   }
+  response.set_next_token(NextToken());
   return OkStatus();
 }
 

@@ -31,6 +31,7 @@ class FakeCsiState {
     int snapshot_uploads = 0;  // how many answers say that a snapshot is not ready yet
     // Changes each answer of CreateSnapshot, as a driver that is wrong.
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
+    bool endless_pages = false;                 // each page of a list names another one
     int64_t capacity_bytes = int64_t{1} << 40;  // what CreateVolume and GetCapacity share out
     std::set<PluginService::Type> plugin_capabilities = {
         PluginService::CONTROLLER_SERVICE, PluginService::VOLUME_ACCESSIBILITY_CONSTRAINTS};
@@ -100,6 +101,8 @@ class FakeCsiState {
   // The snapshot as the driver tells of it now.
   csi::v1::Snapshot Tell(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a list's page; empty: it is the last one.
+  std::string NextToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Options options_;
   mutable base::Mutex mutex_;

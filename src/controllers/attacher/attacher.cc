@@ -134,6 +134,7 @@ void Attacher::Start() {
 }
 
 void Attacher::Stop() {
+  stopping_.request_stop();
   periodic_worker_.Stop();
   attachment_workers_.Stop();
   volume_workers_.Stop();

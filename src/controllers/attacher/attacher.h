@@ -33,6 +33,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -145,6 +146,7 @@ class Attacher : public Controller {
   std::set<std::string> detached_ ABSL_GUARDED_BY(mutex_);
   // To be published or unpublished whatever the object says, for the driver says otherwise: by uid.
   std::set<std::string> forced_ ABSL_GUARDED_BY(mutex_);
+  std::stop_source stopping_;
   base::KeyedWorkers attachment_workers_;
   base::KeyedWorkers volume_workers_;
   base::KeyedWorkers periodic_worker_;

@@ -2,14 +2,11 @@
 
 namespace berth::controllers::attacher {
 
-using base::Error;
-using base::StatusCode;
 using base::StatusOr;
 
 StatusOr<PublishedNodes> ListPublished(DriverConnection& driver, int max_entries,
-                                       std::chrono::milliseconds timeout) {
+                                       std::chrono::milliseconds timeout, Pages pages) {
   PublishedNodes published;
-  std::set<std::string> tokens;
   csi::v1::ListVolumesRequest request;
   request.set_max_entries(max_entries);
   while (true) {
@@ -20,9 +17,7 @@ StatusOr<PublishedNodes> ListPublished(DriverConnection& driver, int max_entries
       published[entry.volume().volume_id()].insert(nodes.begin(), nodes.end());
     }
     if (page.next_token().empty()) return published;
-    if (!tokens.insert(page.next_token()).second) {
-      return Error(StatusCode::kInternal, "the driver's pages of volumes go in a circle");
-    }
+    RETURN_IF_ERROR(pages.Turn(page.next_token()));
     request.set_starting_token(page.next_token());
   }
 }

@@ -70,7 +70,8 @@ Status Attacher::Reconcile(const DriverInfo& driver) {
     under_way = forced_;
   }
   ASSIGN_OR_RETURN(const PublishedNodes published,
-                   ListPublished(driver_, options_.max_entries, options_.timeout));
+                   ListPublished(driver_, options_.max_entries, options_.timeout,
+                                 Pages("volumes", stopping_.get_token(), {})));
   for (const auto& attachment : before) {
     const auto now = attachments_.Get(attachment->name());
     if (now == nullptr || now->uid() != attachment->uid() || under_way.contains(now->uid()) ||
