@@ -139,14 +139,26 @@ def wait_ready(bed, name):
 
 
 @rules("snapshot-without-time")
-def test_a_snapshot_of_no_time_is_refused(bed):
+def test_a_snapshot_of_no_time_has_that_of_its_answer(bed):
+    """Refused, it could not be deleted: the snapshot exists."""
     with_data(bed)
     bed.double.be_wrong("snapshot-without-time")
     content = snapshot(bed, "monday")
     bed.says(content, "creation_time is required")
-    assert not bed.berth.get("volumesnapshots", "monday")["status"]["readyToUse"]
-    bed.double.be_wrong()
     wait_ready(bed, "monday")
+    assert bed.berth.get("volumesnapshots", "monday")["status"]["creationTime"]
+    bed.berth.run("delete", "volumesnapshot", "monday")
+    bed.berth.wait_gone("volumesnapshotcontents", content)
+    assert not list((bed.double.data / "snapshots").iterdir())
+
+
+@rules("endless-pages")
+def test_pages_without_end_are_left(bed):
+    bed.double.be_wrong("endless-pages")
+    bed.berth.apply(objects.snapshot_content("by-hand", "snap-99", "imported", csi_double.NAME))
+    bed.says("by-hand", "pages of snapshots do not end", seconds=60)
+    bed.double.be_wrong()
+    bed.says("by-hand", "can not find snapshot", seconds=60)
 
 
 @rules("snapshot-not-idempotent")

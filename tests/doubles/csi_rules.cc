@@ -57,6 +57,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"deletes-in-use", "DeleteVolume", "FAILED_PRECONDITION while it is in use", "deletes it"},
     {"confirms-anything", "ValidateVolumeCapabilities", "NOT_FOUND for no volume", "confirms"},
     {"accepts-bad-token", "ListVolumes", "ABORTED for a token that it never gave", "lists"},
+    {"endless-pages", "ListVolumes", "the last page has no next_token", "every page names another"},
     {"free-negative", "GetCapacity", "available_capacity is not negative", "-1"},
     {"expand-below", "ControllerExpandVolume", "capacity_bytes is within the range",
      "says that the size is the old one"},

@@ -114,9 +114,14 @@ Status WrongDriver::Handle(const Switches::On& on,
 
 Status WrongDriver::Handle(const Switches::On& on, const csi::v1::ListVolumesRequest& request,
                            csi::v1::ListVolumesResponse& response) {
-  const Status status = driver_.Handle(request, response);
-  if (!on("accepts-bad-token") || status.code() != StatusCode::kAborted) return status;
-  return driver_.Handle(csi::v1::ListVolumesRequest(), response);
+  csi::v1::ListVolumesRequest asked = request;
+  if (on("endless-pages")) asked.clear_starting_token();
+  Status status = driver_.Handle(asked, response);
+  if (on("accepts-bad-token") && status.code() == StatusCode::kAborted) {
+    status = driver_.Handle(csi::v1::ListVolumesRequest(), response);
+  }
+  if (on("endless-pages")) response.set_next_token("page-" + Next());
+  return status;
 }
 
 Status WrongDriver::Handle(const Switches::On& on, const csi::v1::GetCapacityRequest& request,
@@ -174,6 +179,13 @@ Status WrongDriver::Handle(const Switches::On& on, const csi::v1::CreateSnapshot
   }
   RETURN_IF_ERROR(status);
   if (on("snapshot-without-time")) snapshot.clear_creation_time();
+  return OkStatus();
+}
+
+Status WrongDriver::Handle(const Switches::On& on, const csi::v1::ListSnapshotsRequest& request,
+                           csi::v1::ListSnapshotsResponse& response) {
+  RETURN_IF_ERROR(driver_.Handle(request, response));
+  if (on("endless-pages")) response.set_next_token("page-" + Next());
   return OkStatus();
 }
 

@@ -33,6 +33,7 @@ class WrongDriver {
   BERTH_HANDLE(GetCapacity);
   BERTH_HANDLE(ControllerExpandVolume);
   BERTH_HANDLE(CreateSnapshot);
+  BERTH_HANDLE(ListSnapshots);
   BERTH_HANDLE(NodeGetInfo);
   BERTH_HANDLE(NodeGetCapabilities);
   BERTH_HANDLE(NodeStageVolume);

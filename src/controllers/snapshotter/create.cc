@@ -1,6 +1,10 @@
 // From a content to a snapshot of the driver that is ready to use (snapshotter.h).
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 
+#include "base/ids.h"
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
@@ -23,15 +27,36 @@ namespace {
 // An upload takes minutes to hours: it is asked about at least this often.
 constexpr milliseconds kMaxPoll{30000};
 
-Json RemoveAnnotation(std::string_view key) {
-  return {{"metadata", {{"annotations", {{std::string(key), nullptr}}}}}};
+std::string Digest(csi::v1::CreateSnapshotRequest request) {
+  request.clear_secrets();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    request.SerializeToCodedStream(&coded);
+  }
+  return base::Sha256Hex(bytes).substr(0, 32);
 }
 
-int64_t Nanoseconds(const csi::v1::Snapshot& snapshot, const base::Clock& clock) {
-  const auto& time = snapshot.creation_time();
-  if (snapshot.has_creation_time()) return time.seconds() * 1'000'000'000 + time.nanos();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.Now().time_since_epoch())
-      .count();
+// Whether a driver that answers so has no snapshot of the name. Of a call that may have taken
+// place, only the same call tells; and who may not ask is not told.
+bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
+  if (!rpc::IsFinal(status) || status.code() == StatusCode::kAlreadyExists) return false;
+  if (first) return true;
+  return same_request && status.code() != StatusCode::kPermissionDenied &&
+         status.code() != StatusCode::kUnauthenticated;
+}
+
+// What of a Timestamp can be told in nanoseconds: up to the year 2261.
+bool IsTime(const google::protobuf::Timestamp& time) {
+  constexpr int64_t kMaxSeconds = 9'200'000'000;
+  return time.seconds() >= 0 && time.seconds() <= kMaxSeconds && time.nanos() >= 0 &&
+         time.nanos() <= 999'999'999;
+}
+
+int64_t Nanoseconds(base::WallTime time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
 }  // namespace
@@ -46,22 +71,21 @@ Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInf
   }
   const StatusOr<csi::v1::CreateSnapshotRequest> request = MakeRequest(content);
   if (!request.ok()) {
+    if (IsOfApi(request.status())) return AfterApi(request.status());
     ReportError(content, "SnapshotCreationFailed",
                 fmt::format("Failed to create snapshot: failed to get input parameters to create "
                             "snapshot for content {}: {}",
                             content.name(), base::Message(request.status())));
     return Outcome::Retry(request.status());
   }
-  const StatusOr<Content> marked = MarkBeingCreated(content);
+  const bool first = !content.has_annotation(kBeingCreated);
+  const StatusOr<Content> marked = MarkBeingCreated(content, Digest(*request));
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
-  if (!response.ok()) return CreateFailed(*marked, response.status());
+  if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
   if (const Status fits = CheckAnswer(*marked, response->snapshot()); !fits.ok()) {
-    // There may be a snapshot, and it is not known which: "being-created" stays.
-    ReportError(*marked, "SnapshotCreationFailed",
-                fmt::format("Failed to create snapshot: {}", base::Message(fits)));
-    return Outcome::Retry(fits);
+    return RefuseAnswer(*marked, response->snapshot(), fits);
   }
   return WriteSnapshot(*marked, response->snapshot());
 }
@@ -101,67 +125,94 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
   return request;
 }
 
-StatusOr<api::VolumeSnapshotContent> Snapshotter::MarkBeingCreated(const Content& content) {
+StatusOr<api::VolumeSnapshotContent> Snapshotter::MarkBeingCreated(const Content& content,
+                                                                   const std::string& request) {
+  const bool open = content.has_annotation(kBeingCreated);
+  const std::string noted = content.annotation(kCreateRequest);
+  const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
   // With a handle it is known which snapshot there is.
-  const bool on_record =
-      content.has_annotation(kBeingCreated) || !content.snapshot_handle().empty();
+  const bool on_record = !content.snapshot_handle().empty() || (open && noted == note);
   if (on_record && content.has_finalizer(kContentProtection)) return content;
   Json patch = FinalizersPatch(content, kContentProtection, "");
-  patch["metadata"]["annotations"][std::string(kBeingCreated)] = "yes";
+  if (!on_record) {
+    patch["metadata"]["annotations"] = {{std::string(kBeingCreated), "yes"},
+                                        {std::string(kCreateRequest), note}};
+  }
   return PatchAt(context_.client, contents_, content, std::move(patch));
 }
 
-Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Status& status) {
-  if (rpc::IsFinal(status) && content.snapshot_handle().empty()) {
-    const Status unmarked =
-        Patch(context_.client, contents_, content, RemoveAnnotation(kBeingCreated)).status();
-    if (!unmarked.ok()) return AfterApi(unmarked);
+Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Status& status,
+                                               bool first) {
+  const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
+  Status marked = base::OkStatus();
+  if (!content.snapshot_handle().empty()) {
+    // It is known which there is.
+  } else if (ProvesNothingExists(status, first, same)) {
+    marked = Patch(context_.client, contents_, content, UnmarkPatch()).status();
+  } else if (status.code() == StatusCode::kAlreadyExists) {
+    marked = NoteThatItExists(content);
   }
+  if (!marked.ok()) return AfterApi(marked);
   ReportError(content, "SnapshotCreationFailed",
               fmt::format("Failed to create snapshot: failed to take snapshot of the volume {}: {}",
-                          content.source_volume_handle(), DriverError(status)));
+                          content.source_volume_handle(), FailureText(status)));
   return Outcome::Retry(status);
 }
 
-Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot) const {
+Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content,
+                                               const csi::v1::Snapshot& snapshot,
+                                               const Status& why) {
+  ReportError(content, "SnapshotCreationFailed",
+              fmt::format("Failed to create snapshot: {}", base::Message(why)));
+  if (!content.snapshot_handle().empty()) return Outcome::Retry(why);
+  const std::string& handle = snapshot.snapshot_id();
+  const bool unwanted = content.deleting() || content.has_annotation(kBeingDeleted);
+  if (unwanted && !handle.empty() && TakeHandle(content, handle).empty()) {
+    // Not to be used, but it has a name by which it can go.
+    const StatusOr<Content> named = WriteStatus(content, handle, {{"snapshotHandle", handle}});
+    if (!named.ok()) return AfterApi(named.status());
+    return AfterApi(Patch(context_.client, contents_, *named, UnmarkPatch()).status());
+  }
+  const Status noted = NoteThatItExists(content);
+  return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
+}
+
+Status Snapshotter::NoteThatItExists(const Content& content) {
+  if (content.annotation(kCreateRequest) == kSeveralRequests) return base::OkStatus();
+  const Json note = {
+      {"metadata",
+       {{"annotations", {{std::string(kCreateRequest), std::string(kSeveralRequests)}}}}}};
+  return Patch(context_.client, contents_, content, note).status();
+}
+
+Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot) {
   if (snapshot.snapshot_id().empty()) {
     return Error(StatusCode::kInternal, "the driver gave the snapshot no id");
-  }
-  if (!snapshot.has_creation_time()) {
-    return Error(StatusCode::kInternal,
-                 "the driver does not say when snapshot '{}' was cut (creation_time is required)",
-                 snapshot.snapshot_id());
   }
   if (snapshot.source_volume_id() != content.source_volume_handle()) {
     return Error(StatusCode::kInternal, "the driver gave snapshot '{}', which is of volume '{}'",
                  snapshot.snapshot_id(), snapshot.source_volume_id());
   }
-  if (snapshot.size_bytes() < 0) {
-    return Error(StatusCode::kInternal, "the size of snapshot '{}' is negative",
-                 snapshot.snapshot_id());
-  }
-  const std::string known = content.snapshot_handle();
-  if (!known.empty() && known != snapshot.snapshot_id()) {
+  if (const std::string known = content.snapshot_handle(); !known.empty()) {
+    if (known == snapshot.snapshot_id()) return base::OkStatus();
     return Error(StatusCode::kInternal,
                  "the driver gave snapshot '{}' in place of '{}' for the same name",
                  snapshot.snapshot_id(), known);
   }
-  for (const auto& other : contents_.ByIndex(kContentsByHandle, snapshot.snapshot_id())) {
-    if (other->name() != content.name() && other->driver() == content.driver()) {
-      return Error(StatusCode::kAlreadyExists,
-                   "the driver gave snapshot '{}', which belongs to VolumeSnapshotContent '{}'",
-                   snapshot.snapshot_id(), other->name());
-    }
-  }
-  return base::OkStatus();
+  const std::string owner = TakeHandle(content, snapshot.snapshot_id());
+  if (owner.empty()) return base::OkStatus();
+  return Error(StatusCode::kAlreadyExists,
+               "the driver gave snapshot '{}', which belongs to VolumeSnapshotContent '{}'",
+               snapshot.snapshot_id(), owner);
 }
 
 Snapshotter::Outcome Snapshotter::Adopt(const Content& content, const DriverInfo& driver) {
   const StatusOr<csi::v1::Snapshot> found = Find(content, driver);
   if (!found.ok()) {
+    if (IsOfApi(found.status())) return AfterApi(found.status());
     ReportError(content, "SnapshotContentCheckandUpdateFailed",
                 fmt::format("Failed to check and update snapshot content: {}",
-                            DriverError(found.status())));
+                            FailureText(found.status())));
     return Outcome::Retry(found.status());
   }
   return WriteSnapshot(content, *found);
@@ -174,6 +225,9 @@ StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const Driv
     csi::v1::Snapshot believed;
     believed.set_snapshot_id(handle);
     believed.set_ready_to_use(true);
+    // When it was cut nobody says: a time that everyone takes for one.
+    believed.mutable_creation_time()->set_seconds(
+        std::chrono::floor<std::chrono::seconds>(context_.clock.Now()).time_since_epoch().count());
     return believed;
   }
   csi::v1::GetSnapshotRequest request;
@@ -189,30 +243,49 @@ StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const Driv
                  content.class_name());
   }
   if (!by_id) return FindInList(request);
-  ASSIGN_OR_RETURN(const csi::v1::GetSnapshotResponse response,
-                   driver_.Call(&rpc::CsiClient::GetSnapshot, request, options_.timeout));
-  if (response.snapshot().snapshot_id() != handle) {
+  const StatusOr<csi::v1::GetSnapshotResponse> response =
+      driver_.Call(&rpc::CsiClient::GetSnapshot, request, options_.timeout);
+  if (!response.ok()) return OfDriver(response.status());
+  if (response->snapshot().snapshot_id() != handle) {
     return Error(StatusCode::kInternal, "asked for snapshot '{}', the driver gave '{}'", handle,
-                 response.snapshot().snapshot_id());
+                 response->snapshot().snapshot_id());
   }
-  return response.snapshot();
+  return response->snapshot();
 }
 
 StatusOr<csi::v1::Snapshot> Snapshotter::FindInList(const csi::v1::GetSnapshotRequest& wanted) {
   csi::v1::ListSnapshotsRequest request;
   request.set_snapshot_id(wanted.snapshot_id());
   *request.mutable_secrets() = wanted.secrets();
+  Pages pages("snapshots", stopping_.get_token(), options_.pages);
   while (true) {
-    ASSIGN_OR_RETURN(const csi::v1::ListSnapshotsResponse response,
-                     driver_.Call(&rpc::CsiClient::ListSnapshots, request, options_.timeout));
-    for (const auto& entry : response.entries()) {
+    const StatusOr<csi::v1::ListSnapshotsResponse> response =
+        driver_.Call(&rpc::CsiClient::ListSnapshots, request, options_.timeout);
+    if (!response.ok()) return OfDriver(response.status());
+    for (const auto& entry : response->entries()) {
       if (entry.snapshot().snapshot_id() == wanted.snapshot_id()) return entry.snapshot();
     }
-    if (response.next_token().empty() || response.next_token() == request.starting_token()) break;
-    request.set_starting_token(response.next_token());
+    if (response->next_token().empty()) break;
+    RETURN_IF_ERROR(pages.Turn(response->next_token()));
+    request.set_starting_token(response->next_token());
   }
   return Error(StatusCode::kNotFound, "can not find snapshot for snapshotID {}",
                wanted.snapshot_id());
+}
+
+StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& content,
+                                                              const std::string& handle,
+                                                              Json status) {
+  const Json patch = {{"status", std::move(status)}};
+  Json merged = content.json();
+  merged.merge_patch(patch);
+  StatusOr<Content> written = content;
+  if (merged != content.json()) {
+    written = Patch(context_.client, contents_, content, patch, "status");
+  }
+  // From here on the informer shows whose it is; or that there is nobody any more.
+  if (written.ok() || written.status().code() == StatusCode::kNotFound) GiveBack(content, handle);
+  return written;
 }
 
 Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
@@ -220,26 +293,38 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
   Json status = {{"readyToUse", snapshot.ready_to_use()}, {"error", nullptr}};
   if (content.snapshot_handle().empty()) status["snapshotHandle"] = snapshot.snapshot_id();
   if (!content.has_creation_time()) {
-    status["creationTime"] = Nanoseconds(snapshot, context_.clock);
+    status["creationTime"] = CreationTime(content, snapshot);
   }
   // A size that was not known when the snapshot was cut may be, once it is ready.
   if (content.restore_bytes().value_or(0) == 0) status["restoreSize"] = snapshot.size_bytes();
-  const Json patch = {{"status", std::move(status)}};
-  Json merged = content.json();
-  merged.merge_patch(patch);
-  StatusOr<Content> written = content;
-  if (merged != content.json()) {
-    written = Patch(context_.client, contents_, content, patch, "status");
-    if (!written.ok()) return AfterApi(written.status());
-  }
+  StatusOr<Content> written = WriteStatus(content, snapshot.snapshot_id(), std::move(status));
+  if (!written.ok()) return AfterApi(written.status());
   if (written->has_annotation(kBeingCreated)) {
-    written = Patch(context_.client, contents_, *written, RemoveAnnotation(kBeingCreated));
+    written = Patch(context_.client, contents_, *written, UnmarkPatch());
     if (!written.ok()) return AfterApi(written.status());
   }
   if (!snapshot.ready_to_use()) return Poll(*written);
   LOG_INFO("snapshot {} of content {} is ready", base::Quote(snapshot.snapshot_id()),
            base::Quote(content.name()));
   return Outcome::Done();
+}
+
+// A driver that does not know the time, or gives one that none can be, has a snapshot all the same:
+// refused it would be one that nobody could delete.
+int64_t Snapshotter::CreationTime(const Content& content, const csi::v1::Snapshot& snapshot) {
+  const auto& time = snapshot.creation_time();
+  if (snapshot.has_creation_time() && IsTime(time)) {
+    return time.seconds() * 1'000'000'000 + time.nanos();
+  }
+  context_.events.Record(
+      content.reference(), EventType::kWarning, "SnapshotCreationTimeMissing",
+      fmt::format("The driver does not say when snapshot '{}' was cut ({}); the time of its answer "
+                  "is taken",
+                  snapshot.snapshot_id(),
+                  snapshot.has_creation_time()
+                      ? fmt::format("{} s and {} ns is no time", time.seconds(), time.nanos())
+                      : "creation_time is required"));
+  return Nanoseconds(context_.clock.Now());
 }
 
 Snapshotter::Outcome Snapshotter::Poll(const Content& content) {

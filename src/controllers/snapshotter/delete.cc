@@ -7,7 +7,9 @@
 
 namespace berth::controllers::snapshotter {
 
+using base::Error;
 using base::Json;
+using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
@@ -15,10 +17,18 @@ using base::StatusOr;
 Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const std::string handle = content.snapshot_handle();
   if (!content.delete_with_snapshot() || handle.empty()) return LetGo(content);
+  if (content.has_annotation(kBeingCreated)) {
+    // Without its handle it would be taken once more. The change brings the content here again.
+    return AfterApi(Patch(context_.client, contents_, content, UnmarkPatch()).status());
+  }
+  if (const Status alone = CheckAlone(content, handle); !alone.ok()) {
+    return DeleteFailed(content, base::Annotate(alone, "Failed to delete snapshot"));
+  }
   csi::v1::DeleteSnapshotRequest request;
   request.set_snapshot_id(handle);
   const StatusOr<std::map<std::string, std::string>> secrets = Secrets(content);
   if (!secrets.ok()) {
+    if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
     return DeleteFailed(
         content, base::Annotate(secrets.status(), "Failed to get snapshot class or credentials"));
   }
@@ -26,9 +36,9 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const Status deleted =
       driver_.Call(&rpc::CsiClient::DeleteSnapshot, request, options_.timeout).status();
   if (!deleted.ok()) {
+    // Whatever it says: as long as it does not say that the snapshot is gone, it is asked again.
     return DeleteFailed(
-        content, Status(deleted.code(), base::ToAbsl(fmt::format("Failed to delete snapshot: {}",
-                                                                 DriverError(deleted)))));
+        content, Error(deleted.code(), "Failed to delete snapshot: {}", DriverError(deleted)));
   }
   LOG_INFO("snapshot {} of content {} is deleted", base::Quote(handle),
            base::Quote(content.name()));
@@ -42,6 +52,22 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
       Patch(context_.client, contents_, content, {{"status", cleared}}, "status");
   if (!written.ok()) return AfterApi(written.status());
   return LetGo(*written);
+}
+
+Status Snapshotter::CheckAlone(const Content& content, const std::string& handle) {
+  std::string owner;
+  for (const auto& other : Others(content, handle)) {
+    if (!ShouldDelete(*other) || !other->delete_with_snapshot()) owner = other->name();
+  }
+  {
+    MutexLock lock(mutex_);
+    const auto given = given_.find(handle);
+    if (given != given_.end() && given->second != content.name()) owner = given->second;
+  }
+  if (owner.empty()) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "snapshot '{}' is VolumeSnapshotContent '{}', too, and is not deleted with this one",
+               handle, owner);
 }
 
 Snapshotter::Outcome Snapshotter::DeleteFailed(const Content& content, const Status& status) {

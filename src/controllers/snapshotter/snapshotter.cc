@@ -10,7 +10,6 @@ namespace berth::controllers::snapshotter {
 using base::Error;
 using base::EventType;
 using base::Json;
-using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
@@ -24,15 +23,31 @@ bool Changed(const api::VolumeSnapshotContent* before, const api::VolumeSnapshot
          before->json().value("spec", Json()) != after.json().value("spec", Json());
 }
 
-// Whether the driver's snapshot, or what may be one, may go now.
+// What a person names, and what the driver gave.
+std::vector<std::string> Handles(const api::Object& object) {
+  const auto& content = static_cast<const api::VolumeSnapshotContent&>(object);
+  std::vector<std::string> handles = {content.source_snapshot_handle(), content.snapshot_handle()};
+  if (handles.front() == handles.back()) handles.pop_back();
+  std::erase(handles, "");
+  return handles;
+}
+
+}  // namespace
+
+Json UnmarkPatch() {
+  return {{"metadata",
+           {{"annotations",
+             {{std::string(kBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
+}
+
 bool ShouldDelete(const api::VolumeSnapshotContent& content) {
   if (!content.deleting()) return false;
   // Made by a person, and never bound: nobody else decides about it.
   if (!content.dynamic() && content.snapshot_uid().empty()) return true;
-  return content.has_annotation(kBeingDeleted) && !content.has_annotation(kBeingCreated);
+  // What may exist has a name by now.
+  const bool known = !content.has_annotation(kBeingCreated) || !content.snapshot_handle().empty();
+  return content.has_annotation(kBeingDeleted) && known;
 }
-
-}  // namespace
 
 Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options options)
     : context_(context),
@@ -46,10 +61,7 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
                 .retry_max = options_.retry_max,
                 .flight = context.flight},
                [this](const std::string& key) { return SyncContent(key); }) {
-  contents_.AddIndex(kContentsByHandle, [](const api::Object& object) {
-    const std::string handle = static_cast<const Content&>(object).snapshot_handle();
-    return handle.empty() ? std::vector<std::string>{} : std::vector<std::string>{handle};
-  });
+  contents_.AddIndex(kContentsByHandle, Handles);
   Watch();
 }
 
@@ -57,10 +69,13 @@ Snapshotter::~Snapshotter() { Stop(); }
 
 void Snapshotter::Watch() {
   contents_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) {
-      MutexLock lock(mutex_);
-      polls_.erase(change.before->uid());
-    } else if (Changed(change.before.get(), *change.after)) {
+    const bool went = change.before != nullptr && ShouldDelete(*change.before);
+    if (change.after == nullptr) Forget(*change.before);
+    if (change.after == nullptr || (!went && ShouldDelete(*change.after))) {
+      WakeOthers(change.latest());
+    }
+    if (change.after == nullptr) return;
+    if (Changed(change.before.get(), *change.after)) {
       workers_.AddNow(change.key);
     } else {
       workers_.Add(change.key);
@@ -79,7 +94,10 @@ void Snapshotter::Watch() {
 
 void Snapshotter::Start() { workers_.Start(); }
 
-void Snapshotter::Stop() { workers_.Stop(); }
+void Snapshotter::Stop() {
+  stopping_.request_stop();
+  workers_.Stop();
+}
 
 bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
   if (content.driver() != driver.name) return false;

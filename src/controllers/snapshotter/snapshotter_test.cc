@@ -1,82 +1,14 @@
-#include "controllers/snapshotter/snapshotter.h"
-
-#include <gmock/gmock.h>
-
-#include "controllers/fake_snapshots.h"
+#include "controllers/snapshotter/snapshotter_fixture.h"
 
 namespace berth::controllers::snapshotter {
 namespace {
 
-using base::Json;
-using base::StatusCode;
-using rpc::CallScript;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-using Content = api::VolumeSnapshotContent;
 using Create = csi::v1::CreateSnapshotRequest;
-
-constexpr char kContent[] = "snapcontent-uid-monday";
-const Json kDeleted = {{"metadata", {{"annotations", {{kBeingDeleted, "yes"}}}}}};
-
-// A driver with a volume, a class, and a snapshotter.
-class Bed {
- public:
-  Bed() { ServeSnapshots(cluster_.client); }
-
-  void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
-    cluster_.Add<Snapshotter>(cluster_.AddDriver(std::move(driver)), std::move(options));
-    cluster_.AddVolume("pv-1");
-    handle_ = cluster_.Get<api::PersistentVolume>("", "pv-1").csi().volume_handle();
-    cluster_.client.Add(MakeSnapshotClass("snap"));
-    cluster_.Start();
-  }
-  static Options Fast() {
-    Options options;
-    options.retry_start = std::chrono::milliseconds(5);
-    options.retry_max = std::chrono::milliseconds(50);
-    return options;
-  }
-  static Options Slow() {
-    Options options;
-    options.retry_start = std::chrono::minutes(10);
-    options.retry_max = std::chrono::minutes(10);
-    return options;
-  }
-
-  void Add(const Json& more = nullptr) {
-    cluster_.client.Add(MakeContent("monday", handle_, more));
-  }
-  // The driver has a snapshot already, made by somebody else.
-  std::string AddToDriver() {
-    csi::v1::CreateSnapshotRequest request;
-    request.set_name("old");
-    request.set_source_volume_id(handle_);
-    csi::v1::CreateSnapshotResponse response;
-    EXPECT_TRUE(cluster_.driver->state().Handle(request, response).ok());
-    return response.snapshot().snapshot_id();
-  }
-  CallScript& script() { return cluster_.driver->script(); }
-  Content Get() { return cluster_.Get<Content>("", kContent); }
-  bool WaitReady() {
-    return cluster_.WaitUntil(
-        [&] { return Get().ready() && !Get().has_annotation(kBeingCreated); });
-  }
-  bool WaitError(const std::string& text) {
-    return cluster_.WaitUntil([&] { return Get().error().find(text) != std::string::npos; });
-  }
-  bool WaitGone() {
-    return cluster_.WaitUntil([&] { return !cluster_.Has<Content>("", kContent); });
-  }
-  void Delete() { ASSERT_TRUE(cluster_.client.Delete(Content::kInfo, "", kContent, {}).ok()); }
-
-  FakeCluster cluster_;
-  std::string handle_;
-};
-
-class SnapshotterTest : public ::testing::Test, public Bed {};
 
 TEST_F(SnapshotterTest, TakesASnapshotAndSaysWhatTheDriverSaid) {
   Begin();
@@ -178,26 +110,6 @@ TEST_F(SnapshotterTest, AnUnknownOutcomeIsAskedForUntilItIsKnownAlthoughTheConte
   EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
 }
 
-TEST_F(SnapshotterTest, EachCodeIsFinalOrUnknownAsCsiHasIt) {
-  struct Case {
-    StatusCode code;
-    bool kept;
-  };
-  for (const Case& one :
-       {Case{StatusCode::kCancelled, true}, Case{StatusCode::kDeadlineExceeded, true},
-        Case{StatusCode::kUnavailable, true}, Case{StatusCode::kAborted, true},
-        Case{StatusCode::kResourceExhausted, true}, Case{StatusCode::kNotFound, false},
-        Case{StatusCode::kAlreadyExists, false}, Case{StatusCode::kFailedPrecondition, false},
-        Case{StatusCode::kInternal, false}}) {
-    Bed fresh;
-    fresh.Begin({}, Bed::Slow());
-    fresh.script().Fail("CreateSnapshot", base::Error(one.code, "no"), CallScript::kAlways);
-    fresh.Add();
-    ASSERT_TRUE(fresh.WaitError("desc = CreateSnapshot: no"));
-    EXPECT_EQ(fresh.Get().has_annotation(kBeingCreated), one.kept) << base::CodeName(one.code);
-  }
-}
-
 TEST_F(SnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
   Begin();
   Add({{"metadata", {{"annotations", {{kBeingCreated, "yes"}}}}}});
@@ -284,42 +196,6 @@ TEST_F(SnapshotterTest, AnotherDriversAnotherNodesAndGroupsContentsAreLeftAlone)
   Add({{"metadata", {{"labels", {{kManagedBy, "node-a"}}}}}});
   ASSERT_TRUE(WaitReady());
   EXPECT_EQ(script().Count("CreateSnapshot"), 1);
-}
-
-// -- answers that are none
-
-TEST_F(SnapshotterTest, AWrongAnswerIsRefusedAndKeptInMind) {
-  struct Case {
-    std::function<void(csi::v1::CreateSnapshotResponse&)> wrong;
-    std::string words;
-  };
-  for (const Case& one : {
-           Case{[](auto& answer) { answer.mutable_snapshot()->clear_snapshot_id(); }, "no id"},
-           Case{[](auto& answer) { answer.mutable_snapshot()->clear_creation_time(); },
-                "creation_time is required"},
-           Case{[](auto& answer) { answer.mutable_snapshot()->set_source_volume_id("another"); },
-                "which is of volume 'another'"},
-       }) {
-    Bed fresh;
-    rpc::FakeCsiDriver::Options driver;
-    driver.on_snapshot = one.wrong;
-    fresh.Begin(driver);
-    fresh.Add();
-    EXPECT_TRUE(fresh.WaitError(one.words)) << fresh.Get().error();
-    EXPECT_EQ(fresh.Get().annotation(kBeingCreated), "yes");
-    EXPECT_EQ(fresh.Get().snapshot_handle(), "");
-  }
-}
-
-TEST_F(SnapshotterTest, ASnapshotIsGivenToOneContentOnly) {
-  Begin();
-  const std::string taken = AddToDriver();
-  cluster_.client.Add(MakeContent("owner", handle_, ReadyContent(taken)));
-  cluster_.driver->state().options().on_snapshot = [taken](auto& answer) {
-    answer.mutable_snapshot()->set_snapshot_id(taken);
-  };
-  Add();
-  ASSERT_TRUE(WaitError("belongs to VolumeSnapshotContent 'snapcontent-uid-owner'"));
 }
 
 // -- snapshots that exist already

@@ -131,15 +131,16 @@ def _(bench):
     assert volume.volume_id not in _listed(bench), "ListVolumes still has it"
 
 
-def _listed(bench, page=0):
+def _listed(bench, page=0, pages=1000):
     found, token = [], ""
-    while True:
+    for _ in range(pages):
         answer = bench.call("ListVolumes", max_entries=page, starting_token=token)
         assert page == 0 or len(answer.entries) <= page, f"{len(answer.entries)} entries, where {page} are asked for"
         found += [entry.volume.volume_id for entry in answer.entries]
         token = answer.next_token
         if not token:
             return found
+    raise AssertionError(f"{pages} pages, and each names another one")
 
 
 @case("deletes-in-use", "DeleteVolume", "FAILED_PRECONDITION while it is in use", MAKES)
@@ -168,6 +169,12 @@ def _(bench):
     paged = _listed(bench, page=2)
     assert made <= set(paged) and len(paged) == len(set(paged)), f"made {made}, listed {paged}"
     bench.refuses("ListVolumes", "ABORTED", starting_token=NOWHERE)
+
+
+@case("endless-pages", "ListVolumes", "the last page has no next_token", (MAKES, "LIST_VOLUMES"))
+def _(bench):
+    bench.create()
+    _listed(bench)
 
 
 @case("free-negative", "GetCapacity", "available_capacity is not negative", "GET_CAPACITY")

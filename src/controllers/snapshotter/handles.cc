@@ -1,0 +1,52 @@
+// Which contents stand for a snapshot of the driver (snapshotter.h).
+#include "controllers/snapshotter/snapshotter.h"
+
+namespace berth::controllers::snapshotter {
+
+using base::MutexLock;
+
+std::vector<std::shared_ptr<const api::VolumeSnapshotContent>> Snapshotter::Others(
+    const Content& content, const std::string& handle) const {
+  auto others = contents_.ByIndex(kContentsByHandle, handle);
+  std::erase_if(others, [&](const auto& other) {
+    return other->name() == content.name() || other->driver() != content.driver();
+  });
+  return others;
+}
+
+std::string Snapshotter::TakeHandle(const Content& content, const std::string& handle) {
+  {
+    // What another worker was given a moment ago stands in no object yet.
+    MutexLock lock(mutex_);
+    const auto [it, taken] = given_.try_emplace(handle, content.name());
+    if (it->second != content.name()) return it->second;
+  }
+  // In this order: whoever had it before lets go of it only when its object shows here.
+  const auto others = Others(content, handle);
+  if (others.empty()) return "";
+  GiveBack(content, handle);
+  return others.front()->name();
+}
+
+void Snapshotter::GiveBack(const Content& content, const std::string& handle) {
+  MutexLock lock(mutex_);
+  const auto it = given_.find(handle);
+  if (it != given_.end() && it->second == content.name()) given_.erase(it);
+}
+
+void Snapshotter::Forget(const Content& gone) {
+  MutexLock lock(mutex_);
+  polls_.erase(gone.uid());
+  std::erase_if(given_, [&](const auto& given) { return given.second == gone.name(); });
+}
+
+void Snapshotter::WakeOthers(const Content& content) {
+  for (const std::string& handle : {content.snapshot_handle(), content.source_snapshot_handle()}) {
+    if (handle.empty()) continue;
+    for (const auto& other : Others(content, handle)) {
+      if (other->deleting()) workers_.AddNow(other->name());
+    }
+  }
+}
+
+}  // namespace berth::controllers::snapshotter
