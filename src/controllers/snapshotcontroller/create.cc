@@ -250,8 +250,9 @@ SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& sna
     return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
                 BoundElsewhere(*content));
   }
+  // A snapshot that is ready needs its class no more.
   if (const std::string name = snapshot.class_name();
-      !name.empty() && classes_.Get(name) == nullptr) {
+      !snapshot.ready() && !name.empty() && classes_.Get(name) == nullptr) {
     return Fail(snapshot, "GetSnapshotClassFailed",
                 fmt::format("Failed to get snapshot class with error VolumeSnapshotClass \"{}\" "
                             "not found",

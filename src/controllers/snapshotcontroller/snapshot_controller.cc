@@ -34,6 +34,15 @@ bool Changed(const T* before, const T& after) {
          before->json().value("spec", Json()) != after.json().value("spec", Json());
 }
 
+// What is wrong with the content, without which there is no data to use. Whatever else goes wrong
+// takes nothing from a snapshot that is ready.
+bool LosesContent(std::string_view reason) {
+  static constexpr std::string_view kReasons[] = {"SnapshotContentMissing", "SnapshotMisbound",
+                                                  "SnapshotContentMismatch",
+                                                  "SnapshotContentMisbound"};
+  return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
+}
+
 std::vector<std::string> OneKey(const std::string& ns, const std::string& name) {
   if (name.empty()) return {};
   return {api::ObjectKey(ns, name)};
@@ -221,9 +230,10 @@ void SnapshotController::ReportError(const Snapshot& snapshot, std::string_view 
   if (current == nullptr || current->error() == message) return;
   context_.events.Record(snapshot.reference(), EventType::kWarning, reason, message);
   const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
+  Json status = {{"error", error}};
+  if (!current->ready() || LosesContent(reason)) status["readyToUse"] = false;
   // Of use, and no more: what failed is tried again, whether or not this stands.
-  (void)Patch(context_.client, snapshots_, *current,
-              {{"status", {{"error", error}, {"readyToUse", false}}}}, "status");
+  (void)Patch(context_.client, snapshots_, *current, {{"status", std::move(status)}}, "status");
 }
 
 }  // namespace berth::controllers::snapshotcontroller

@@ -1,90 +1,11 @@
-#include "controllers/snapshotcontroller/snapshot_controller.h"
-
-#include <gmock/gmock.h>
-
-#include "controllers/fake_snapshots.h"
+#include "controllers/snapshotcontroller/snapshot_controller_fixture.h"
 
 namespace berth::controllers::snapshotcontroller {
 namespace {
 
-using base::Json;
-using base::StatusCode;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::UnorderedElementsAre;
-using Claim = api::PersistentVolumeClaim;
-using Content = api::VolumeSnapshotContent;
-using Snapshot = api::VolumeSnapshot;
-
-constexpr char kContent[] = "snapcontent-uid-monday";
-
-// A bound claim "data", a class "snap", and the controller.
-class Bed {
- public:
-  Bed() {
-    ServeSnapshots(cluster_.client);
-    cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
-    cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-    cluster_.client.Add(MakeSnapshotClass("snap"));
-  }
-  void Begin(Options options = Fast()) {
-    cluster_.Add<SnapshotController>(options);
-    cluster_.Start();
-  }
-  static Options Fast() {
-    Options options;
-    options.retry_start = std::chrono::milliseconds(5);
-    options.retry_max = std::chrono::milliseconds(50);
-    return options;
-  }
-  static Options Slow() {
-    Options options;
-    options.retry_start = std::chrono::minutes(10);
-    options.retry_max = std::chrono::minutes(10);
-    return options;
-  }
-  void Add(const Json& more = nullptr) { cluster_.client.Add(MakeSnapshot("monday", more)); }
-  Snapshot Get() { return cluster_.Get<Snapshot>("default", "monday"); }
-  Content GetContent(const std::string& name = kContent) { return cluster_.Get<Content>("", name); }
-  Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
-  bool WaitBound() {
-    return cluster_.WaitUntil([&] { return !Get().content_name().empty(); });
-  }
-  bool WaitReady() {
-    return cluster_.WaitUntil([&] { return Get().ready(); });
-  }
-  bool WaitError(const std::string& text) {
-    return cluster_.WaitUntil([&] { return Get().error().find(text) != std::string::npos; });
-  }
-  bool WaitGone() {
-    return cluster_.WaitUntil([&] { return !cluster_.Has<Snapshot>("default", "monday"); });
-  }
-  bool WaitClaimFree() {
-    return cluster_.WaitUntil([&] { return !GetClaim().has_finalizer(kClaimSourceProtection); });
-  }
-  // What the snapshotter does.
-  void Taken(const std::string& name = kContent) {
-    Write(GetContent(name), ReadyContent("snap-1"), "status");
-  }
-  void ContentEnds(const std::string& name = kContent) {
-    Write(GetContent(name), {{"metadata", {{"finalizers", nullptr}}}});
-  }
-  template <typename T>
-  void Write(const T& object, const Json& patch, const std::string& subresource = "") {
-    const auto written = kube::MergePatch(cluster_.client, object, patch, subresource);
-    ASSERT_TRUE(written.ok()) << base::ToString(written.status());
-  }
-  void Delete() {
-    ASSERT_TRUE(cluster_.client.Delete(Snapshot::kInfo, "default", "monday", {}).ok());
-  }
-
-  FakeCluster cluster_;
-};
-
-class SnapshotControllerTest : public ::testing::Test, public Bed {};
 
 // -- of a claim
 
@@ -362,22 +283,6 @@ TEST_F(SnapshotControllerTest, AContentOfAnotherSnapshotIsNotTaken) {
 }
 
 // -- of a content that exists
-
-class ExistingBed : public Bed {
- public:
-  void AddExisting(const Json& more = nullptr) {
-    Json content = MakeContent("monday", "", Existing("snap-7"));
-    content["metadata"]["name"] = "by-hand";
-    cluster_.client.Add(Merged(std::move(content), more));
-  }
-  void AddAsking() {
-    Add({{"spec",
-          {{"source",
-            {{"persistentVolumeClaimName", nullptr}, {"volumeSnapshotContentName", "by-hand"}}}}}});
-  }
-};
-
-class ExistingSnapshotTest : public ::testing::Test, public ExistingBed {};
 
 TEST_F(ExistingSnapshotTest, TheTwoNameEachOtherAndAreBound) {
   Begin();
