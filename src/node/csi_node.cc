@@ -196,6 +196,15 @@ Status CsiNodes::Add(const NodeDriver& driver) {
   return OkStatus();
 }
 
+base::StatusOr<std::vector<std::string>> CsiNodes::Drivers() const {
+  std::vector<std::string> names;
+  const auto read = kube::Get<api::CsiNode>(client_, "", node_name_);
+  if (read.status().code() == StatusCode::kNotFound) return names;
+  RETURN_IF_ERROR_WITH(read, fmt::format("read CSINode '{}'", node_name_));
+  for (const auto& driver : read->drivers()) names.push_back(driver.name);
+  return names;
+}
+
 Status CsiNodes::UpdateCount(const NodeDriver& driver) {
   if (driver.max_volumes < 0) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' gave a negative max_volumes_per_node",

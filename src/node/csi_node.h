@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "api/kinds.h"
 #include "base/status.h"
@@ -37,6 +38,8 @@ class CsiNodes {
   base::Status Add(const NodeDriver& driver);
   // One that is not there is OK. Topology labels stay, as with the kubelet.
   base::Status Remove(const std::string& driver);
+  // The names of those that CSINode lists.
+  base::StatusOr<std::vector<std::string>> Drivers() const;
   // Writes allocatable.count, the one field of an entry that may change, of a driver that is
   // listed.
   base::Status UpdateCount(const NodeDriver& driver);

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -30,6 +31,8 @@ constexpr std::string_view kDriverSocket = "csi.sock";
 // What is a driver's own socket lies in a folder of the driver's name: no deeper, where volumes are
 // mounted that may hang.
 constexpr int kPluginsDepth = 1;
+// No path: the work of RemoveAbsent.
+constexpr char kAbsent[] = "";
 
 StatusOr<PluginVersion> ParseVersion(std::string_view text) {
   const auto wrong = [text] {
@@ -96,6 +99,7 @@ Status PluginRegistration::Start() {
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.folder, 0755),
                        "make the folder of plugins' registration sockets");
   workers_.Start();
+  workers_.AddAfter(kAbsent, options_.absent_delay);
   // The watch calls once at the start: that finds the sockets which are there already.
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
   if (options_.plugins_folder.empty()) return OkStatus();
@@ -182,6 +186,7 @@ void PluginRegistration::Scan() {
 }
 
 Outcome PluginRegistration::Reconcile(const std::string& path) {
+  if (path == kAbsent) return Outcome::From(RemoveAbsent());
   Socket socket;
   {
     MutexLock lock(mutex_);
@@ -359,6 +364,25 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
   const Status written = driver.ok() ? csi_nodes_.Add(*driver) : driver.status();
   if (!written.ok()) SetWriteAgain(path, true);
   return base::Annotate(written, context);
+}
+
+bool PluginRegistration::IsRegistered(const std::string& driver) const {
+  MutexLock lock(mutex_);
+  return std::any_of(sockets_.begin(), sockets_.end(), [&](const auto& entry) {
+    return entry.second.registered.has_value() && entry.second.registered->driver == driver;
+  });
+}
+
+Status PluginRegistration::RemoveAbsent() {
+  ASSIGN_OR_RETURN(const std::vector<std::string> listed, csi_nodes_.Drivers());
+  for (const std::string& driver : listed) {
+    ASSIGN_OR_RETURN(const auto name, TakeName(driver));
+    if (IsRegistered(driver)) continue;
+    RETURN_IF_ERROR(csi_nodes_.Remove(driver));
+    LOG_INFO("CSI driver {} is not on this node any more: it is taken out of CSINode",
+             Quote(driver));
+  }
+  return OkStatus();
 }
 
 Status PluginRegistration::Unregister(const std::string& path, const Registered& registered) {

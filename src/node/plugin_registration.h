@@ -9,6 +9,8 @@
 //   socket made anew at the same path ─▶ registered anew
 //   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
 //   the API has lost what it was told ─▶ Node, CSINode written again
+//   a while after the start: what CSINode lists and nobody has registered is taken out. Its end
+//   came while no node agent ran, or the one that saw it did not live to tell
 //
 // Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
 // too. An unannounced driver waits a while, since its registrar may be about to start; one that was
@@ -58,6 +60,8 @@ struct PluginRegistrationOptions {
   // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
   std::string plugins_folder = "";
   std::chrono::milliseconds unannounced_delay{10'000};
+  // How long a driver that CSINode lists at the start may take to come; more than the delay above.
+  std::chrono::milliseconds absent_delay{20'000};
 };
 
 class PluginRegistration {
@@ -114,6 +118,8 @@ class PluginRegistration {
   void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
   void SetWriteAgain(const std::string& path, bool again);
+  bool IsRegistered(const std::string& driver) const;
+  base::Status RemoveAbsent();
   base::Status WriteOnceMore(const std::string& path, const Registered& registered);
 
   const PluginRegistrationOptions options_;
@@ -126,7 +132,7 @@ class PluginRegistration {
   mutable base::Mutex mutex_;
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> announced_
-      ABSL_GUARDED_BY(mutex_);  // drivers, by their registration sockets
+      ABSL_GUARDED_BY(mutex_);                           // drivers, by their registration sockets
   std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
   base::KeyedWorkers workers_;
   std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;

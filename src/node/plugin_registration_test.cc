@@ -70,7 +70,8 @@ class PluginRegistrationTest : public ::testing::Test {
                                   .on_refused = [this](const base::Status& why) { Note(why); },
                                   .on_delayed = [this](const base::Status& why) { Note(why); },
                                   .plugins_folder = folder_ + "/plugins",
-                                  .unannounced_delay = std::chrono::milliseconds(1)},
+                                  .unannounced_delay = std::chrono::milliseconds(1),
+                                  .absent_delay = absent_delay_},
         csi_nodes_, drivers_, [this](const std::string& driver) {
           base::MutexLock lock(mutex_);
           told_.push_back(driver);
@@ -118,6 +119,7 @@ class PluginRegistrationTest : public ::testing::Test {
   }
 
   std::string folder_;
+  std::chrono::milliseconds absent_delay_{60'000};
   kube::FakeClient client_;
   CsiNodes csi_nodes_{client_, "node-a"};
   volume::DriverRegistry drivers_;
@@ -155,6 +157,22 @@ TEST_F(PluginRegistrationTest, ASocketFromBeforeTheStartIsFound) {
   Announce();
   Start();
   EXPECT_TRUE(WaitListed(true));
+}
+
+TEST_F(PluginRegistrationTest, ADriverThatLeftWhileNobodyLookedIsTakenOut) {
+  for (const char* name : {"demo.csi.example.com", "left.csi.example.com"}) {
+    ASSERT_TRUE(csi_nodes_.Add({.name = name, .node_id = "id-1"}).ok());
+  }
+  Announce();
+  absent_delay_ = std::chrono::milliseconds(200);
+  Start();
+  EXPECT_TRUE(client_.WaitUntil([&] {
+    const auto node = client_.Peek<api::CsiNode>("", "node-a");
+    return node.has_value() && !node->driver("left.csi.example.com").has_value();
+  }));
+  EXPECT_TRUE(WaitListed(true)) << "the one that is there stays";
+  const auto node = client_.Peek<api::Node>("", "node-a");
+  EXPECT_EQ(node->annotation("csi.volume.kubernetes.io/nodeid").find("left"), std::string::npos);
 }
 
 TEST_F(PluginRegistrationTest, ASocketInASubfolderIsFound) {
@@ -319,7 +337,8 @@ TEST_F(PluginRegistrationTest, OfTwoSocketsAtOnceOneIsRefused) {
   Start();
   EXPECT_TRUE(WaitTold("registered already"));
   std::string error;
-  EXPECT_TRUE(WaitFor([&] { return announced_->registered(&error) || second->registered(&error); }));
+  EXPECT_TRUE(
+      WaitFor([&] { return announced_->registered(&error) || second->registered(&error); }));
   EXPECT_FALSE(announced_->registered(&error) && second->registered(&error));
 }
 

@@ -1,6 +1,6 @@
 """Volumes that are attached to nodes and that one node at a time may have."""
 from data import check, stay, write
-from survivor import beside_double
+from survivor import DRIVER, beside_double
 from lib import csi_double, objects
 
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -81,7 +81,7 @@ def modify(s, claim, name):
 
 @beside_double
 def attach(s):
-    """Of a driver that attaches, knows two nodes, and changes volumes in use."""
+    """Of a driver that attaches, knows two nodes, and changes volumes in use. In the end its registrar goes."""
     s.create(objects.storage_class("attaching", provisioner=csi_double.NAME))
     for name, speed in (("slow", "1"), ("fast", "9")):
         s.create(objects.attributes_class(name, csi_double.NAME, speed=speed))
@@ -100,3 +100,5 @@ def attach(s):
                          ("csinodes", "node-b"), ("storageclasses", "attaching")):
         s.gone(plural, name)
     s.nothing_left()
+    s.double.announcement().unlink(missing_ok=True)
+    s.step("the driver to be gone from the node", lambda: s.drivers() == {DRIVER})
