@@ -263,6 +263,8 @@ class ControllerProcessImpl : public ControllerProcess {
       // What the start and later bursts took goes back to the machine: an allocator keeps it.
       for (auto pause = kFirstTrim; Pause(end, pause); pause = kTrim) malloc_trim(0);
     }
+    // The next leader comes when the lease has expired: no call of this one may outlast it.
+    if (!leading()) (*running)->CancelCalls();
     // No handler of the roles runs any more when they go.
     (*running)->Stop();
     informers.Stop();

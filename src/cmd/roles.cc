@@ -111,6 +111,10 @@ void RunningRoles::Stop() {
   if (connection_ != nullptr) connection_->Stop();
 }
 
+void RunningRoles::CancelCalls() {
+  if (connection_ != nullptr) connection_->CancelCalls();
+}
+
 std::shared_ptr<const controllers::DriverInfo> RunningRoles::driver() const {
   return connection_ == nullptr ? nullptr : connection_->info();
 }

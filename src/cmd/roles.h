@@ -73,6 +73,8 @@ class RunningRoles {
   void Start();
   // Waits for running work. Idempotent.
   void Stop();
+  // Ends the calls of the driver that run, before Stop: somebody else is about to make them.
+  void CancelCalls();
   // What the driver last said of itself; null: nothing yet, or there is none.
   std::shared_ptr<const controllers::DriverInfo> driver() const;
 

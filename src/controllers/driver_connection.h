@@ -78,6 +78,8 @@ class DriverConnection {
   void Start();
   // Waits for the identity call that runs. Idempotent.
   void Stop();
+  // Ends the calls that run; none is made any more. Their outcome is unknown.
+  void CancelCalls() { client_->CancelAll(); }
 
   // nullptr until the driver was ready once.
   std::shared_ptr<const DriverInfo> info() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -181,6 +181,18 @@ TEST_F(CsiClientTest, ACancelledCallHasAnUnknownOutcome) {
   EXPECT_FALSE(IsFinal(result.status()));
 }
 
+TEST_F(CsiClientTest, WhoMayNotCallAnyMoreEndsItsCalls) {
+  driver_->script().Hang("Probe");
+  auto call = std::async(std::launch::async, [&] { return client_->Probe({}, 30s).status(); });
+  ASSERT_TRUE(driver_->script().WaitFor("Probe"));
+  client_->CancelAll();
+  EXPECT_EQ(call.get().code(), StatusCode::kCancelled);
+  driver_->script().Release("Probe");
+  const base::Status later = client_->Probe({}, 5s).status();
+  EXPECT_EQ(later.code(), StatusCode::kCancelled);
+  EXPECT_FALSE(IsFinal(later));
+}
+
 TEST_F(CsiClientTest, CallsRunInParallel) {
   driver_->script().Hang("Probe");
   auto slow = std::async(std::launch::async, [&] { return client_->Probe({}, 30s).status(); });

@@ -1,8 +1,14 @@
-"""Each test that asks for `kubectl` runs with Debian's 1.20 and with whatever other version is installed."""
+"""Each test that asks for `kubectl` runs with Debian's 1.20 and with whatever other version is installed; those of
+roles start them as processes of their own."""
 import itertools
+import pathlib
+import shutil
+import tempfile
 
 import pytest
+from lib.csi_double import CsiDouble
 from lib.kubectl import Kubectl, installed
+from lib.roles import Role
 from lib.standalone import wait_for
 
 PARAMETERS = [pytest.param((binary, version), id=f"kubectl-{version[2]}")
@@ -29,3 +35,33 @@ def kubectl(request, module_berth, home):
     yield client
     client("delete", "namespace", ns, "--timeout=60s", timeout=90)
     assert "NotFound" in client.fails("get", "namespace", ns)
+
+
+@pytest.fixture
+def short():
+    """A folder whose path leaves room for sockets' names."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="br-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def known_double(berth, short):
+    """A driver that the node knows too: without that its topology is nobody's."""
+    double = CsiDouble(short / "d", registration_folder=berth.data / "kubelet/plugins_registry").start()
+    yield double
+    double.stop()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts roles, which are stopped at the end."""
+    started = []
+
+    def make(*arguments):
+        started.append(Role(tmp_path / f"role-{len(started)}.log", *arguments))
+        return started[-1]
+
+    yield make
+    for role in started:
+        role.stop()

@@ -1,29 +1,15 @@
-"""Berth in place of the CSI sidecars: roles against an API, leader election between two processes, probes."""
-import json
-import pathlib
-import shutil
+"""Berth in place of the CSI sidecars: roles against an API, the registrar, probes. Its leaders: test_leaders.py."""
 import socket
 import subprocess
-import tempfile
 
 import pytest
 
+from lib import objects
 from lib.csi_double import NAME, CsiDouble
-from lib.roles import Role
+from lib.roles import LEASE, holder, kubeconfig_of
 from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
-
-LEASE = ["--leader-election", "--leader-election-namespace=default", "--leader-election-lease-duration=4s",
-         "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"]
-
-
-@pytest.fixture
-def short():
-    """A folder whose path leaves room for sockets' names."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="br-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -33,60 +19,17 @@ def double(short):
     double.stop()
 
 
-@pytest.fixture
-def known_double(berth, short):
-    """A driver that the node knows too: without that its topology is nobody's."""
-    double = CsiDouble(short / "d", registration_folder=berth.data / "kubelet/plugins_registry").start()
-    yield double
-    double.stop()
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Starts roles, which are stopped at the end."""
-    started = []
-
-    def make(*arguments):
-        started.append(Role(tmp_path / f"role-{len(started)}.log", *arguments))
-        return started[-1]
-
-    yield make
-    for role in started:
-        role.stop()
-
-
-def storage_class(berth):
-    berth.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "double"},
-                 "provisioner": NAME, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
-
-
-def claim(berth, name):
-    berth.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
-                 "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "double",
-                          "resources": {"requests": {"storage": "1Mi"}}}})
-
-
-def bound(berth, name):
-    return berth.get("pvc", name).get("status", {}).get("phase") == "Bound"
-
-
-def wait_bound(berth, *names):
-    for name in names:
-        wait_for(f"claim {name} to be bound", lambda name=name: bound(berth, name))
-
-
-def holder(berth, lease=NAME):
-    found = [item for item in berth.items("leases") if item["metadata"]["name"] == lease]
-    return found[0]["spec"].get("holderIdentity") if found else None
+def wait_bound(berth, name):
+    berth.wait_phase("pvc", name, "Bound")
 
 
 def test_a_sidecars_name_takes_its_flags_and_does_its_work(berth, known_double, start):
     """A vendor's container runs Berth in place of csi-provisioner, with the flags that it has."""
-    storage_class(berth)
+    berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
     role = start("csi-provisioner", f"--csi-address={known_double.socket}", "--kubeconfig", berth.data / "kubeconfig", "-v=5",
                  "--feature-gates=Topology=true", "--timeout=60s", "--http-endpoint=127.0.0.1:0",
                  "--volume-name-prefix=vol", "--enable-pprof", "--node-deployment=false")
-    claim(berth, "one")
+    berth.apply(objects.claim("one", "1Mi", "double"))
     wait_bound(berth, "one")
     assert berth.get("pvc", "one")["spec"]["volumeName"].startswith("vol-")
     code, metrics = role.get("/metrics")
@@ -99,56 +42,17 @@ def test_a_sidecars_name_takes_its_flags_and_does_its_work(berth, known_double, 
     assert role.stop() == 0
 
 
-def test_two_processes_hand_over_and_do_nothing_twice(berth, known_double, start):
-    """The leader freezes; the other leads within the lease's time; the first, thawed, works no more."""
-    storage_class(berth)
-    common = ["controller", "--roles=provisioner,attacher,resizer", "--csi-address", known_double.socket, "--kubeconfig",
-              berth.data / "kubeconfig", "--http-endpoint=127.0.0.1:0", *LEASE]
-    first = start(*common, "--leader-election-identity=first")
-    wait_for("the first to lead", lambda: holder(berth) == "first")
-    second = start(*common, "--leader-election-identity=second")
-    claim(berth, "one")
-    wait_bound(berth, "one")
-    wait_for("the second to be a candidate", lambda: "is held by 'first'" in second.log())
-
-    first.freeze()
-    wait_for("the second to lead", lambda: holder(berth) == "second")
-    claim(berth, "two")
-    wait_bound(berth, "two")
-    first.thaw()
-    claim(berth, "three")
-    wait_bound(berth, "three")
-    wait_for("the first to notice", lambda: "is lost: pausing" in first.log())
-    assert first.get("/healthz/leader-election")[0] == 200
-    assert len(known_double.calls("CreateVolume")) == 3, "one for each claim"
-    for lease in (NAME, f"external-attacher-leader-{NAME}".replace(".", "-"),
-                  f"external-resizer-{NAME}".replace(".", "-")):
-        wait_for(f"lease {lease}", lambda lease=lease: holder(berth, lease) in ("first", "second"))
-
-    # An orderly end leaves nobody to be waited for.
-    assert second.stop() == 0
-    wait_for("the first to lead again", lambda: holder(berth) == "first")
-    claim(berth, "four")
-    wait_bound(berth, "four")
-    berth.remove_everything()
-
-
 def test_an_absent_api_and_an_absent_driver_end_nothing(berth, known_double, start, tmp_path):
-    # By its socket: the port is another one after each start.
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": f"unix://{berth.data}/api.sock"}}],
-        "users": [{"name": "c", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
-    storage_class(berth)
+    kubeconfig = kubeconfig_of(tmp_path / "kubeconfig", berth.data / "api.sock")
+    berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
     role = start("controller", "--roles=provisioner", "--csi-address", known_double.socket, "--kubeconfig",
                  kubeconfig, *LEASE)
-    wait_for("it to lead", lambda: holder(berth))
+    wait_for("it to lead", lambda: holder(berth, NAME))
     berth.stop()
     wait_for("it to pause", lambda: "is lost: pausing" in role.log())
     known_double.stop()
     berth.start()
-    claim(berth, "one")
+    berth.apply(objects.claim("one", "1Mi", "double"))
     wait_for("it to lead again", lambda: role.log().count("is ours: working") == 2)
     assert role.process.poll() is None
     known_double.start()

@@ -1,4 +1,5 @@
 """`berth controller`, `berth node` and Berth under a sidecar's name, as processes of their own."""
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,30 @@ import urllib.error
 import urllib.request
 
 from lib.standalone import BINARY, wait_for
+
+# Short enough for a test; a leader is silent for two seconds at most before it pauses.
+LEASE_SECONDS = 4
+LEASE = ["--leader-election", "--leader-election-namespace=default",
+         f"--leader-election-lease-duration={LEASE_SECONDS}s", "--leader-election-renew-deadline=2s",
+         "--leader-election-retry-period=500ms"]
+
+
+def lease(berth, name):
+    """Its spec; empty: there is none."""
+    return next((item["spec"] for item in berth.items("leases") if item["metadata"]["name"] == name), {})
+
+
+def holder(berth, name):
+    return lease(berth, name).get("holderIdentity")
+
+
+def kubeconfig_of(path, socket):
+    """One that names the API by a socket: the port is another one after each start."""
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": f"unix://{socket}"}}],
+        "users": [{"name": "c", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
+    return path
 
 
 class Role:
