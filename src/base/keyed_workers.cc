@@ -65,6 +65,8 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
   } else if (place == queue_.begin()) {
     first_due_.NotifyOne();
   }
+  // Who looks after spare workers may wait for a key that is due later.
+  if (place == queue_.begin() && !HasFreeWorker()) all_busy_.NotifyOne();
 }
 
 void KeyedWorkers::Add(const std::string& key) {

@@ -76,6 +76,31 @@ TEST(KeyedWorkersTest, WhereAllWorkersHangASpareOneTakesTheNextKey) {
   ASSERT_TRUE(workers.WaitIdle(10s));
 }
 
+TEST(KeyedWorkersTest, ASpareWorkerDoesNotWaitForAKeyThatIsDueLater) {
+  std::latch hung(1), release(1), healthy(1);
+  KeyedWorkers::Options options = Quick();
+  options.workers = 1;
+  options.max_workers = 2;
+  options.patience = 1ms;
+  KeyedWorkers workers(options, [&](const std::string& key) {
+    if (key == "hung") {
+      hung.count_down();
+      release.wait();
+    } else {
+      healthy.count_down();
+    }
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.AddAfter("later", 1h);
+  workers.Add("hung");
+  hung.wait();
+  std::this_thread::sleep_for(20ms);  // all wait for what is due later
+  workers.Add("healthy");
+  healthy.wait();
+  release.count_down();
+}
+
 TEST(KeyedWorkersTest, SpareWorkersAreBounded) {
   std::atomic<int> running{0}, worst{0};
   std::latch release(1);

@@ -163,7 +163,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     cri::Device* device = config.add_devices();
     device->set_container_path(path);
     device->set_host_path(published->second.path);
-    device->set_permissions("rwm");
+    device->set_permissions(published->second.read_only ? "r" : "rwm");
   }
   return base::OkStatus();
 }

@@ -134,13 +134,13 @@ Status CsiNodes::PatchNode(const NodeDriver& driver, bool add) {
   return kube::MergePatch(client_, *read, {{"metadata", std::move(metadata)}}).status();
 }
 
-Status CsiNodes::CreateCsiNode(const NodeDriver& driver, const api::Node& node) {
+Status CsiNodes::CreateCsiNode(const Json& drivers, const api::Node& node) {
   return client_
       .Create(api::kinds::kCsiNode, "",
               {{"apiVersion", "storage.k8s.io/v1"},
                {"kind", "CSINode"},
                {"metadata", {{"name", node_name_}, {"ownerReferences", OwnerOf(node)}}},
-               {"spec", {{"drivers", Json::array({EntryOf(driver)})}}}})
+               {"spec", {{"drivers", drivers}}}})
       .status();
 }
 
@@ -153,7 +153,7 @@ Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
   }
   auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
   if (read.status().code() == StatusCode::kNotFound) {
-    return add ? CreateCsiNode(driver, *node) : OkStatus();
+    return add ? CreateCsiNode(Json::array({EntryOf(driver)}), *node) : OkStatus();
   }
   RETURN_IF_ERROR(read);
   Json object = *std::move(read);
@@ -178,6 +178,17 @@ Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
   Json list = Without(drivers, driver.name);
   list.push_back(entry);
   return put(std::move(list));
+}
+
+Status CsiNodes::Ensure() {
+  const Status made = OnConflict([&]() -> Status {
+    const auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
+    if (read.status().code() != StatusCode::kNotFound) return read.status();
+    const auto node = kube::Get<api::Node>(client_, "", node_name_);
+    RETURN_IF_ERROR_WITH(node, fmt::format("read node '{}'", node_name_));
+    return CreateCsiNode(Json::array(), *node);
+  });
+  return base::Annotate(made, fmt::format("make CSINode '{}'", node_name_));
 }
 
 Status CsiNodes::Add(const NodeDriver& driver) {

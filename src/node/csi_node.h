@@ -5,6 +5,9 @@
 //   Node labels                                       the driver's topology segments
 //   CSINode.spec.drivers[]                            name, nodeID, topologyKeys, allocatable.count
 //
+// The kubelet's annotation storage.alpha.kubernetes.io/migrated-plugins is not written: it names
+// the in-tree plugins whose volumes the node takes for CSI volumes, and Berth translates none.
+//
 // Thread-safe; calls for different drivers may run in parallel (a conflict is read again and
 // repeated).
 #pragma once
@@ -33,6 +36,9 @@ class CsiNodes {
   CsiNodes(kube::Client& client, std::string node_name)
       : client_(client), node_name_(std::move(node_name)) {}
 
+  // Makes the CSINode, without drivers, if there is none: controllers tell a node that has no
+  // driver yet from one whose agent never came up by it. NOT_FOUND: there is no Node yet.
+  base::Status Ensure();
   // Idempotent. INVALID_ARGUMENT: what the driver says cannot be; FAILED_PRECONDITION: a topology
   // label of the Node has another value already.
   base::Status Add(const NodeDriver& driver);
@@ -47,7 +53,7 @@ class CsiNodes {
  private:
   base::Status PatchNode(const NodeDriver& driver, bool add);
   base::Status WriteCsiNode(const NodeDriver& driver, bool add);
-  base::Status CreateCsiNode(const NodeDriver& driver, const api::Node& node);
+  base::Status CreateCsiNode(const base::Json& drivers, const api::Node& node);
   base::Status OnConflict(const std::function<base::Status()>& write) const;
 
   kube::Client& client_;

@@ -9,6 +9,7 @@ namespace {
 using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr int64_t kResourceExhausted = 8;
+constexpr int kMaxWorkers = 16;
 
 }  // namespace
 
@@ -33,7 +34,8 @@ DriverLimits::DriverLimits(kube::Informers& informers, volume::DriverRegistry& d
       csi_nodes_(csi_nodes),
       node_name_(std::move(node_name)),
       driver_objects_(informers.Of<api::CsiDriver>()),
-      workers_({.name = "driver-limits", .workers = 1},
+      // A driver that hangs holds up its own count alone.
+      workers_({.name = "driver-limits", .workers = 1, .max_workers = kMaxWorkers},
                [this](const std::string& driver) { return Update(driver); }) {
   gate_.Open(this);
   driver_objects_.AddHandler(gate_.Wrap([](DriverLimits& self, const auto& change) {
@@ -70,7 +72,7 @@ Outcome DriverLimits::Update(const std::string& driver) {
   const auto period = PeriodOf(driver);
   const auto socket = drivers_.Socket(driver);
   if (!period.has_value() || !socket.ok()) return Outcome::Done();
-  const base::StatusOr<NodeDriver> info = AskNodeInfo(driver, *socket);
+  const base::StatusOr<NodeDriver> info = questions_.NodeInfo(driver, *socket);
   const base::Status updated = info.ok() ? csi_nodes_.UpdateCount(*info) : info.status();
   if (!updated.ok()) {
     LOG_WARNING("how many volumes driver {} can have on this node stays as it was: {}",

@@ -14,6 +14,7 @@
 #include "base/keyed_workers.h"
 #include "kube/informer.h"
 #include "node/csi_node.h"
+#include "node/driver_identity.h"
 #include "node/volume_gate.h"
 #include "volume/host.h"
 
@@ -33,7 +34,10 @@ class DriverLimits {
   ~DriverLimits();
 
   void Start() { workers_.Start(); }
-  void Stop() { workers_.Stop(); }
+  void Stop() {
+    questions_.Cancel();
+    workers_.Stop();
+  }
   void DriverRegistered(const std::string& driver);
 
  private:
@@ -44,6 +48,7 @@ class DriverLimits {
   CsiNodes& csi_nodes_;
   const std::string node_name_;
   kube::Informer<api::CsiDriver>& driver_objects_;
+  DriverQuestions questions_;
   HandlerGate<DriverLimits> gate_;
   base::KeyedWorkers workers_;
 };

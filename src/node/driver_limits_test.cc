@@ -88,6 +88,31 @@ TEST_F(DriverLimitsTest, AreLeftAloneWithoutAPeriod) {
   EXPECT_EQ(driver_->script().Count("NodeGetInfo"), 1);
 }
 
+TEST_F(DriverLimitsTest, OfOneDriverDoNotWaitForOthersThatHang) {
+  std::vector<std::unique_ptr<rpc::FakeCsiDriver>> hung;
+  for (const char* name : {"a.example.com", "b.example.com"}) {
+    hung.push_back(*rpc::FakeCsiDriver::Start({.name = name}));
+    hung.back()->script().Hang("NodeGetInfo");
+    drivers_.Register(name, hung.back()->socket());
+    Json object = Driver({{"nodeAllocatableUpdatePeriodSeconds", 86400}});
+    object["metadata"]["name"] = name;
+    client_.Add(object);
+  }
+  client_.Add(Driver({{"nodeAllocatableUpdatePeriodSeconds", 86400}}));
+  Start();
+  Json attachment = Attachment(8);
+  for (const char* name : {"a.example.com", "b.example.com"}) {
+    attachment["metadata"]["name"] = name;
+    attachment["spec"]["attacher"] = name;
+    client_.Add(attachment);
+  }
+  for (const auto& driver : hung) EXPECT_TRUE(driver->script().WaitFor("NodeGetInfo"));
+  client_.Add(Attachment(8));
+  EXPECT_TRUE(WaitCount(5));
+  // Nor does the end of the process.
+  limits_.Stop();
+}
+
 TEST_F(DriverLimitsTest, StayWhenTheDriverDoesNotSay) {
   client_.Add(Driver({{"nodeAllocatableUpdatePeriodSeconds", 1}}));
   driver_->script().Fail("NodeGetInfo", base::Error(base::StatusCode::kInternal, "busy"), 1);

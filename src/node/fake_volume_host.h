@@ -76,6 +76,17 @@ class FakeVolumeHost : public volume::Host {
     return client_.CreateSubresource(api::kinds::kServiceAccount, ns, account, "token", request);
   }
 
+  // Every file is a block device of its own.
+  base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
+      const std::vector<std::string>& paths) override {
+    ASSIGN_OR_RETURN(auto found, platform::LookAtDevices(paths));
+    for (size_t i = 0; i < paths.size(); ++i) {
+      found[i].block = found[i].present;
+      found[i].number = std::hash<std::string>()(paths[i]);
+    }
+    return found;
+  }
+
   FakeMounter& fake_mounter() { return mounter_; }
   FakeEvents& fake_events() { return events_; }
 

@@ -217,8 +217,12 @@ void FakeVolumePlugin::SetCondition(StatusOr<std::optional<Condition>> condition
 }
 
 StatusOr<std::optional<volume::VolumePlugin::Condition>> FakeVolumePlugin::GetCondition(
-    const volume::PodVolumeRecord&) {
+    const volume::PodVolumeRecord& record) {
   MutexLock lock(mutex_);
+  while (hang_method_ == "GetCondition" &&
+         record.folder_name.find(hang_subject_) != std::string::npos) {
+    changed_.Wait(mutex_);
+  }
   return condition_;
 }
 

@@ -25,6 +25,7 @@ FakeVolumeWorld::FakeVolumeWorld(Options options) {
       *host, FakeVolumePlugin::Options{.name = "kubernetes.io/empty-dir",
                                        .source_type = options.refreshes ? "configMap" : "emptyDir",
                                        .refreshes = options.refreshes});
+  plugins = {shared.get(), scratch.get()};
   client.Add({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", kNode}}}});
 }
 
@@ -113,16 +114,15 @@ Json FakeVolumeWorld::ClaimVolume(const std::string& name, const std::string& cl
 
 base::Status FakeVolumeWorld::Start() {
   StopManager();
-  manager =
-      NewVolumeManager({.state_folder = folder + "/node/volumes",
-                        .node_name = kNode,
-                        .workers = 4,
-                        .retry_start = std::chrono::milliseconds(5),
-                        .retry_max = std::chrono::milliseconds(40),
-                        .refresh_interval = std::chrono::hours(1),
-                        .wait_event_after = std::chrono::milliseconds(30),
-                        .health_interval = std::chrono::milliseconds(5)},
-                       client, informers, {shared.get(), scratch.get()}, *host, host->events());
+  manager = NewVolumeManager({.state_folder = folder + "/node/volumes",
+                              .node_name = kNode,
+                              .workers = 4,
+                              .retry_start = std::chrono::milliseconds(5),
+                              .retry_max = std::chrono::milliseconds(40),
+                              .refresh_interval = std::chrono::hours(1),
+                              .wait_event_after = std::chrono::milliseconds(30),
+                              .health_interval = std::chrono::milliseconds(5)},
+                             client, informers, plugins, *host, host->events());
   informers.Start();
   RETURN_IF_ERROR(informers.WaitForSync(std::chrono::seconds(10)));
   return manager->Start([this](const std::string&) {

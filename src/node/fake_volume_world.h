@@ -73,6 +73,8 @@ class FakeVolumeWorld {
   std::unique_ptr<FakeVolumeHost> host;
   std::unique_ptr<FakeVolumePlugin> shared;
   std::unique_ptr<FakeVolumePlugin> scratch;  // emptyDir
+  std::vector<volume::VolumePlugin*>
+      plugins;  // of the manager: these two, unless a test has others
   std::unique_ptr<VolumeManager> manager;
 
  private:

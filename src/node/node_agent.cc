@@ -65,6 +65,8 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.request_stop();
       after_sync_.join();
     }
+    // Nobody waits for a driver that hangs; what its call did the records leave open.
+    for (const auto& plugin : plugins_) plugin->CancelCalls();
     if (host_mounts_ != nullptr) host_mounts_->Stop();
     if (driver_limits_ != nullptr) driver_limits_->Stop();
     if (registration_ != nullptr) registration_->Stop();

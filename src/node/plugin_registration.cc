@@ -27,7 +27,10 @@ using Outcome = base::KeyedWorkers::Outcome;
 constexpr auto kNotifyTimeout = std::chrono::seconds(5);
 constexpr int kMaxDepth = 4;
 constexpr size_t kMaxSockets = 1000;
+constexpr int kMaxWorkers = 32;
 constexpr std::string_view kDriverSocket = "csi.sock";
+// The key of the node's CSINode object; no path.
+constexpr std::string_view kCsiNode = "CSINode";
 // What is a driver's own socket lies in a folder of the driver's name: no deeper, where volumes are
 // mounted that may hang.
 constexpr int kPluginsDepth = 1;
@@ -56,13 +59,20 @@ StatusOr<PluginVersion> ParseVersion(std::string_view text) {
 bool IsApiTrouble(const Status& status) {
   return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kAborted ||
          status.code() == StatusCode::kDeadlineExceeded || status.code() == StatusCode::kNotFound ||
-         status.code() == StatusCode::kUnauthenticated;
+         status.code() == StatusCode::kUnauthenticated ||
+         status.code() == StatusCode::kPermissionDenied;
 }
 
 // Marks a failure that lies with the API.
 constexpr absl::string_view kApiPayload = "berth/api";
 
 bool LiesWithApi(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
+
+Status WithContext(const Status& status, std::string_view context) {
+  Status out = base::Annotate(status, context);
+  if (LiesWithApi(status)) out.SetPayload(kApiPayload, absl::Cord("1"));
+  return out;
+}
 
 }  // namespace
 
@@ -91,6 +101,7 @@ PluginRegistration::PluginRegistration(PluginRegistrationOptions options, CsiNod
       on_registered_(std::move(on_registered)),
       workers_({.name = "registration",
                 .workers = 2,
+                .max_workers = kMaxWorkers,
                 .retry_start = options_.retry_start,
                 .retry_max = options_.retry_max},
                [this](const std::string& path) { return Reconcile(path); }) {}
@@ -99,6 +110,7 @@ Status PluginRegistration::Start() {
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.folder, 0755),
                        "make the folder of plugins' registration sockets");
   workers_.Start();
+  workers_.AddNow(std::string(kCsiNode));
   workers_.AddAfter(kAbsent, options_.absent_delay);
   // The watch calls once at the start: that finds the sockets which are there already.
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
@@ -113,6 +125,7 @@ Status PluginRegistration::Start() {
 void PluginRegistration::Stop() {
   watch_.reset();
   plugins_watch_.reset();
+  questions_.Cancel();
   workers_.Stop();
 }
 
@@ -147,7 +160,7 @@ void PluginRegistration::CollectUnannounced(const std::string& folder, Sightings
   const auto names = platform::ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (out.size() >= kMaxSockets || !api::IsCsiDriverName(name)) continue;
+    if (out.size() >= kMaxSockets || name.starts_with('.')) continue;
     const std::string path = fmt::format("{}/{}/{}", folder, name, kDriverSocket);
     if (const auto socket = SocketAt(path)) out[path] = *socket;
   }
@@ -186,6 +199,7 @@ void PluginRegistration::Scan() {
 }
 
 Outcome PluginRegistration::Reconcile(const std::string& path) {
+  if (path == kCsiNode) return Outcome::From(csi_nodes_.Ensure());
   if (path == kAbsent) return Outcome::From(RemoveAbsent());
   Socket socket;
   {
@@ -212,8 +226,10 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
   if (!socket.announced && IsAnnouncedElsewhere(path)) return Outcome::Done();
   const Status registered = Register(path, socket);
   if (registered.ok()) return Outcome::Done();
-  // What an earlier socket at this path had registered answers no more.
-  if (socket.registered.has_value()) {
+  // What an earlier socket at this path had registered answers no more, unless the driver itself is
+  // in order.
+  const bool in_order = LiesWithApi(registered) || registered.code() == StatusCode::kCancelled;
+  if (socket.registered.has_value() && !in_order) {
     if (const Status gone = Unregister(path, *socket.registered); !gone.ok()) {
       LOG_WARNING("{}", base::ToString(gone));
     }
@@ -244,35 +260,58 @@ Status PluginRegistration::Validate(const std::string& path, const rpc::PluginIn
 
 bool PluginRegistration::IsAnnouncedElsewhere(const std::string& path) const {
   const std::string driver = std::filesystem::path(path).parent_path().filename();
+  return IsAnnounced(driver);
+}
+
+bool PluginRegistration::IsAnnounced(const std::string& driver) const {
   MutexLock lock(mutex_);
   return announced_.contains(driver);
 }
 
+bool PluginRegistration::Stands(const std::string& path, const Registered& registered) const {
+  MutexLock lock(mutex_);
+  const auto found = sockets_.find(path);
+  return found != sockets_.end() && found->second.registered.has_value() &&
+         found->second.registered->identity == registered.identity &&
+         found->second.registered->driver == registered.driver;
+}
+
 // Tells the API and the volumes' plugin of a driver whose announcement is in order.
-Status PluginRegistration::Enter(const std::string& path, const rpc::PluginInfo& info,
-                                 Registered& registered) {
-  RETURN_IF_ERROR(Validate(path, info, registered.version));
-  const StatusOr<NodeDriver> driver = AskNodeInfo(info.name, info.endpoint);
+Status PluginRegistration::Enter(const std::string& path, const std::string& name,
+                                 const std::string& endpoint) {
+  const bool known = drivers_.Socket(name).ok();
+  const StatusOr<NodeDriver> driver = questions_.NodeInfo(name, endpoint);
+  if (driver.status().code() == StatusCode::kCancelled) return driver.status();
+  const auto take_out = [this, &name] {
+    drivers_.Unregister(name);
+    const Status undone = csi_nodes_.Remove(name);
+    if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+  };
   if (!driver.ok()) {
     // What an earlier version of it had said of the node holds no more.
-    drivers_.Unregister(info.name);
-    if (const Status undone = csi_nodes_.Remove(info.name); !undone.ok()) {
-      LOG_WARNING("{}", base::ToString(undone));
-    }
-    return base::Annotate(driver.status(), fmt::format("driver '{}'", info.name));
+    take_out();
+    return base::Annotate(driver.status(), fmt::format("driver '{}'", name));
   }
   SetWriteAgain(path, false);
   // Before the API tells of it: the first pod may come at once.
-  drivers_.Register(info.name, info.endpoint);
+  drivers_.Register(name, endpoint);
   Status written = csi_nodes_.Add(*driver);
   if (written.ok()) return OkStatus();
-  drivers_.Unregister(info.name);
-  if (IsApiTrouble(written)) {
-    written.SetPayload(kApiPayload, absl::Cord("1"));
-  } else if (const Status undone = csi_nodes_.Remove(info.name); !undone.ok()) {
-    LOG_WARNING("{}", base::ToString(undone));
+  if (!IsApiTrouble(written)) {
+    take_out();
+    return written;
   }
+  // One that was registered before stays so: pods end while the API is away, too.
+  if (!known) drivers_.Unregister(name);
+  written.SetPayload(kApiPayload, absl::Cord("1"));
   return written;
+}
+
+void PluginRegistration::Tell(const std::string& path, const Socket& socket,
+                              const Status& why) const {
+  if (why.code() == StatusCode::kCancelled) return;
+  if (!LiesWithApi(why)) return Refused(path, socket, why);
+  if (options_.on_delayed) options_.on_delayed(why);
 }
 
 void PluginRegistration::Refused(const std::string& path, const Socket& socket,
@@ -302,7 +341,25 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   RETURN_IF_ERROR(base::FaultPoint<"node.registration.begin">());
   const StatusOr<rpc::PluginInfo> info =
       socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
-  RETURN_IF_ERROR_WITH(info, context);
+  if (!info.ok()) {
+    const Status why = base::Annotate(info.status(), context);
+    // What it says of itself is wrong; who does not answer may be about to.
+    if (why.code() == StatusCode::kInvalidArgument) Refused(path, socket, why);
+    return why;
+  }
+  if (!socket.announced) {
+    // Its own socket may lie in a folder of any name then.
+    if (IsAnnounced(info->name)) return OkStatus();
+    if (const Status folder = CheckDriverFolder(path, info->name); !folder.ok()) {
+      const Status why = base::Annotate(folder, context);
+      Refused(path, socket, why);
+      return why;
+    }
+  }
+  // Another driver than before at this path: nothing else tells of the end of the one before.
+  if (socket.registered.has_value() && socket.registered->driver != info->name) {
+    RETURN_IF_ERROR_WITH(Unregister(path, *socket.registered), context);
+  }
   const auto name = TakeName(info->name);
   RETURN_IF_ERROR_WITH(name, context);
   if (socket.announced) {
@@ -310,13 +367,11 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
     announced_.insert(info->name);
   }
   Registered registered{.driver = info->name, .endpoint = info->endpoint, .identity = *socket.seen};
-  if (const Status entered = Enter(path, *info, registered); !entered.ok()) {
-    const Status why = base::Annotate(entered, context);
-    if (LiesWithApi(entered)) {
-      if (options_.on_delayed) options_.on_delayed(why);
-    } else {
-      Refused(path, socket, why);
-    }
+  Status entered = Validate(path, *info, registered.version);
+  if (entered.ok()) entered = Enter(path, info->name, info->endpoint);
+  if (!entered.ok()) {
+    const Status why = WithContext(entered, context);
+    Tell(path, socket, why);
     return why;
   }
   {
@@ -347,6 +402,7 @@ void PluginRegistration::WriteAgain() {
       paths.push_back(path);
     }
   }
+  workers_.AddNow(std::string(kCsiNode));
   for (const std::string& path : paths) workers_.AddNow(path);
 }
 
@@ -359,11 +415,28 @@ void PluginRegistration::SetWriteAgain(const std::string& path, bool again) {
 
 Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
   const std::string context = fmt::format("write driver '{}' again", registered.driver);
-  SetWriteAgain(path, false);
-  const StatusOr<NodeDriver> driver = AskNodeInfo(registered.driver, registered.endpoint);
-  const Status written = driver.ok() ? csi_nodes_.Add(*driver) : driver.status();
-  if (!written.ok()) SetWriteAgain(path, true);
-  return base::Annotate(written, context);
+  const auto name = TakeName(registered.driver);
+  RETURN_IF_ERROR_WITH(name, context);
+  // Another socket may have taken the name over while this waited for it.
+  if (!Stands(path, registered)) return OkStatus();
+  const Status entered = Enter(path, registered.driver, registered.endpoint);
+  if (entered.ok()) return OkStatus();
+  const Status why = WithContext(entered, context);
+  Socket socket;
+  {
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    if (found == sockets_.end()) return why;
+    if (LiesWithApi(why) || why.code() == StatusCode::kCancelled) {
+      found->second.write_again = true;
+    } else {
+      // Rolled back: from here on it is a socket whose registration failed.
+      found->second.registered.reset();
+    }
+    socket = found->second;
+  }
+  Tell(path, socket, why);
+  return why;
 }
 
 bool PluginRegistration::IsRegistered(const std::string& driver) const {

@@ -1,5 +1,6 @@
-// Registers CSI drivers whose registration sockets appear in the kubelet's plugins_registry folder,
-// and those that merely stand at plugins/DRIVER/csi.sock, which nobody announces.
+// Makes the node's CSINode object, and registers CSI drivers whose registration sockets appear in
+// the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
+// which nobody announces.
 //
 //   socket seen ─▶ GetInfo ─▶ validate ─▶ DriverRegistry ─▶ NodeGetInfo ─▶ Node, CSINode ─▶
 //   Notify(true)
@@ -16,7 +17,8 @@
 // too. An unannounced driver waits a while, since its registrar may be about to start; one that was
 // announced once is known by its announcement alone from then on, or its end would go unnoticed.
 // A failure of the API is no fault of the driver: it is retried without telling the driver,
-// which would exit. Thread-safe.
+// which would exit, and a driver that was registered before stays usable meanwhile. A driver that
+// hangs holds up no other. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -32,6 +34,7 @@
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "node/csi_node.h"
+#include "node/driver_identity.h"
 #include "platform/watch_folder.h"
 #include "rpc/registration_client.h"
 #include "volume/host.h"
@@ -108,13 +111,20 @@ class PluginRegistration {
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
   // True if what stands at a driver's own socket is registered, or will be, by an announcement.
   bool IsAnnouncedElsewhere(const std::string& path) const;
+  bool IsAnnounced(const std::string& driver) const;
+  // Whether `registered` is still what the socket at `path` registered.
+  bool Stands(const std::string& path, const Registered& registered) const;
   // A driver's name for the one socket that registers or unregisters it now; let go of by the
   // value's end. Error: kUnavailable while another socket has it.
   base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
   base::Status Register(const std::string& path, const Socket& socket);
+  // Tells registrar and node of it; a failure of the API or the process's end is none of the
+  // driver.
+  void Tell(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
                         PluginVersion& version) const;
-  base::Status Enter(const std::string& path, const rpc::PluginInfo& info, Registered& registered);
+  base::Status Enter(const std::string& path, const std::string& driver,
+                     const std::string& endpoint);
   void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
   void SetWriteAgain(const std::string& path, bool again);
@@ -134,6 +144,7 @@ class PluginRegistration {
   std::set<std::string> announced_
       ABSL_GUARDED_BY(mutex_);                           // drivers, by their registration sockets
   std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
+  DriverQuestions questions_;
   base::KeyedWorkers workers_;
   std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;
 };

@@ -85,6 +85,14 @@ class PluginRegistrationTest : public ::testing::Test {
     ASSERT_TRUE(started.ok()) << started.status();
     announced_ = *std::move(started);
   }
+  // Another socket in place of the announced one, which is never seen to be gone.
+  void Replace(const rpc::FakeCsiDriver& driver) {
+    auto started =
+        rpc::RegistrationServer::Start(folder_ + "/new.sock", driver.name(), driver.socket());
+    ASSERT_TRUE(started.ok()) << started.status();
+    std::filesystem::rename(folder_ + "/new.sock", folder_ + "/registry/demo-reg.sock");
+    announced_ = *std::move(started);
+  }
   void Note(const base::Status& why) {
     base::MutexLock lock(mutex_);
     troubles_ += base::ToString(why) + "\n";
@@ -267,7 +275,90 @@ TEST_F(PluginRegistrationTest, AnUnannouncedDriverOfAnotherNameIsRefused) {
   Start();
   const auto driver = Unannounced("folder.example.com", "inside.example.com");
   EXPECT_TRUE(driver->script().WaitFor("GetPluginInfo", 2)) << "it is tried again";
+  EXPECT_TRUE(WaitTold("calls itself 'inside.example.com'"));
   EXPECT_THAT(drivers_.All(), IsEmpty());
+}
+
+TEST_F(PluginRegistrationTest, AnUnannouncedDriverInAFolderThatCannotBeItsNameIsRefused) {
+  Start();
+  const auto driver = Unannounced("My_Driver", "inside.example.com");
+  EXPECT_TRUE(WaitTold("in the folder 'My_Driver'"));
+}
+
+// Most drivers' folders are called otherwise than the drivers.
+TEST_F(PluginRegistrationTest, TheOwnSocketOfAnAnnouncedDriverMayLieInAnyFolder) {
+  Start();
+  Announce();
+  ASSERT_TRUE(WaitListed(true));
+  const auto own = Unannounced("demo-folder", driver_->name());
+  ASSERT_TRUE(own->script().WaitFor("GetPluginInfo"));
+  const auto other = Unannounced("plain.example.com", "plain.example.com");
+  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("plain.example.com").ok(); }));
+  base::MutexLock lock(mutex_);
+  EXPECT_EQ(troubles_, "");
+}
+
+TEST_F(PluginRegistrationTest, DriversThatHangHoldUpNoOther) {
+  std::filesystem::create_directories(folder_ + "/registry");
+  std::vector<std::unique_ptr<rpc::FakeCsiDriver>> hung;
+  std::vector<std::unique_ptr<rpc::RegistrationServer>> servers;
+  for (const char* name : {"a.example.com", "b.example.com", "c.example.com"}) {
+    hung.push_back(*rpc::FakeCsiDriver::Start({.name = name}));
+    hung.back()->script().Hang("NodeGetInfo");
+    servers.push_back(*rpc::RegistrationServer::Start(folder_ + "/registry/" + name, name,
+                                                      hung.back()->socket()));
+  }
+  Start();
+  for (const auto& driver : hung) EXPECT_TRUE(driver->script().WaitFor("NodeGetInfo"));
+  Announce();
+  EXPECT_TRUE(WaitListed(true));
+  // Nor do they hold up the process's end, which is no refusal.
+  registration_->Stop();
+  std::string error;
+  for (const auto& server : servers) {
+    EXPECT_FALSE(server->registered(&error));
+    EXPECT_EQ(error, "");
+  }
+}
+
+TEST_F(PluginRegistrationTest, ADriverThatComesBackWhileTheApiIsAwayStaysUsable) {
+  Start();
+  Announce();
+  ASSERT_TRUE(WaitListed(true));
+  for (const StatusCode code : {StatusCode::kUnavailable, StatusCode::kPermissionDenied}) {
+    client_.SetOutage(base::Error(code, "the API is away"));
+    const int asked = driver_->script().Count("NodeGetInfo");
+    Replace(*driver_);
+    ASSERT_TRUE(driver_->script().WaitFor("NodeGetInfo", asked + 3));
+    EXPECT_TRUE(drivers_.Socket(driver_->name()).ok());
+    std::string error;
+    EXPECT_FALSE(announced_->registered(&error));
+    EXPECT_EQ(error, "");
+    client_.SetOutage(base::OkStatus());
+    EXPECT_TRUE(WaitFor([&] { return announced_->registered(&error); }));
+  }
+}
+
+TEST_F(PluginRegistrationTest, AnotherDriverAtTheSamePathTakesTheFirstOnesPlace) {
+  Start();
+  Announce();
+  ASSERT_TRUE(WaitListed(true));
+  const auto other = *rpc::FakeCsiDriver::Start({.name = "other.example.com", .node_id = "o"});
+  Replace(*other);
+  EXPECT_TRUE(WaitFor([&] { return drivers_.Socket("other.example.com").ok(); }));
+  EXPECT_TRUE(WaitListed(false));
+  EXPECT_FALSE(drivers_.Socket(driver_->name()).ok());
+}
+
+TEST_F(PluginRegistrationTest, AnEndpointMayBeAnyFormOfASocketsAddress) {
+  Start();
+  std::filesystem::create_directories(folder_ + "/registry");
+  for (const char* scheme : {"unix:", "unix://"}) {
+    const auto server = *rpc::RegistrationServer::Start(
+        folder_ + "/registry/demo.sock", driver_->name(), scheme + driver_->socket());
+    EXPECT_TRUE(WaitFor([&] { return server->registered(nullptr); }));
+    EXPECT_EQ(*drivers_.Socket(driver_->name()), driver_->socket());
+  }
 }
 
 TEST_F(PluginRegistrationTest, WhatWasAnnouncedEndsWithItsAnnouncement) {
@@ -296,7 +387,22 @@ TEST_F(PluginRegistrationTest, ARefusedNodeIsRolledBack) {
     return !announced_->registered(&error) && error.find("'z9'") != std::string::npos;
   }));
   EXPECT_TRUE(WaitFor([&] { return drivers_.All().empty(); }));
-  EXPECT_TRUE(client_.Peek(api::kinds::kCsiNode, "", "node-a").is_null());
+  EXPECT_TRUE(WaitListed(false));
+}
+
+TEST_F(PluginRegistrationTest, TheCsiNodeIsThereWithoutAnyDriver) {
+  const Json node = client_.Peek(api::kinds::kNode, "", "node-a");
+  client_.Remove(api::kinds::kNode, "", "node-a");
+  Start();
+  client_.Add(node);  // the node agent registers its node meanwhile
+  const auto made = [&] {
+    const auto object = client_.Peek<api::CsiNode>("", "node-a");
+    return object.has_value() && !object->json()["metadata"]["ownerReferences"].empty();
+  };
+  ASSERT_TRUE(client_.WaitUntil(made));
+  client_.Remove(api::kinds::kCsiNode, "", "node-a");
+  registration_->WriteAgain();
+  EXPECT_TRUE(client_.WaitUntil(made));
 }
 
 TEST_F(PluginRegistrationTest, AnAbsentApiIsNoFaultOfTheDriver) {
@@ -365,6 +471,23 @@ TEST_F(PluginRegistrationTest, ASocketThatNobodyServesDoesNotHoldUpOthers) {
   close(dead);
   Start();
   Announce();
+  EXPECT_TRUE(WaitListed(true));
+}
+
+TEST_F(PluginRegistrationTest, ADriverThatFailsWhenItIsWrittenAgainIsRolledBack) {
+  Announce();
+  Start();
+  ASSERT_TRUE(WaitListed(true));
+  driver_->script().Fail("NodeGetInfo", base::Error(StatusCode::kInternal, "no disk found"),
+                         rpc::CallScript::kAlways);
+  registration_->WriteAgain();
+  ASSERT_TRUE(WaitListed(false));
+  EXPECT_TRUE(WaitFor([&] { return !drivers_.Socket(driver_->name()).ok(); }));
+  EXPECT_TRUE(WaitFor([&] {
+    std::string error;
+    return !announced_->registered(&error) && error.find("no disk found") != std::string::npos;
+  }));
+  driver_->script().Fail("NodeGetInfo", base::OkStatus(), 0);
   EXPECT_TRUE(WaitListed(true));
 }
 

@@ -1,5 +1,7 @@
 #include "node/volume_health.h"
 
+#include <set>
+
 #include "base/log.h"
 
 namespace berth::node {
@@ -8,8 +10,9 @@ namespace {
 using base::MutexLock;
 using Outcome = base::KeyedWorkers::Outcome;
 
-// No volume's key: those hold a space.
-constexpr std::string_view kAll = "all";
+// No driver's name.
+constexpr std::string_view kAll = " all";
+constexpr int kMaxWorkers = 16;
 
 }  // namespace
 
@@ -18,9 +21,9 @@ VolumeHealth::VolumeHealth(std::chrono::milliseconds interval, std::function<Vol
     : interval_(interval),
       volumes_(std::move(volumes)),
       events_(events),
-      // One for the round, two for drivers that are slow to answer.
-      workers_({.name = "volume-health", .workers = 3},
-               [this](const std::string& key) { return key == kAll ? Look() : Ask(key); }) {}
+      // One for the round, one for the drivers, and more while drivers are slow to answer.
+      workers_({.name = "volume-health", .workers = 2, .max_workers = kMaxWorkers},
+               [this](const std::string& key) { return key == kAll ? Look() : AskDriver(key); }) {}
 
 void VolumeHealth::Start() {
   workers_.Start();
@@ -29,28 +32,38 @@ void VolumeHealth::Start() {
 
 Outcome VolumeHealth::Look() {
   Volumes volumes = volumes_();
-  for (const auto& [key, volume] : volumes) workers_.Add(key);
-  MutexLock lock(mutex_);
-  std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
-  present_ = std::move(volumes);
+  std::set<std::string> drivers;
+  for (const auto& [key, volume] : volumes) drivers.insert(volume.driver);
+  {
+    MutexLock lock(mutex_);
+    std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
+    present_ = std::move(volumes);
+  }
+  for (const std::string& driver : drivers) workers_.Add(driver);
   return Outcome::After(interval_);
 }
 
-Outcome VolumeHealth::Ask(const std::string& key) {
-  VolumeUnits::Ready volume;
+Outcome VolumeHealth::AskDriver(const std::string& driver) {
+  Volumes volumes;
   {
     MutexLock lock(mutex_);
-    const auto found = present_.find(key);
-    if (found == present_.end()) return Outcome::Done();
-    volume = found->second;
+    volumes = present_;
   }
+  for (const auto& [key, volume] : volumes) {
+    if (stopping_) break;
+    if (volume.driver == driver) Ask(key, volume);
+  }
+  return Outcome::Done();
+}
+
+void VolumeHealth::Ask(const std::string& key, const VolumeUnits::Ready& volume) {
   const auto condition = volume.plugin->GetCondition(volume.record);
   if (!condition.ok()) {
     LOG_DEBUG("how volume {} does is not known: {}", base::Quote(volume.record.folder_name),
               base::ToString(condition.status()));
-    return Outcome::Done();
+    return;
   }
-  if (!condition->has_value()) return Outcome::Done();
+  if (!condition->has_value()) return;
   const bool abnormal = (*condition)->abnormal;
   const std::string& message = (*condition)->message;
   bool changed = false;
@@ -65,12 +78,11 @@ Outcome VolumeHealth::Ask(const std::string& key) {
       abnormal_.erase(key);
     }
   }
-  if (!changed) return Outcome::Done();
+  if (!changed) return;
   events_.Record(volume.pod, abnormal ? base::EventType::kWarning : base::EventType::kNormal,
                  abnormal ? "VolumeConditionAbnormal" : "VolumeConditionNormal",
                  fmt::format("Volume {}: {}", volume.name,
                              message.empty() ? "the driver gives no reason" : message));
-  return Outcome::Done();
 }
 
 }  // namespace berth::node

@@ -5,10 +5,11 @@
 //   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
 //                                                    VolumeConditionAbnormal, VolumeConditionNormal
 //
-// A driver that does not answer holds up only its own volumes' questions, two at a time, and
-// changes nothing of what was known. Thread-safe.
+// A driver's volumes are asked for one after the other, so that a driver that does not answer holds
+// up only its own volumes' questions; it changes nothing of what was known. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -32,15 +33,20 @@ class VolumeHealth {
   ~VolumeHealth() { Stop(); }
 
   void Start();
-  void Stop() { workers_.Stop(); }
+  void Stop() {
+    stopping_ = true;
+    workers_.Stop();
+  }
 
  private:
   base::KeyedWorkers::Outcome Look();
-  base::KeyedWorkers::Outcome Ask(const std::string& volume);
+  base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
+  void Ask(const std::string& key, const VolumeUnits::Ready& volume);
 
   const std::chrono::milliseconds interval_;
   const std::function<Volumes()> volumes_;
   base::EventSink& events_;
+  std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
   Volumes present_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // why

@@ -30,6 +30,13 @@ using PodPtr = std::shared_ptr<const api::Pod>;
 
 constexpr std::string_view kHostMountPrefix = "hostmount-";
 
+// What of a CSIDriver decides on NodePublishVolume of pods that run.
+base::Json RepublishOf(const api::CsiDriver* driver) {
+  if (driver == nullptr) return nullptr;
+  return {driver->Bool({"spec", "requiresRepublish"}),
+          base::json::Array(driver->json(), {"spec", "tokenRequests"})};
+}
+
 class Manager : public VolumeManager {
  public:
   Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
@@ -169,6 +176,12 @@ void Manager::AddHandlers(kube::Informers& informers) {
         if (change.latest().node_name() != manager.options_.node_name) return;
         manager.ResolveAll(change.latest().pv_name(), /*by_claim=*/false);
       }));
+  // Whether a driver's volumes are published again and again, and with which tokens, may be
+  // switched while pods run.
+  informers.Of<api::CsiDriver>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
+    if (RepublishOf(change.before.get()) == RepublishOf(change.after.get())) return;
+    for (const std::string& uid : manager.units_.PodsOf(change.key)) manager.resolvers_.AddNow(uid);
+  }));
   informers.Of<api::Node>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
     if (change.key != manager.options_.node_name) return;
     manager.NodeChanged(change.before.get(), change.after.get());

@@ -486,6 +486,59 @@ TEST(VolumeManager, AnExpansionThatCannotBeIsMarkedAndNotRepeated) {
   EXPECT_EQ(world.shared->CallCount("Expand"), 1U);
 }
 
+// As with the kubelet: not all drivers can grow a file system that is in use.
+TEST(VolumeManager, AVolumeGrowsBeforeItsFirstPodMayStart) {
+  World world({});
+  world.AddBoundClaim("x");
+  Json pv = world.client.Peek(api::kinds::kPersistentVolume, "", "pv-x");
+  pv["spec"]["capacity"]["storage"] = "2Gi";
+  world.client.Add(pv);
+  Json claim = world.client.Peek(api::kinds::kPersistentVolumeClaim, "default", "x");
+  claim["status"]["allocatedResourceStatuses"] = {{"storage", "NodeResizePending"}};
+  world.client.Add(claim);
+  world.shared->FailAll("Expand", base::Error(StatusCode::kUnavailable, "busy"));
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.WaitReason("uid-web", "grow it"));
+  EXPECT_FALSE(world.manager->State("uid-web").ready);
+  EXPECT_TRUE(world.host->fake_events().WaitFor({"Pod web Warning VolumeResizeFailed", "busy"}));
+  world.shared->FailAll("Expand", base::OkStatus());
+  EXPECT_TRUE(world.WaitReady("uid-web"));
+  EXPECT_TRUE(world.client.WaitUntil([&] {
+    return world.client.Peek<api::PersistentVolumeClaim>("default", "x")->capacity() == "2Gi";
+  }));
+}
+
+TEST(VolumeManager, APodGetsItsVolumeThoughItCannotGrowWhereItIs) {
+  World world({});
+  world.AddBoundClaim("x");
+  Json pv = world.client.Peek(api::kinds::kPersistentVolume, "", "pv-x");
+  pv["spec"]["capacity"]["storage"] = "2Gi";
+  world.client.Add(pv);
+  world.shared->FailAll("Expand", base::Error(StatusCode::kFailedPrecondition, "in use"));
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  EXPECT_TRUE(world.WaitReady("uid-web"));
+}
+
+TEST(VolumeManager, RepublishingThatIsSwitchedOnReachesPodsThatRun) {
+  World world({});
+  const auto put = [&](bool republish) {
+    world.client.Add({{"apiVersion", "storage.k8s.io/v1"},
+                      {"kind", "CSIDriver"},
+                      {"metadata", {{"name", World::kDriver}}},
+                      {"spec", {{"requiresRepublish", republish}}}});
+  };
+  put(false);
+  world.AddBoundClaim("x");
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  ASSERT_TRUE(world.WaitReady("uid-web"));
+  EXPECT_EQ(world.shared->CallCount("SetUp uid-web"), 1U);
+  put(true);
+  EXPECT_TRUE(world.shared->WaitForCalls("SetUp uid-web", 2));
+}
+
 TEST(VolumeManager, MountsInsideAVolumeGoBeforeIt) {
   World world({});
   world.AddBoundClaim("x");

@@ -1,5 +1,5 @@
-// What the volume manager makes of its records after it ended at any point, after a reboot, and
-// when the records are damaged.
+// What the volume manager makes of its records after it ended at any point, and when the records
+// are damaged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,62 +192,6 @@ TEST(VolumeRestartState, AnUnfinishedTearDownKeepsTheVolumeFromANewPod) {
   // It is finished without anybody asking: that was decided before.
   world.shared->FailAll("TearDown", base::OkStatus());
   EXPECT_TRUE(world.WaitReady("uid-b"));
-}
-
-// ---- reboot ----
-
-// As if the records had been written in an earlier boot.
-void AgeRecords(World& world) {
-  for (const std::string folder : {"devices", "pods"}) {
-    for (const std::string& name : world.RecordFiles(folder)) {
-      const std::string path = world.RecordFolder(folder) + "/" + name;
-      Json json = *base::json::Parse(*platform::ReadFile(path));
-      json["bootId"] = "an-earlier-boot";
-      ASSERT_TRUE(platform::WriteDurably<"test.file">(path, base::json::Dump(json)).ok());
-    }
-  }
-}
-
-TEST(VolumeReboot, APodThatComesBackGetsItsVolumeAnew) {
-  World world({});
-  world.AddBoundClaim("x");
-  ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
-  ASSERT_TRUE(world.WaitReady("uid-web"));
-  ASSERT_TRUE(world.WaitRecorded());
-  world.StopManager();
-  world.shared->Reboot();
-  AgeRecords(world);
-  ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
-  ASSERT_TRUE(world.WaitReady("uid-web"));
-  EXPECT_THAT(world.shared->Mounted(), UnorderedElementsAre(World::Device("x"), "uid-web/pv-x"));
-  EXPECT_EQ(world.shared->CallCount("MountDevice"), 2U);
-}
-
-TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
-  World world({});
-  world.AddBoundClaim("x");
-  ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
-  ASSERT_TRUE(world.WaitReady("uid-web"));
-  ASSERT_TRUE(world.WaitRecorded());
-  ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-  world.StopManager();
-  world.shared->Reboot();
-  AgeRecords(world);
-  world.shared->FailAll("TearDown", kUnknown);
-  world.shared->FailAll("UnmountDevice", kUnknown);
-  ASSERT_TRUE(world.Start().ok());
-  world.manager->Release("uid-web");
-  ASSERT_TRUE(world.WaitReleased("uid-web"));
-  ASSERT_TRUE(world.WaitInUse({}));
-  EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
-  EXPECT_EQ(
-      platform::ListFolder(world.host->paths().PodVolume("uid-web", "kubernetes.io/csi", "pv-x"))
-          .status()
-          .code(),
-      StatusCode::kNotFound);
 }
 
 // ---- damaged records ----

@@ -107,9 +107,11 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   if (status.ok() || ThisBoot(stored.boot_id)) return status;
   // Nothing of an earlier boot is mounted any more, so that a driver which is gone need not be
   // waited for.
-  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only its folder is removed",
+  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only what it left is removed",
               Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
               base::ToString(status));
+  const Status forgotten = plugin->ForgetPodVolume(stored.record);
+  if (forgotten.code() != StatusCode::kUnimplemented) return forgotten;
   return platform::RemoveTree(deps_.host.paths().PodVolume(
       stored.record.pod_uid, stored.record.plugin, stored.record.folder_name));
 }
@@ -301,6 +303,17 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   span.End(published.status());
   if (!published.ok()) return Failed(job, "set it up", published.status());
   stored.published = *published;
+  // A file system that is to grow does so before the volume's first user sees it, as with the
+  // kubelet: later it might have to be done online, which not all drivers can.
+  if (const auto bytes = PendingExpansion(spec); bytes.has_value() && !InUse(job.unit)) {
+    job.stored = stored;
+    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+    const Status grown = Expand(job, *bytes);
+    // FAILED_PRECONDITION: not where it is published; the kubelet lets the pod go on, too.
+    if (!grown.ok() && grown.code() != StatusCode::kFailedPrecondition) {
+      return Failed(job, "grow it", grown);
+    }
+  }
   bool ready = false;
   Update(job, [&](Unit&, Use& use) {
     use.stored = stored;
@@ -404,33 +417,42 @@ Status VolumeUnits::ExpandUnit(const std::string& key) {
     const std::optional<int64_t> bytes = PendingExpansion(job.volume.spec);
     if (!bytes.has_value()) continue;
     const std::string claim_version = job.volume.spec.claim->resource_version();
-    bool settled = false;
+    bool told = false;
+    // The claim's new status comes back through the informer; until then its copy here is stale.
+    Update(job, [&](Unit& unit, Use&) { told = unit.expanded_claim == claim_version; });
+    if (told) return OkStatus();
+    RETURN_IF_ERROR_WITH(Expand(job, *bytes), "grow it");
     bool done = false;
-    Update(job, [&](Unit& unit, Use&) {
-      // The claim's new status comes back through the informer; until then its copy here is stale.
-      settled = unit.expand_refused == *bytes || unit.expanded_claim == claim_version;
-      done = unit.expanded_to == *bytes;
-    });
-    if (settled) return OkStatus();
-    const base::ObjectReference target = EventTarget(*job.pod);
-    if (!done) {
-      const Status expanded =
-          job.volume.plugin->Expand(job.stored->record, job.volume.spec, *bytes);
-      if (!expanded.ok() && expanded.code() != StatusCode::kUnimplemented) {
-        if (VolumeExpansion::IsInfeasible(expanded)) {
-          Update(job, [&](Unit& unit, Use&) { unit.expand_refused = *bytes; });
-        }
-        RETURN_IF_ERROR(deps_.expansion.Failed(target, job.volume.spec, expanded));
-        if (VolumeExpansion::IsInfeasible(expanded)) return OkStatus();
-        return base::Annotate(expanded, "grow it");
-      }
-      Update(job, [&](Unit& unit, Use&) { unit.expanded_to = *bytes; });
-    }
-    RETURN_IF_ERROR(deps_.expansion.Finish(target, job.volume.spec));
+    Update(job, [&](Unit& unit, Use&) { done = unit.expanded_to == *bytes; });
+    if (!done) return OkStatus();
+    RETURN_IF_ERROR(deps_.expansion.Finish(EventTarget(*job.pod), job.volume.spec));
     Update(job, [&](Unit& unit, Use&) { unit.expanded_claim = claim_version; });
     return OkStatus();
   }
   return OkStatus();
+}
+
+Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
+  bool settled = false;
+  Update(job, [&](Unit& unit, Use&) {
+    settled = unit.expand_refused == bytes || unit.expanded_to == bytes;
+  });
+  if (settled) return OkStatus();
+  base::FlightSpan span(base::FlightKind::kStep, "grow", job.pod->key());
+  const Status expanded = job.volume.plugin->Expand(job.stored->record, job.volume.spec, bytes);
+  span.End(expanded);
+  if (expanded.ok() || expanded.code() == StatusCode::kUnimplemented) {
+    Update(job, [&](Unit& unit, Use&) { unit.expanded_to = bytes; });
+    return OkStatus();
+  }
+  RETURN_IF_ERROR(deps_.expansion.Failed(EventTarget(*job.pod), job.volume.spec, expanded));
+  if (!VolumeExpansion::IsInfeasible(expanded)) return expanded;
+  Update(job, [&](Unit& unit, Use&) { unit.expand_refused = bytes; });
+  return OkStatus();
+}
+
+bool VolumeUnits::InUse(const std::string& key) const {
+  return !JobsWhere(key, [](const Unit&, const Use& use) { return use.ready; }).empty();
 }
 
 // ---- the device ----
@@ -455,9 +477,9 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
                                 "this node agent has no volume plugin '{}'", device->record.plugin);
   span.End(unmounted);
   if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
-    LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so its record is dropped",
+    LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so that it is forgotten",
                 Quote(device->record.device_name), base::ToString(unmounted));
-    unmounted = OkStatus();
+    unmounted = plugin != nullptr ? plugin->ForgetDevice(device->record) : OkStatus();
   }
   if (!unmounted.ok()) {
     const Status status = base::Annotate(

@@ -21,6 +21,14 @@ std::string UseKey(const std::string& pod_uid, const std::string& folder_name) {
   return pod_uid + "/" + folder_name;
 }
 
+std::string DriverOf(const WantedVolume& volume) {
+  const volume::VolumeSpec& spec = volume.spec;
+  std::string driver = spec.pv != nullptr
+                           ? spec.pv->csi().driver()
+                           : base::json::String(spec.pod_volume.json(), {"csi", "driver"});
+  return driver.empty() ? std::string(volume.plugin->name()) : driver;
+}
+
 }  // namespace
 
 std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
@@ -126,6 +134,9 @@ void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted)
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
       use.refresh = true;
     }
+    if (use.ready && use.pod != nullptr && wanted.follows_api && !use.volume.follows_api) {
+      use.refresh = true;
+    }
     use.pod_uid = uid;
     use.wanted = true;
     use.released = false;
@@ -188,6 +199,17 @@ std::set<std::string> VolumeUnits::Pods() const {
   MutexLock lock(mutex_);
   for (const auto& [key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) out.insert(use.pod_uid);
+  }
+  return out;
+}
+
+std::set<std::string> VolumeUnits::PodsOf(const std::string& driver) const {
+  std::set<std::string> out;
+  MutexLock lock(mutex_);
+  for (const auto& [key, unit] : units_) {
+    for (const auto& [use_key, use] : unit->uses) {
+      if (use.wanted && DriverOf(use.volume) == driver) out.insert(use.pod_uid);
+    }
   }
   return out;
 }
@@ -344,6 +366,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
       out[fmt::format("{} {}", unit_key, use_key)] = {.plugin = use.volume.plugin,
                                                       .record = use.stored->record,
                                                       .name = use.volume.spec.name,
+                                                      .driver = DriverOf(use.volume),
                                                       .pod = EventTarget(*use.pod)};
     }
   }

@@ -103,13 +103,16 @@ class VolumeUnits {
   VolumeState State(const std::string& unit, const std::string& pod_uid,
                     const std::string& folder_name) const;
   std::set<std::string> Pods() const;
+  // Those that want a volume of this CSI driver.
+  std::set<std::string> PodsOf(const std::string& driver) const;
   std::set<std::string> DevicesInUse() const;
 
   // A use that is set up: whom to tell of it, and its record.
   struct Ready {
     volume::VolumePlugin* plugin = nullptr;
     volume::PodVolumeRecord record;
-    std::string name;  // the pod's for it
+    std::string name;    // the pod's for it
+    std::string driver;  // who answers for it: a CSI driver's name, else the plugin's
     base::ObjectReference pod;
   };
   // By unit and use.
@@ -192,6 +195,11 @@ class VolumeUnits {
   base::Status Maintain(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);
+  // True if somebody uses the volume already.
+  bool InUse(const std::string& key) const;
+  // Has the plugin grow the volume to `bytes`, and notes what came of it. A failure that is for
+  // good is told, and is OK.
+  base::Status Expand(const Job& job, int64_t bytes);
   void RecordMounted(const std::string& key);
   base::Status UnmountUnused(const std::string& key);
   void EraseUses(const std::string& key);

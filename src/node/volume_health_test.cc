@@ -1,0 +1,36 @@
+#include "node/volume_health.h"
+
+#include <gtest/gtest.h>
+
+#include "kube/fake_client.h"
+#include "node/fake_volume_plugin.h"
+
+namespace berth::node {
+namespace {
+
+TEST(VolumeHealth, DriversThatHangHoldUpNoOthersVolumes) {
+  kube::FakeClient client;
+  FakeVolumeHost host(client, "/nowhere", "node-a");
+  FakeVolumePlugin plugin(host, {});
+  VolumeHealth::Volumes volumes;
+  const auto add = [&](const std::string& name, const std::string& driver) {
+    volumes[name] = {.plugin = &plugin,
+                     .record = {.folder_name = name},
+                     .name = name,
+                     .driver = driver,
+                     .pod = {.kind = "Pod", .name = "web"}};
+  };
+  for (const char* name : {"hung-1", "hung-2", "hung-3"}) add(name, "a.example.com");
+  for (const char* name : {"hung-4", "hung-5", "hung-6"}) add(name, "b.example.com");
+  add("well", "c.example.com");
+  plugin.SetCondition(
+      std::optional(volume::VolumePlugin::Condition{.abnormal = true, .message = "a disk fails"}));
+  plugin.Hang("GetCondition", "hung");
+  VolumeHealth health(std::chrono::milliseconds(1), [&] { return volumes; }, host.events());
+  health.Start();
+  EXPECT_TRUE(host.fake_events().WaitFor({"Volume well: a disk fails"}));
+  plugin.Unhang();
+}
+
+}  // namespace
+}  // namespace berth::node
