@@ -1,7 +1,6 @@
 """What tests share: a containerd of their own for the session, and a Berth on it."""
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -31,15 +30,6 @@ def runtime():
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _detach_loops_below(folder):
-    listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
-                             capture_output=True, text=True, check=True).stdout
-    for line in listing.splitlines():
-        name, _, backing = line.partition(" ")
-        if backing.strip().startswith(str(folder)):
-            subprocess.run(["losetup", "--detach", name], check=False)
-
-
 def _standalones(runtime):
     """Gives a function that makes Standalones; later they are stopped, and what a failed test left is cleared away."""
     made = []
@@ -59,7 +49,7 @@ def _standalones(runtime):
         finally:
             berth.kill()
             mounts.unmount_below(berth.folder)
-            _detach_loops_below(berth.folder)
+            mounts.detach_loops_below(berth.folder)
             shutil.rmtree(berth.folder, ignore_errors=True)
 
 

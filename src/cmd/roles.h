@@ -39,6 +39,8 @@ struct Role {
   std::string_view name;
   // One for each driver; otherwise one for the cluster, without a driver.
   bool of_driver = true;
+  // Where a driver has only its own node's volumes, each node has this role for itself.
+  bool of_node = false;
   // The lease under which the Go program does this role's work.
   std::string (*lease)(const std::string& driver) = nullptr;
   // The source of its events.

@@ -121,7 +121,8 @@ class NodeAgentImpl : public NodeAgent {
     node_status_ =
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
                                                        .kubelet_folder = options_.kubelet_folder,
-                                                       .version = options_.version},
+                                                       .version = options_.version,
+                                                       .labels = options_.labels},
                                      client_, informers_, clock_);
     ASSIGN_OR_RETURN(cri_, rpc::CriClient::New(options_.cri_endpoint));
     RETURN_IF_ERROR(MakePods());

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "api/object.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "base/status.h"
@@ -34,6 +35,7 @@ struct NodeAgentOptions {
   // What no HostMount may be mounted in or above; empty: data_folder. Standalone: the whole of
   // <data>.
   std::string own_folder = "";
+  api::Labels labels = {};                // of the Node, besides the well-known ones
   std::string version = "v1.30.0-berth";  // Node.status.nodeInfo.kubeletVersion
   // A process that has no other use for pods watches those of this node alone.
   bool own_pods_only = false;

@@ -1,4 +1,6 @@
-"""Volumes of a driver that attaches (the double): fail-over between nodes, and a crash on the way."""
+"""Volumes of a driver that attaches (the double): fail-over between nodes, faults and a crash on the way."""
+import json
+
 import pytest
 from lib import csi_bed, objects
 from lib.csi_double import NAME
@@ -43,6 +45,10 @@ def attached_nodes(bed):
             if item.get("status", {}).get("attached")}
 
 
+def explain(bed, subject):
+    return json.loads(bed.berth.run("explain", subject, "-o", "json").stdout)
+
+
 def test_a_volume_moves_from_a_dead_node_once_somebody_vouches_for_that(bed):
     bed.claim("data")
     volume = bed.bound("data")
@@ -68,6 +74,38 @@ def test_a_volume_moves_from_a_dead_node_once_somebody_vouches_for_that(bed):
     bed.berth.run("delete", "nodes", "node-b")
     bed.umount("data")
     wait_for("the volume to be detached", lambda: not bed.berth.items("volumeattachments"))
+
+
+def test_what_the_driver_answers_stands_on_the_attachment_until_it_is_cured(bed):
+    bed.claim("data")
+    name = bed.bound("data")["metadata"]["name"]
+    bed.double.be_wrong("loses-answers:ControllerPublishVolume")
+    bed.berth.apply(attachment(name, "node-b"))
+    error = wait_for("the error", lambda: status(bed, "by-hand-node-b").get("attachError"))
+    assert error["message"].startswith("rpc error: code = Unavailable") and error["errorCode"] == 14
+    assert status(bed, "by-hand-node-b")["attached"] is False
+    bed.says("by-hand-node-b", "rpc error: code = Unavailable")
+    assert explain(bed, "volumeattachment/by-hand-node-b")["verdict"] == "blocked"
+
+    bed.double.be_wrong("loses-answers:ControllerUnpublishVolume")
+    wait_for("the attachment", lambda: status(bed, "by-hand-node-b").get("attached"))
+    assert "attachError" not in status(bed, "by-hand-node-b")
+    bed.berth.run("delete", "volumeattachments", "by-hand-node-b", "--wait=false")
+    assert wait_for("the error", lambda: status(bed, "by-hand-node-b").get("detachError"))["errorCode"] == 14
+    bed.double.be_wrong()
+    bed.berth.wait_gone("volumeattachments", "by-hand-node-b")
+
+
+def test_an_inline_volume_is_attached(bed):
+    bed.claim("data")
+    csi = bed.bound("data")["spec"]["csi"]
+    by_hand = attachment("", "node-b")
+    by_hand["spec"]["source"] = {"inlineVolumeSpec": {
+        "accessModes": ["ReadWriteOnce"], "csi": {"driver": NAME, "volumeHandle": csi["volumeHandle"]}}}
+    bed.berth.apply(by_hand)
+    wait_for("the attachment", lambda: status(bed, "by-hand-node-b").get("attached"))
+    bed.berth.run("delete", "volumeattachments", "by-hand-node-b")
+    assert len(bed.double.calls("ControllerUnpublishVolume", "done")) == 1
 
 
 class Survivor:

@@ -36,7 +36,7 @@ std::span<const Rule> AllRules() {
       &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
       &SnapshotFails,
       // node
-      &NodeGone, &AttachLimit, &Unschedulable,
+      &NodeGone, &VolumesNodeGone, &AttachLimit, &Unschedulable,
       // attachment
       &InUseElsewhere, &AttachFails, &WaitsForAttachment,
       // driver

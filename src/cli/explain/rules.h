@@ -83,6 +83,7 @@ std::optional<Cause> WrongParameter(const State& state);
 std::optional<Cause> NoTopology(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
+std::optional<Cause> VolumesNodeGone(const State& state);
 std::optional<Cause> NoRuntime(const State& state);
 std::optional<Cause> WrongTopology(const State& state);
 std::optional<Cause> AttachLimit(const State& state);

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "api/csi_names.h"
-#include "api/selector.h"
 #include "api/time.h"
 #include "cli/explain/evidence.h"
+#include "cli/explain/nodes.h"
 
 namespace berth::cli::explain {
 namespace {
@@ -25,60 +25,6 @@ bool Lacks(const api::Node& node, std::string_view reason) {
 
 bool Unscheduled(const State& state) {
   return state.pod.has_value() && state.pod->node_name().empty() && !state.pod->terminated();
-}
-
-// Whether the pod may run on the node, by what it asks for itself.
-bool PodAllows(const api::Pod& pod, const api::Node& node) {
-  const api::Labels labels = node.labels();
-  for (const auto& [key, value] : pod.node_selector()) {
-    const auto found = labels.find(key);
-    if (found == labels.end() || found->second != value) return false;
-  }
-  const base::Json* affinity = pod.required_node_affinity();
-  if (affinity == nullptr) return true;
-  const auto matches = api::NodeSelectorMatches(*affinity, labels, node.name());
-  return matches.ok() && *matches;
-}
-
-bool VolumeAllows(const api::PersistentVolume& volume, const api::Node& node) {
-  const base::Json* affinity = volume.node_affinity();
-  if (affinity == nullptr) return true;
-  const auto matches = api::NodeSelectorMatches(*affinity, node.labels(), node.name());
-  return matches.ok() && *matches;
-}
-
-// allowedTopologies: one term must match, with all its keys.
-bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node) {
-  const base::Json& terms = storage_class.allowed_topologies();
-  if (terms.empty()) return true;
-  const api::Labels labels = node.labels();
-  return std::any_of(terms.begin(), terms.end(), [&](const base::Json& term) {
-    const base::Json& expressions = base::json::Array(term, {"matchLabelExpressions"});
-    return std::all_of(expressions.begin(), expressions.end(), [&](const base::Json& expression) {
-      const auto label = labels.find(base::json::String(expression, {"key"}));
-      if (label == labels.end()) return false;
-      const base::Json& values = base::json::Array(expression, {"values"});
-      return std::find(values.begin(), values.end(), base::Json(label->second)) != values.end();
-    });
-  });
-}
-
-// The nodes on which the pod (or the host mount) wants to be, by what a person asked for.
-std::vector<const api::Node*> WantedNodes(const State& state) {
-  std::vector<const api::Node*> out;
-  for (const api::Node& node : state.nodes) {
-    const bool wanted = !state.node_name.empty() ? node.name() == state.node_name
-                        : state.pod              ? PodAllows(*state.pod, node)
-                                                 : true;
-    if (wanted) out.push_back(&node);
-  }
-  return out;
-}
-
-std::string NamesOf(const std::vector<const api::Node*>& nodes) {
-  std::vector<std::string> names;
-  for (const api::Node* node : nodes) names.push_back(node->name());
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool Shareable(const State& state) {
@@ -134,8 +80,8 @@ std::optional<Cause> NodeGone(const State& state) {
     cause.command = "berth get nodes";
     return cause;
   }
+  if (!IsSilent(*state.node)) return std::nullopt;
   const base::Json* ready = state.node->condition("Ready");
-  if (ready == nullptr || base::json::String(*ready, {"status"}) != "Unknown") return std::nullopt;
   cause.summary = fmt::format("node '{}' has gone silent", state.node_name);
   cause.proof = {ConditionText(*state.node)};
   const std::string since = base::json::String(*ready, {"lastTransitionTime"});
@@ -146,6 +92,40 @@ std::optional<Cause> NodeGone(const State& state) {
   cause.command =
       fmt::format("kubectl taint node {} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
                   state.node_name);
+  return cause;
+}
+
+std::optional<Cause> VolumesNodeGone(const State& state) {
+  std::vector<const api::Node*> homes;
+  std::string what;
+  const bool pending = state.claim && !state.volume && state.claim->volume_name().empty();
+  const std::string selected =
+      pending ? state.claim->annotation("volume.kubernetes.io/selected-node") : "";
+  const bool to_delete = state.volume && state.volume->phase() == "Released" &&
+                         state.volume->reclaim_policy() == "Delete";
+  if (!selected.empty()) {
+    what = fmt::format("claim '{}' is to get its volume on", state.claim_key);
+    for (const api::Node& node : state.nodes) {
+      if (node.name() == selected) homes.push_back(&node);
+    }
+  } else if (state.volume && state.volume->node_affinity() != nullptr &&
+             (Unscheduled(state) || to_delete)) {
+    what = fmt::format("volume '{}' is within reach of", state.volume->name());
+    for (const api::Node& node : state.nodes) {
+      if (VolumeAllows(*state.volume, node)) homes.push_back(&node);
+    }
+  }
+  if (homes.empty()) return std::nullopt;
+  Cause cause{.id = "volumes-node-gone", .link = Link::kNode, .owner = Owner::kPerson};
+  for (const api::Node* node : homes) {
+    if (!IsSilent(*node)) return std::nullopt;
+    cause.proof.push_back(ConditionText(*node));
+  }
+  cause.summary = fmt::format("{} {} alone, which has gone silent", what, NamesOf(homes));
+  cause.step = to_delete ? "bring the node back: the volume is then deleted there"
+                         : "bring the node back: it goes on by itself. If it never comes back, the "
+                           "data has to come from a snapshot or a copy elsewhere";
+  cause.command = "berth get nodes -o wide";
   return cause;
 }
 

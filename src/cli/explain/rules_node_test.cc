@@ -223,5 +223,27 @@ TEST_F(RulesTest, ANodeThatIsSilentOrGone) {
   EXPECT_EQ(First().summary, "node 'node-a' does not exist");
 }
 
+TEST_F(RulesTest, AVolumeWhoseOnlyNodeIsSilent) {
+  const Json expression = {{"key", "zone"}, {"operator", "In"}, {"values", {"b"}}};
+  state_.volume->Set(
+      {"spec", "nodeAffinity", "required"},
+      {{"nodeSelectorTerms", Json::array({{{"matchExpressions", Json::array({expression})}}})}});
+  Unschedule("0/2 nodes are available");
+  EXPECT_EQ(First().id, "unscheduled");
+  for (api::Node& node : state_.nodes) {
+    if (node.name() != "node-b") continue;
+    node.Set({"status", "conditions"}, Json::array({{{"type", "Ready"}, {"status", "Unknown"}}}));
+  }
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "volumes-node-gone");
+  EXPECT_NE(cause.summary.find("node-b alone"), std::string::npos) << cause.summary;
+
+  // Not made yet: the node was chosen already.
+  Unbind();
+  EXPECT_NE(First().id, "volumes-node-gone");
+  state_.claim->set_annotation("volume.kubernetes.io/selected-node", "node-b");
+  EXPECT_EQ(First().id, "volumes-node-gone");
+}
+
 }  // namespace
 }  // namespace berth::cli::explain

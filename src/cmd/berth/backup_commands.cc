@@ -11,7 +11,7 @@ namespace berth::cmd {
 namespace {
 
 struct Arguments {
-  std::string data_folder = UpOptions().data_folder;
+  std::string data_folder = LocalNodeOptions().data_folder;
   std::string file;
 
   std::string database() const { return DatabasePath(data_folder); }

@@ -19,6 +19,9 @@ void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
 
+// `berth node` with the arguments behind it, none of them --roles. The exit code.
+int RunNodeAgent(const std::vector<std::string>& arguments);
+
 // Runs what the Go program of that name does, with its flags. The exit code.
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments);
 

@@ -26,6 +26,14 @@ bool AsksForHelp(const std::vector<std::string>& arguments) {
   return false;
 }
 
+// Whether --roles is given, even empty.
+bool NamesRoles(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](std::string_view argument) {
+    while (argument.starts_with('-')) argument.remove_prefix(1);
+    return argument == "roles" || argument.starts_with("roles=");
+  });
+}
+
 template <typename Process>
 int RunUntilSignal(const Called& called, const ProcessOptions& options,
                    const std::vector<std::string>& warnings) {
@@ -76,7 +84,9 @@ void AddRoleCommand(CLI::App& app, Called called, const std::string& help, int& 
   command->set_help_flag();
   command->prefix_command();
   command->callback([command, called = std::move(called), &exit_code] {
-    exit_code = Run(called, command->remaining());
+    const std::vector<std::string> arguments = command->remaining();
+    const bool agent = called.on_node && !NamesRoles(arguments);
+    exit_code = agent ? RunNodeAgent(arguments) : Run(called, arguments);
   });
 }
 
@@ -85,8 +95,11 @@ void AddRoleCommand(CLI::App& app, Called called, const std::string& help, int& 
 void AddRoleCommands(CLI::App& app, int& exit_code) {
   AddRoleCommand(app, {.name = "controller", .flags = ControllerFlags()},
                  "Run controllers of CSI drivers against a Kubernetes API", exit_code);
-  AddRoleCommand(app, {.name = "node", .flags = NodeFlags(), .on_node = true},
-                 "Announce a CSI driver to the kubelet, and tell whether it is alive", exit_code);
+  AddRoleCommand(
+      app, {.name = "node", .flags = NodeFlags(), .on_node = true},
+      "Run a further node; or with --roles announce a CSI driver to the kubelet, and tell "
+      "whether it is alive",
+      exit_code);
 }
 
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments) {

@@ -1,7 +1,5 @@
 #include "cmd/berth/standalone.h"
 
-#include <unistd.h>
-
 #include "apiserver/server.h"
 #include "base/clock.h"
 #include "base/flight.h"
@@ -19,16 +17,8 @@
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
-#include "csidriver/driver.h"
-#include "kube/event_recorder.h"
-#include "kube/http_client.h"
-#include "node/node_agent.h"
 #include "platform/durable_file.h"
-#include "platform/supervised_process.h"
 #include "store/store.h"
-#include "volume/csi/csi_plugin.h"
-#include "volume/local/local_plugins.h"
-#include "volume/paths.h"
 
 namespace berth::cmd {
 namespace {
@@ -38,129 +28,77 @@ using base::StatusOr;
 
 constexpr std::chrono::seconds kStartTimeout{30};  // for each part of the start
 
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 class StandaloneImpl : public Standalone {
  public:
-  explicit StandaloneImpl(const UpOptions& options)
-      : options_(options),
-        node_name_(options.node_name.empty() ? HostName() : options.node_name),
-        paths_(options.data_folder + "/kubelet") {}
+  explicit StandaloneImpl(const UpOptions& options) : options_(options) {}
 
   ~StandaloneImpl() override {
     if (node_ != nullptr) node_->Stop();
     for (auto& roles : roles_) roles->Stop();
     for (auto& controller : controllers_) controller->Stop();
-    if (informers_ != nullptr) informers_->Stop();
+    if (access_ != nullptr) access_->informers->Stop();
   }
 
   Status Run() {
+    ASSIGN_OR_RETURN(options_.node, Completed(options_.node));
     RETURN_IF_ERROR(TakeFolder());
     RETURN_IF_ERROR(StartApi());
-    RETURN_IF_ERROR(StartDriver());
     RETURN_IF_ERROR(MakeControllers());
-    RETURN_IF_ERROR(StartNode());
-    informers_->Start();
-    RETURN_IF_ERROR(informers_->WaitForSync(kStartTimeout));
+    ASSIGN_OR_RETURN(node_, LocalNode::Start(options_.node, {*access_, clock_, flight_.get(),
+                                                             /*first_of_cluster=*/true}));
+    access_->informers->Start();
+    RETURN_IF_ERROR(access_->informers->WaitForSync(kStartTimeout));
     for (auto& controller : controllers_) controller->Start();
     for (auto& roles : roles_) roles->Start();
+    node_->StartControllers();
     return base::OkStatus();
   }
 
  private:
+  const std::string& data_folder() const { return options_.node.data_folder; }
   std::string Below(std::string_view name) const {
-    return fmt::format("{}/{}", options_.data_folder, name);
+    return fmt::format("{}/{}", data_folder(), name);
   }
 
   Status TakeFolder() {
-    // The longest path of a socket below the folder (unix(7): sun_path).
-    constexpr size_t kMaxSocketPath = 107;
-    const std::string longest =
-        fmt::format("{}/{}-reg.sock", paths_.PluginsRegistry(), driver_.name);
-    if (longest.size() > kMaxSocketPath) {
-      return base::Error(
-          base::StatusCode::kInvalidArgument,
-          "the path of the data folder '{}' is too long by {} bytes for the sockets below it",
-          options_.data_folder, longest.size() - kMaxSocketPath);
-    }
-    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
-    auto lock = platform::LockFile(Below("berth.lock"));
-    if (lock.status().code() == base::StatusCode::kFailedPrecondition) {
-      return base::Error(base::StatusCode::kFailedPrecondition,
-                         "the data folder '{}' is in use by another 'berth up'",
-                         options_.data_folder);
-    }
-    RETURN_IF_ERROR(lock);
-    folder_lock_ = *std::move(lock);
-    // Of a kubeconfig, with its key.
-    RETURN_IF_ERROR(platform::RemoveTornWrites(options_.data_folder));
-    for (const char* name : {"api", "kubelet", "run", "run/nodes"}) {
-      RETURN_IF_ERROR(platform::MakeFolders(Below(name), 0755));
-    }
-    RETURN_IF_ERROR(platform::MakeFolders(Below("flight"), 0700));
-    ASSIGN_OR_RETURN(
-        flight_, base::FlightRecorder::Open(cli::FlightFile(options_.data_folder, "controllers"),
-                                            "controllers"));
+    ASSIGN_OR_RETURN(folder_lock_, TakeDataFolder(data_folder()));
+    RETURN_IF_ERROR(platform::MakeFolders(Below("api"), 0755));
+    ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(
+                                  cli::FlightFile(data_folder(), "controllers"), "controllers"));
     return base::OkStatus();
   }
 
   Status StartApi() {
-    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = DatabasePath(options_.data_folder)}));
+    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = DatabasePath(data_folder())}));
     ASSIGN_OR_RETURN(server_,
                      apiserver::Server::Start(*store_, clock_,
-                                              {.unix_socket = cli::ApiSocket(options_.data_folder),
+                                              {.unix_socket = cli::ApiSocket(data_folder()),
                                                .port = options_.port,
                                                .certificate_folder = Below("api/pki"),
                                                .kubeconfig = Below("kubeconfig"),
-                                               .node_sockets = Below("run/nodes"),
-                                               .node_name = node_name_,
+                                               .node_sockets = options_.node.node_sockets,
+                                               .node_name = options_.node.node_name,
                                                .node_kubeconfig = Below("node.kubeconfig"),
-                                               .token_file = TokenPath(options_.data_folder)}));
+                                               .token_file = TokenPath(data_folder())}));
     kube::Config config;
-    config.socket = cli::ApiSocket(options_.data_folder);
-    ASSIGN_OR_RETURN(client_, kube::NewHttpClient(config));
-    // The node agent has no more rights than its node: it may do what one on another machine could.
-    config.impersonate_user = "system:node:" + node_name_;
-    config.impersonate_groups = {"system:nodes"};
-    ASSIGN_OR_RETURN(node_client_, kube::NewHttpClient(config));
-    RETURN_IF_ERROR(controllers::bootstrap::CreateStandaloneObjects(*client_, driver_.name));
-    RETURN_IF_ERROR(controllers::bootstrap::InstallSnapshotDefinitions(*client_, kStartTimeout));
-    informers_ = std::make_unique<kube::Informers>(*client_);
-    controller_events_ =
-        std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-controllers", node_name_);
-    node_events_ =
-        std::make_unique<kube::EventRecorder>(*node_client_, clock_, "berth-node", node_name_);
-    return base::OkStatus();
-  }
-
-  Status StartDriver() {
-    driver_.endpoint = paths_.PluginSocket(driver_.name);
-    driver_.pool_folder = options_.pool_folder.empty() ? Below("pool") : options_.pool_folder;
-    RETURN_IF_ERROR(platform::MakeFolders(paths_.PluginsRegistry(), 0755));
-    driver_process_.emplace(platform::SupervisedProcess::Options{
-        .name = "the CSI driver",
-        .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
-                 node_name_, "--pool", driver_.pool_folder, "--endpoint", driver_.endpoint,
-                 "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
-                 fmt::format("{}", options_.overcommit), "--flight",
-                 cli::FlightFile(options_.data_folder, "csi-driver")}});
-    return base::OkStatus();
+    config.socket = cli::ApiSocket(data_folder());
+    ASSIGN_OR_RETURN(access_, ApiAccess::New(config, options_.node.node_name, clock_));
+    RETURN_IF_ERROR(
+        controllers::bootstrap::CreateStandaloneObjects(*access_->client, LocalDriverName()));
+    return controllers::bootstrap::InstallSnapshotDefinitions(*access_->client, kStartTimeout);
   }
 
   Status MakeControllers() {
-    const controllers::Context context{*client_, *informers_, *controller_events_, clock_,
-                                       flight_.get()};
+    const controllers::Context context{*access_->client, *access_->informers,
+                                       *access_->controller_events, clock_, flight_.get()};
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(
         context,
         controllers::binder::Options{.provisioned_here = [this](const std::string& driver) {
-          return std::any_of(roles_.begin(), roles_.end(), [&](const auto& roles) {
-            const auto info = roles->driver();
-            return info != nullptr && info->name == driver;
-          });
+          return driver == LocalDriverName() ||
+                 std::any_of(roles_.begin(), roles_.end(), [&](const auto& roles) {
+                   const auto info = roles->driver();
+                   return info != nullptr && info->name == driver;
+                 });
         }}));
     controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
     controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
@@ -172,8 +110,8 @@ class StandaloneImpl : public Standalone {
     controllers_.push_back(std::make_unique<controllers::nodelifecycle::NodeLifecycle>(context));
     controllers_.push_back(std::make_unique<controllers::podgc::PodGc>(context));
     controllers_.push_back(std::make_unique<controllers::ownergc::OwnerGc>(context));
-    // The roles of the cluster, and of each driver.
-    std::vector<std::string> sockets = {"", driver_.endpoint};
+    // The roles of the cluster, and of each further driver.
+    std::vector<std::string> sockets = {""};
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {
       RunningRoles::Options options{.socket = socket,
@@ -183,6 +121,8 @@ class StandaloneImpl : public Standalone {
       options.settings.enable_capacity = true;
       options.settings.capacity.ns = "kube-system";
       options.settings.capacity.owner_level = -1;
+      // A snapshot of the shipped driver's is taken on the volume's node.
+      options.settings.snapshot_controller.distributed_snapshotting = true;
       for (const Role& role : AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
@@ -192,44 +132,18 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
-  Status StartNode() {
-    const node::NodeAgentOptions options{
-        .node_name = node_name_,
-        .data_folder = Below("node"),
-        .kubelet_folder = paths_.root(),
-        .cri_endpoint = options_.runtime_endpoint,
-        .node_sockets = Below("run/nodes"),
-        .log_folder = Below("pod-logs"),
-        .own_folder = options_.data_folder,
-        .flight_file = cli::FlightFile(options_.data_folder, "node")};
-    const auto make_plugins = [](volume::Host& host) {
-      auto plugins = volume::NewLocalPlugins(host);
-      plugins.push_back(volume::NewCsiPlugin(host));
-      return plugins;
-    };
-    ASSIGN_OR_RETURN(node_, node::NodeAgent::Start(options, *node_client_, *informers_,
-                                                   *node_events_, clock_, make_plugins));
-    return base::OkStatus();
-  }
-
-  const UpOptions options_;
-  const std::string node_name_;
-  const volume::Paths paths_;
+  UpOptions options_;
   const base::SystemClock clock_;
-  csidriver::DriverOptions driver_;
 
   // In the order of their making; the end goes the other way round.
   base::UniqueFd folder_lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Server> server_;
-  std::unique_ptr<kube::Client> client_, node_client_;
-  std::unique_ptr<kube::EventRecorder> controller_events_, node_events_;
-  std::unique_ptr<kube::Informers> informers_;
-  std::optional<platform::SupervisedProcess> driver_process_;
+  std::unique_ptr<ApiAccess> access_;
   std::vector<std::unique_ptr<controllers::Controller>> controllers_;
   std::vector<std::unique_ptr<RunningRoles>> roles_;
-  std::unique_ptr<node::NodeAgent> node_;
+  std::unique_ptr<LocalNode> node_;
 };
 
 }  // namespace

@@ -1,16 +1,11 @@
 // Everything that `berth up` runs, wired together: the API, the controllers, the node agent, and
 // the shipped CSI driver as a process of its own.
 //
-//   <data>/                  mode 0700
-//     berth.lock             held while `berth up` runs
+//   <data>/                  as local_node.h has it, and
 //     api.sock  kubeconfig   how to reach the API; node.kubeconfig: as the node agent
 //     api/objects.db         the store        api/pki/  certificates
 //     api/tokens.json        people's tokens, hashed
-//     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
-//     node/                  the node agent's records
-//     run/nodes/NAME.sock    logs and exec of the node
-//     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
-//     pod-logs/  pool/       containers' output; volumes' images
+//     run/nodes/NAME.sock    logs and exec of each node on this machine
 #pragma once
 
 #include <memory>
@@ -18,16 +13,13 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cmd/berth/local_node.h"
 
 namespace berth::cmd {
 
 struct UpOptions {
-  std::string data_folder = "/var/lib/berth";
-  std::string node_name;  // empty: the host's name
+  LocalNodeOptions node;
   uint16_t port = 6443;
-  std::string runtime_endpoint = "unix:///run/containerd/containerd.sock";
-  std::string pool_folder;  // empty: <data>/pool
-  double overcommit = 2.0;
   std::vector<std::string> csi_drivers;  // sockets of further drivers whose controllers are to run
 };
 

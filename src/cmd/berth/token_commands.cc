@@ -23,7 +23,7 @@ using base::Status;
 constexpr int64_t kDay = 86400;
 
 struct Arguments {
-  std::string data_folder = UpOptions().data_folder;
+  std::string data_folder = LocalNodeOptions().data_folder;
   std::string name;  // of the user, or the token's id
   std::string role;
   std::vector<std::string> groups;

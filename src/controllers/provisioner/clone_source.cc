@@ -18,13 +18,6 @@ constexpr std::string_view kCloningProtection =
 
 }  // namespace
 
-std::string CloneSourceName(const api::PersistentVolumeClaim& claim) {
-  const api::Part reference = claim.data_source();
-  const bool clone = reference.String({"kind"}) == "PersistentVolumeClaim" &&
-                     reference.String({"apiGroup"}).empty();
-  return clone ? reference.String({"name"}) : "";
-}
-
 StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& claim,
                                                                 const std::string& source_name,
                                                                 const DriverInfo& driver) {

@@ -3,6 +3,7 @@
 #include "controllers/claims.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/provisioner.h"
+#include "controllers/snapshot_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -17,17 +18,38 @@ bool Provisioner::IsOurNodes(const Volume& volume) const {
   return node != nullptr && VolumeReachableFrom(volume, *node);
 }
 
+bool Provisioner::IsAlone(const DriverInfo& driver) const {
+  const auto nodes = csi_nodes_.List();
+  return std::none_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    return node->name() != options_.node_deployment.node_name &&
+           node->driver(driver.name).has_value();
+  });
+}
+
+bool Provisioner::ReachesSource(const Claim& claim) const {
+  if (const std::string name = CloneSourceName(claim); !name.empty()) {
+    const auto source = claims_.Get(claim.ns(), name);
+    const auto volume = source == nullptr ? nullptr : volumes_.Get(source->volume_name());
+    return volume == nullptr || IsOurNodes(*volume);
+  }
+  const std::string name = SnapshotSourceName(claim);
+  if (name.empty()) return true;
+  const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), name);
+  if (!snapshot.ok() || snapshot->content_name().empty()) return true;
+  const auto content =
+      kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
+  if (!content.ok()) return true;
+  const std::string node = content->label(kManagedBy);
+  return node.empty() || node == options_.node_deployment.node_name;
+}
+
 bool Provisioner::HasRoom(const Claim& claim, const DriverInfo& driver,
-                          const api::StorageClass& storage_class) {
-  if (!driver.Has(DriverInfo::Rpc::GET_CAPACITY)) return true;
-  Claim here = claim;
-  here.set_annotation(kSelectedNode, options_.node_deployment.node_name);
-  const auto topology = Topology(here, driver, storage_class);
+                          const api::StorageClass& storage_class, const TopologyAnswer& topology) {
   // What is wrong beyond room is said when the claim is this node's.
-  if (!topology.ok()) return true;
+  if (!driver.Has(DriverInfo::Rpc::GET_CAPACITY) || !topology.ok()) return true;
   const StatusOr<Plan> plan = MakePlan({.options = options_,
                                         .driver = driver,
-                                        .claim = here,
+                                        .claim = claim,
                                         .storage_class = storage_class,
                                         .topology = *topology,
                                         .source = std::nullopt,
@@ -58,13 +80,26 @@ Provisioner::Outcome Provisioner::CompeteFor(const Claim& claim, const DriverInf
     return Outcome::Done();
   }
   const auto now = std::chrono::steady_clock::now();
-  if (const auto wait = election_.Wait(claim.uid(), now); wait.count() > 0) {
-    return Outcome::After(wait);
-  }
   const std::string& node = options_.node_deployment.node_name;
-  if (!HasRoom(claim, driver, storage_class)) {
-    LOG_DEBUG("claim {}: node {} has no room for it", base::Quote(claim.key()), base::Quote(node));
-    return Outcome::After(election_.Lost(claim.uid(), now));
+  // Nobody else could have the claim: whatever is wrong with it is to be said here.
+  if (!IsAlone(driver)) {
+    if (const auto wait = election_.Wait(claim.uid(), now); wait.count() > 0) {
+      return Outcome::After(wait);
+    }
+    Claim here = claim;
+    here.set_annotation(kSelectedNode, node);
+    const TopologyAnswer topology = Topology(here, driver, storage_class);
+    // The class excludes the node, or the driver is not registered here (yet).
+    const bool excluded = topology.status().code() == StatusCode::kFailedPrecondition;
+    if (excluded || !ReachesSource(claim)) {
+      return Outcome::After(election_.Lost(claim.uid(), now));
+    }
+    if (!HasRoom(here, driver, storage_class, topology)) {
+      context_.events.Record(
+          claim.reference(), base::EventType::kWarning, "ProvisioningFailed",
+          fmt::format("node \"{}\" has no room for {}", node, claim.requested_storage()));
+      return Outcome::After(election_.Lost(claim.uid(), now));
+    }
   }
   const Status taken =
       UpdateAt(context_.client, claims_, claim,

@@ -76,6 +76,54 @@ TEST_F(NodeDeploymentTest, ANodeWithoutRoomDoesNotTakeAClaim) {
   ASSERT_TRUE(script().WaitFor("GetCapacity", 3));
   EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
+  EXPECT_GE(cluster_.events.Count("node \"node-a\" has no room for 1Gi"), 1);
+}
+
+TEST_F(NodeDeploymentTest, ANodeThatTheClassExcludesDoesNotTakeAClaim) {
+  BeginNodes({OnNode("node-a")});
+  const auto within = [](const std::string& name, const char* node) {
+    return MakeClass(name,
+                     {{"allowedTopologies",
+                       {{{"matchLabelExpressions", {{{"key", "host"}, {"values", {node}}}}}}}}});
+  };
+  cluster_.client.Add(within("there", "node-b"));
+  cluster_.client.Add(within("here", "node-a"));
+  cluster_.client.Add(MakeClaim("theirs", Asked({{"spec", {{"storageClassName", "there"}}}})));
+  cluster_.client.Add(MakeClaim("ours", Asked({{"spec", {{"storageClassName", "here"}}}})));
+  ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
+  EXPECT_FALSE(GetClaim("theirs").has_annotation(kSelectedNode));
+}
+
+TEST_F(NodeDeploymentTest, ANodeThatHasTheDriverAloneTakesWhateverComes) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.capacity_bytes = int64_t{1} << 29;  // half of what the claim asks for
+  driver.topology = {{"host", "node-a"}};
+  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "node-a"}}}}}}));
+  cluster_.client.Add(MakeCsiNode("node-a", {"host"}));
+  cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), OnNode("node-a"));
+  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Start();
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume", 1));
+}
+
+TEST_F(NodeDeploymentTest, ACopyIsMadeWhereItsSourceIs) {
+  BeginNodes({OnNode("node-b")});
+  const Json at_a = {
+      {"spec",
+       {{"nodeAffinity",
+         {{"required",
+           {{"nodeSelectorTerms",
+             {{{"matchExpressions",
+                {{{"key", "host"}, {"operator", "In"}, {"values", {"node-a"}}}}}}}}}}}}}}};
+  cluster_.AddVolume("pv-source", Merged(BoundVolume("source"), at_a));
+  cluster_.client.Add(MakeClaim("source", BoundClaim("pv-source")));
+  Json copy = OnLate("copy", "node-b");
+  copy["spec"]["dataSource"] = {{"kind", "PersistentVolumeClaim"}, {"name", "source"}};
+  cluster_.client.Add(copy);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("copy").has_annotation(kSelectedNode); }));
+  EXPECT_EQ(cluster_.events.Count("out of reach of node 'node-b'"), 1);
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
 }
 
 TEST_F(NodeDeploymentTest, AClaimThatTheNodeCannotServeIsOfferedAgain) {

@@ -87,13 +87,22 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo
     ReportFailure(claim, storage_class.name(), status);
     return Outcome::Retry(status);
   };
+  const std::optional<Attempt> last = LastAttempt(claim.uid());
+  const bool begun = last.has_value() && last->state == Attempt::State::kUnknown;
+  if (options_.node_deployment.enabled() && !claim.deleting() && !begun && !ReachesSource(claim)) {
+    const Status elsewhere =
+        Error(StatusCode::kFailedPrecondition,
+              "what the claim is to be filled from is out of reach of node '{}'",
+              options_.node_deployment.node_name);
+    ReportFailure(claim, storage_class.name(), elsewhere);
+    return Reschedule(claim, elsewhere);
+  }
   const StatusOr<std::optional<csi::v1::VolumeContentSource>> source = Source(claim, driver);
   if (!source.ok()) {
     return source.status().code() == StatusCode::kUnimplemented ? Outcome::Done()
                                                                 : refuse(source.status());
   }
-  const StatusOr<std::optional<csi::v1::TopologyRequirement>> topology =
-      Topology(claim, driver, storage_class);
+  const TopologyAnswer topology = Topology(claim, driver, storage_class);
   if (topology.status().code() == StatusCode::kNotFound) {
     ReportFailure(claim, storage_class.name(), topology.status());
     return Reschedule(claim, topology.status());
@@ -118,8 +127,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo
   return Create(claim, inputs, *std::move(plan));
 }
 
-StatusOr<std::optional<csi::v1::TopologyRequirement>> Provisioner::Topology(
-    const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const {
+Provisioner::TopologyAnswer Provisioner::Topology(const Claim& claim, const DriverInfo& driver,
+                                                  const api::StorageClass& storage_class) const {
   if (!driver.topology()) return std::nullopt;
   if (const std::optional<Attempt> last = LastAttempt(claim.uid());
       last.has_value() && last->state == Attempt::State::kUnknown) {

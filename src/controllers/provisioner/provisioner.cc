@@ -193,8 +193,13 @@ void Provisioner::WatchNodes() {
   nodes_.AddHandler([this](const auto& change) {
     const auto info = driver_.info();
     if (info == nullptr || !info->topology() || change.after == nullptr) return;
-    if (change.before == nullptr || change.before->labels() != change.after->labels()) {
-      RetryAll(info->name);
+    if (change.before != nullptr && change.before->labels() == change.after->labels()) return;
+    RetryAll(info->name);
+    // Volumes that were out of the node's reach may be within it now.
+    if (change.key == options_.node_deployment.node_name) {
+      for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
+        volume_workers_.Add(volume->name());
+      }
     }
   });
 }

@@ -43,6 +43,7 @@
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"
+#include "controllers/data_source.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/node_election.h"
 #include "controllers/provisioner/plan.h"
@@ -66,9 +67,6 @@ inline std::string HandleKey(const std::string& driver, const std::string& handl
 // The key of the snapshots' queue that stands for a look at all of them.
 inline constexpr char kSweep[] = "all";
 
-// The claim that `claim` is to be a copy of, in its own namespace; "" for none.
-std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
-
 class Provisioner : public Controller {
  public:
   // `driver` is borrowed and outlives the provisioner; it may be started before or after.
@@ -83,6 +81,7 @@ class Provisioner : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
+  using TopologyAnswer = base::StatusOr<std::optional<csi::v1::TopologyRequirement>>;
 
   void AddIndexes();
   void WatchClaims();
@@ -99,8 +98,8 @@ class Provisioner : public Controller {
   bool IsOurs(const Claim& claim, const DriverInfo& driver) const;
   Outcome Provision(const Claim& claim, const DriverInfo& driver,
                     const api::StorageClass& storage_class);
-  base::StatusOr<std::optional<csi::v1::TopologyRequirement>> Topology(
-      const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const;
+  TopologyAnswer Topology(const Claim& claim, const DriverInfo& driver,
+                          const api::StorageClass& storage_class) const;
   base::StatusOr<api::Labels> MutableParameters(const Claim& claim, const DriverInfo& driver) const;
   Outcome Create(const Claim& claim, const PlanInputs& inputs, Plan plan);
   std::string Identity(const DriverInfo& driver) const;
@@ -121,9 +120,14 @@ class Provisioner : public Controller {
   bool IsOurNodes(const Volume& volume) const;
   Outcome CompeteFor(const Claim& claim, const DriverInfo& driver,
                      const api::StorageClass& storage_class);
+  // Whether no other node has the driver.
+  bool IsAlone(const DriverInfo& driver) const;
+  // Whether what the claim is to be filled from is within this node's reach; true where that is not
+  // known.
+  bool ReachesSource(const Claim& claim) const;
   // Whether the driver has room for the claim on this node; true where it does not say.
-  bool HasRoom(const Claim& claim, const DriverInfo& driver,
-               const api::StorageClass& storage_class);
+  bool HasRoom(const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class,
+               const TopologyAnswer& topology);
 
   // source.cc
   // UNIMPLEMENTED: another program fills the volume.

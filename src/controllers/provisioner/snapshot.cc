@@ -9,13 +9,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim) {
-  const api::Part reference = claim.data_source();
-  const bool snapshot = reference.String({"kind"}) == api::kinds::kVolumeSnapshot.kind &&
-                        reference.String({"apiGroup"}) == api::kSnapshotGroup;
-  return snapshot ? reference.String({"name"}) : "";
-}
-
 Status CheckSnapshot(const api::VolumeSnapshot& snapshot, bool begun) {
   if (snapshot.deleting() && !(begun && snapshot.has_finalizer(kSnapshotProtection))) {
     return Error(StatusCode::kFailedPrecondition, "it is being deleted");

@@ -17,9 +17,6 @@ inline constexpr std::string_view kSnapshotProtection =
 inline constexpr std::string_view kAllowModeChange =
     "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
-// The snapshot that `claim` is to be filled from, in its own namespace; "" for none.
-std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
-
 // Whether `snapshot` can be looked at at all: FAILED_PRECONDITION while it is deleted (unless
 // `begun`: a volume from it may exist already, and it is held for that), or has no content.
 base::Status CheckSnapshot(const api::VolumeSnapshot& snapshot, bool begun);

@@ -1,28 +1,58 @@
-// What both the resizer and the modifier work on: the volume of a claim in use.
+// What both the resizer and the modifier work on: the volumes of claims in use.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "controllers/claims.h"
 #include "controllers/driver_connection.h"
 
 namespace berth::controllers::resizer {
 
-// The volume that `claim` is bound to, status included, if it is one of `driver`'s; nullptr if
-// there is nothing to work on, as while one of the two is not known.
-inline std::shared_ptr<const api::PersistentVolume> BoundVolume(
-    const kube::Informer<api::PersistentVolume>& volumes, const api::PersistentVolumeClaim* claim,
-    const DriverInfo* driver) {
-  if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
-      claim->phase() != "Bound") {
-    return nullptr;
+// The copies to find them in; `node_name` is empty, or the node to whose volumes the work is
+// limited, where each node has a resizer of its own. Thread-safe.
+class BoundVolumes {
+ public:
+  BoundVolumes(kube::Informers& informers, const std::string& node_name)
+      : volumes_(informers.Of<api::PersistentVolume>()),
+        nodes_(node_name.empty() ? nullptr : &informers.Of<api::Node>()),
+        node_name_(node_name) {}
+
+  // Calls `again` when volumes may have come within the node's reach.
+  void OnNodeChange(std::function<void()> again) const {
+    if (nodes_ == nullptr) return;
+    nodes_->AddHandler([node = node_name_, again = std::move(again)](const auto& change) {
+      if (change.key != node || change.after == nullptr) return;
+      if (change.before == nullptr || change.before->labels() != change.after->labels()) again();
+    });
   }
-  auto volume = volumes.Get(claim->volume_name());
-  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
-      !RefersTo(*volume, *claim)) {
-    return nullptr;
+
+  // The volume that `claim` is bound to, status included, if it is one of `driver`'s and within
+  // reach; nullptr if there is nothing to work on, as while one of the two is not known.
+  std::shared_ptr<const api::PersistentVolume> Of(const api::PersistentVolumeClaim* claim,
+                                                  const DriverInfo* driver) const {
+    if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
+        claim->phase() != "Bound") {
+      return nullptr;
+    }
+    auto volume = volumes_.Get(claim->volume_name());
+    if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
+        !RefersTo(*volume, *claim) || !WithinReach(*volume)) {
+      return nullptr;
+    }
+    return volume;
   }
-  return volume;
-}
+
+ private:
+  bool WithinReach(const api::PersistentVolume& volume) const {
+    if (nodes_ == nullptr) return true;
+    const auto node = nodes_->Get(node_name_);
+    return node != nullptr && VolumeReachableFrom(volume, *node);
+  }
+
+  const kube::Informer<api::PersistentVolume>& volumes_;
+  kube::Informer<api::Node>* const nodes_;  // null: all volumes of the driver
+  const std::string node_name_;
+};
 
 }  // namespace berth::controllers::resizer

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
-#include "controllers/resizer/bound_volume.h"
 #include "controllers/resizer/conditions.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
@@ -54,6 +53,7 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
       options_(options),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
+      bound_volumes_(context.informers, options.node_name),
       workers_({.name = "modify",
                 .workers = options_.workers,
                 .retry_start = options_.retry_start,
@@ -81,6 +81,7 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
       workers_.Add(change.key);
     }
   });
+  bound_volumes_.OnNodeChange([this] { Resync(); });
   driver_.OnReady([this] { Resync(); });
 }
 
@@ -118,7 +119,7 @@ void Modifier::WatchClasses() {
 Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  const auto volume = BoundVolume(volumes_, claim.get(), driver.get());
+  const auto volume = bound_volumes_.Of(claim.get(), driver.get());
   if (volume == nullptr) return Outcome::Done();
   const std::string wish = claim->volume_attributes_class_name();
   const std::string current = CurrentClass(*claim);

@@ -67,6 +67,7 @@ class Modifier {
   const Options options_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
+  const BoundVolumes bound_volumes_;
   base::Mutex mutex_;
   std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
   base::KeyedWorkers workers_;

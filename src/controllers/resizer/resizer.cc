@@ -4,7 +4,6 @@
 
 #include "api/quantity.h"
 #include "controllers/claims.h"
-#include "controllers/resizer/bound_volume.h"
 #include "controllers/resizer/conditions.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
@@ -39,6 +38,7 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       options_(options),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
+      bound_volumes_(context.informers, options.node_name),
       pods_(PodsIf(options.handle_volume_inuse_error, context.informers)),
       workers_(
           {.name = "resize",
@@ -87,9 +87,11 @@ void Resizer::Watch() {
       }
     });
   }
-  driver_.OnReady([this] {
+  const auto all = [this] {
     for (const auto& claim : claims_.ByIndex(kClaimsToResize, "")) workers_.AddNow(claim->key());
-  });
+  };
+  bound_volumes_.OnNodeChange(all);
+  driver_.OnReady(all);
 }
 
 void Resizer::Start() {
@@ -168,7 +170,7 @@ std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
 Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  const auto volume = BoundVolume(volumes_, claim.get(), driver.get());
+  const auto volume = bound_volumes_.Of(claim.get(), driver.get());
   if (volume == nullptr) return Outcome::Done();
   Memory memory;
   {

@@ -39,6 +39,7 @@
 #include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/resizer/bound_volume.h"
 
 namespace berth::controllers::resizer {
 
@@ -55,6 +56,8 @@ struct Options {
   bool handle_volume_inuse_error = true;
   // Give ControllerModifyVolume the names of claim and volume beside the class's parameters.
   bool extra_modify_metadata = false;
+  // Each node has a resizer of its own: this one has the volumes that this node reaches.
+  std::string node_name;
 };
 
 class Resizer : public Controller {
@@ -118,6 +121,7 @@ class Resizer : public Controller {
   const Options options_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
+  const BoundVolumes bound_volumes_;
   kube::Informer<api::Pod>* const pods_;  // null: in-use errors are tried again as others are
   base::Mutex mutex_;
   std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key

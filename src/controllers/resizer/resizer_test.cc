@@ -152,6 +152,32 @@ TEST_F(ResizerTest, WhatIsInUseWaitsForTheEndOfItsUse) {
   EXPECT_EQ(script().Count("ControllerExpandVolume"), 2);
 }
 
+TEST_F(ResizerTest, WhereEachNodeHasAResizerItGrowsWhatItsNodeReaches) {
+  Options options = Fast();
+  options.node_name = "node-a";
+  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "b"}}}}}}));
+  cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), options);
+  const Json expression = {{"key", "host"}, {"operator", "In"}, {"values", {"a"}}};
+  const Json terms = Json::array({{{"matchExpressions", Json::array({expression})}}});
+  cluster_.AddVolume(
+      "pv-1",
+      Merged(BoundVolume("data"),
+             {{"spec", {{"nodeAffinity", {{"required", {{"nodeSelectorTerms", terms}}}}}}}}));
+  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.AddVolume("pv-near", BoundVolume("near"));
+  Json near = BoundClaim("pv-near");
+  near["spec"]["resources"]["requests"]["storage"] = "2Gi";
+  cluster_.client.Add(MakeClaim("near", near));
+  cluster_.Start();
+  Ask("2Gi");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.Get<Claim>("default", "near").capacity() == "2Gi"; }));
+  EXPECT_EQ(script().Count("ControllerExpandVolume"), 1);
+  // The node gets its label, or another.
+  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "a"}}}}}}));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
+}
+
 TEST_F(ResizerTest, AfterAStopBehindTheVolumesWriteTheClaimFollows) {
   cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), Fast());
   Json more = BoundVolume("data");

@@ -13,9 +13,10 @@
 //
 // Filters: ready, schedulable, taints, nodeSelector, required node affinity; the node affinity of
 // bound volumes; for claims that wait, a fitting free volume, or a provisioner whose allowed
-// topologies and CSIStorageCapacity (if the driver publishes it) fit; CSINode's attach limit;
-// ReadWriteOncePod. Among nodes that pass: one that did not fail for this pod, then fewest pods,
-// then first by name. Processor and memory are not looked at.
+// topologies and CSIStorageCapacity (if the driver publishes it) fit, and where the volume or
+// snapshot is that the new one is to be filled from; CSINode's attach limit; ReadWriteOncePod.
+// Among nodes that pass: one that did not fail for this pod, then fewest pods, then first by name.
+// Processor and memory are not looked at.
 //
 // Pods that have a node are left alone. A HostMount has its node; if its claim waits for a
 // consumer, that node is selected. One worker places pods, one after the other, so that each sees
@@ -71,10 +72,18 @@ class Scheduler : public Controller {
     int failures = 0;
     std::chrono::steady_clock::time_point not_before;
   };
+  // What a claim is to be filled from: a volume, or a snapshot by the node that took it; neither if
+  // it is to be empty, or that is not known.
+  struct Source {
+    VolumePtr volume;
+    std::string node;
+    std::string driver;
+  };
   // The claims of a pod.
   struct PodClaims {
     std::vector<VolumePtr> bound;
-    std::vector<ClaimPtr> unbound;  // that wait for their first consumer
+    std::vector<ClaimPtr> unbound;          // that wait for their first consumer
+    std::map<std::string, Source> sources;  // of unbound ones, by their keys
   };
   // How an unbound claim is served on a node: by this volume, or (null) by its provisioner.
   using Placement = std::vector<std::pair<ClaimPtr, VolumePtr>>;
@@ -120,6 +129,10 @@ class Scheduler : public Controller {
   // What a claim's volume counts as against `driver`'s limit; "" if it is not the driver's.
   std::string CountedAs(const Claim& claim, const std::string& driver) const;
   base::Status PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node);
+
+  // source_filter.cc
+  Source SourceOf(const Claim& claim) const;
+  bool ReachesSource(const Source& source, const api::Node& node) const;
 
   const Context context_;
   const Options options_;

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "controllers/fake_cluster.h"
+#include "controllers/fake_snapshots.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::scheduler {
@@ -197,6 +197,36 @@ TEST_F(SchedulerTest, AWaitingClaimGetsTheNodeAndThePodFollowsWhenItIsBound) {
   EXPECT_EQ(WaitNode("other"), "node-b");
   BindClaim("data");
   EXPECT_EQ(WaitNode("web"), "node-a");
+}
+
+TEST_F(SchedulerTest, ACopyIsMadeWhereItsSourceIs) {
+  AddNodes();
+  ServeSnapshots(cluster_.client);
+  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
+  cluster_.client.Add(MakeCsiNode("node-b", {"zone"}));
+  cluster_.client.Add(MakeVolume("pv-1", Merged(BoundVolume("data"), InZone("b"))));
+  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.client.Add(MakeSnapshot(
+      "monday", {{"status", {{"boundVolumeSnapshotContentName", "snapcontent-uid-monday"}}}}));
+  cluster_.client.Add(
+      MakeContent("monday", "handle", {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
+  Begin();
+  const Json of_claim = {{"kind", "PersistentVolumeClaim"}, {"name", "data"}};
+  const Json of_snapshot = {
+      {"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "monday"}};
+  cluster_.client.Add(MakeClaim("clone", Merged(Late(), {{"spec", {{"dataSource", of_claim}}}})));
+  cluster_.client.Add(
+      MakeClaim("restored", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
+  cluster_.client.Add(MakePod("one", "clone"));
+  EXPECT_EQ(WaitSelected("clone"), "node-b");
+  cluster_.client.Add(MakePod("two", "restored"));
+  EXPECT_EQ(WaitSelected("restored"), "node-b");
+  // A node of the same zone would do as well, another would not.
+  cluster_.client.Add(
+      MakeClaim("elsewhere", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
+  cluster_.client.Add(
+      MakePod("three", "elsewhere", {{"spec", {{"nodeSelector", {{"zone", "a"}}}}}}));
+  EXPECT_TRUE(WaitUnschedulable("three", "cannot reach what the volume is to be filled from"));
 }
 
 TEST_F(SchedulerTest, ANodeThatCouldNotHaveTheVolumeIsTriedLast) {

@@ -78,6 +78,7 @@ StatusOr<Scheduler::PodClaims> Scheduler::ClaimsOf(const api::Pod& pod) const {
       return refuse("pod has unbound immediate PersistentVolumeClaims");
     }
     out.unbound.push_back(claim);
+    out.sources[claim->key()] = SourceOf(*claim);
   }
   return out;
 }
@@ -114,6 +115,10 @@ std::optional<std::string> Scheduler::RefuseVolumes(const api::Pod& pod, const P
       const auto storage_class = classes_.Get(class_name);
       if (storage_class == nullptr) return kNoVolume;
       if (auto refusal = RefuseProvisioning(*claim, *storage_class, node)) return refusal;
+      const auto source = claims.sources.find(claim->key());
+      if (source != claims.sources.end() && !ReachesSource(source->second, node)) {
+        return "node(s) cannot reach what the volume is to be filled from";
+      }
     }
     placement.emplace_back(claim, volume);
   }

@@ -101,7 +101,10 @@ void Snapshotter::Stop() {
 
 bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
   if (content.driver() != driver.name) return false;
-  if (!options_.node_name.empty() && content.label(kManagedBy) != options_.node_name) return false;
+  if (!options_.node_name.empty()) {
+    const std::string node = content.label(kManagedBy);
+    if (node.empty() ? !options_.takes_unassigned : node != options_.node_name) return false;
+  }
   return content.group_handle().empty() && !content.has_annotation(kGroupHandle);
 }
 

@@ -59,6 +59,8 @@ struct Options {
   bool extra_create_metadata = false;
   // Each node has a snapshotter of its own: this one has the contents whose label names this node.
   std::string node_name;
+  // And those that name no node, which a person made for a snapshot that exists.
+  bool takes_unassigned = false;
 };
 
 // Index: a snapshot's handle → the contents that stand for it, of any driver.

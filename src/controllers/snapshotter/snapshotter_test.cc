@@ -181,6 +181,18 @@ TEST_F(SnapshotterTest, ADriverThatTakesNoSnapshotsIsToldOf) {
   EXPECT_EQ(script().Count("CreateSnapshot"), 0);
 }
 
+TEST_F(SnapshotterTest, AContentOfNoNodeIsServedByTheOneThatTakesThem) {
+  Options options = Fast();
+  options.node_name = "node-a";
+  options.takes_unassigned = true;
+  Begin({}, options);
+  cluster_.client.Add(
+      MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
+  Add();
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 1);
+}
+
 TEST_F(SnapshotterTest, AnotherDriversAnotherNodesAndGroupsContentsAreLeftAlone) {
   Options options = Fast();
   options.node_name = "node-a";

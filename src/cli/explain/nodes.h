@@ -1,0 +1,25 @@
+// Which nodes a pod or a volume may be on. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/explain/state.h"
+
+namespace berth::cli::explain {
+
+bool VolumeAllows(const api::PersistentVolume& volume, const api::Node& node);
+
+// allowedTopologies: one term must match, with all its keys.
+bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node);
+
+// The nodes on which the pod (or the host mount) wants to be, by what a person asked for.
+std::vector<const api::Node*> WantedNodes(const State& state);
+
+// "node-a, node-b", or "none".
+std::string NamesOf(const std::vector<const api::Node*>& nodes);
+
+// Nobody has heard of the node for a while.
+bool IsSilent(const api::Node& node);
+
+}  // namespace berth::cli::explain

@@ -1,0 +1,212 @@
+#include "cmd/berth/local_node.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "api/names.h"
+#include "cli/connect.h"
+#include "cmd/roles.h"
+#include "csidriver/driver.h"
+#include "kube/http_client.h"
+#include "node/node_agent.h"
+#include "platform/durable_file.h"
+#include "platform/supervised_process.h"
+#include "rpc/unix_socket.h"
+#include "volume/csi/csi_plugin.h"
+#include "volume/local/local_plugins.h"
+#include "volume/paths.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+// How long a node waits before it tries to take a claim that binds at once: there are few nodes,
+// and a conflict costs one write.
+constexpr std::chrono::milliseconds kElectionDelay{200};
+constexpr std::chrono::milliseconds kLongestElectionDelay{5000};
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+volume::Paths PathsBelow(const std::string& data_folder) {
+  return volume::Paths(data_folder + "/kubelet");
+}
+
+class LocalNodeImpl : public LocalNode {
+ public:
+  LocalNodeImpl(const LocalNodeOptions& options, const Surroundings& surroundings)
+      : options_(options), around_(surroundings), paths_(PathsBelow(options.data_folder)) {}
+
+  ~LocalNodeImpl() override { Stop(); }
+
+  Status Run() {
+    RETURN_IF_ERROR(StartDriver());
+    RETURN_IF_ERROR(MakeRoles());
+    return StartAgent();
+  }
+
+  void StartControllers() override { roles_->Start(); }
+
+  void Stop() override {
+    if (agent_ != nullptr) agent_->Stop();
+    if (roles_ != nullptr) roles_->Stop();
+  }
+
+ private:
+  std::string Below(std::string_view name) const {
+    return fmt::format("{}/{}", options_.data_folder, name);
+  }
+
+  Status StartDriver() {
+    driver_.endpoint = paths_.PluginSocket(driver_.name);
+    RETURN_IF_ERROR(platform::MakeFolders(paths_.PluginsRegistry(), 0755));
+    driver_process_.emplace(platform::SupervisedProcess::Options{
+        .name = "the CSI driver",
+        .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
+                 options_.node_name, "--pool", options_.pool_folder, "--endpoint", driver_.endpoint,
+                 "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
+                 fmt::format("{}", options_.overcommit), "--flight",
+                 cli::FlightFile(options_.data_folder, "csi-driver")}});
+    return base::OkStatus();
+  }
+
+  Status MakeRoles() {
+    RunningRoles::Options options{.socket = driver_.endpoint,
+                                  .connection = {.flight = around_.flight},
+                                  .context = [this](const Role&) -> controllers::Context {
+                                    ApiAccess& api = around_.api;
+                                    return {*api.client, *api.informers, *api.controller_events,
+                                            around_.clock, around_.flight};
+                                  }};
+    for (const Role& role : AllRoles()) {
+      if (role.of_driver && (role.of_node || around_.first_of_cluster)) {
+        options.roles.push_back(&role);
+      }
+    }
+    RoleSettings& settings = options.settings;
+    settings.provisioner.node_deployment = {.node_name = options_.node_name,
+                                            .base_delay = kElectionDelay,
+                                            .max_delay = kLongestElectionDelay};
+    settings.resizer.node_name = options_.node_name;
+    settings.snapshotter.node_name = options_.node_name;
+    settings.snapshotter.takes_unassigned = around_.first_of_cluster;
+    // No pod owns the objects: they live as long as the API does.
+    settings.enable_capacity = true;
+    settings.capacity.ns = "kube-system";
+    settings.capacity.owner_level = -1;
+    ASSIGN_OR_RETURN(roles_, RunningRoles::Make(options));
+    return base::OkStatus();
+  }
+
+  Status StartAgent() {
+    const node::NodeAgentOptions options{
+        .node_name = options_.node_name,
+        .data_folder = Below("node"),
+        .kubelet_folder = paths_.root(),
+        .cri_endpoint = options_.runtime_endpoint,
+        .node_sockets = options_.node_sockets,
+        .log_folder = Below("pod-logs"),
+        .own_folder = options_.data_folder,
+        .labels = options_.labels,
+        .flight_file = cli::FlightFile(options_.data_folder, "node")};
+    const auto make_plugins = [](volume::Host& host) {
+      auto plugins = volume::NewLocalPlugins(host);
+      plugins.push_back(volume::NewCsiPlugin(host));
+      return plugins;
+    };
+    ApiAccess& api = around_.api;
+    ASSIGN_OR_RETURN(agent_, node::NodeAgent::Start(options, *api.node_client, *api.informers,
+                                                    *api.node_events, around_.clock, make_plugins));
+    return base::OkStatus();
+  }
+
+  const LocalNodeOptions options_;
+  const Surroundings around_;
+  const volume::Paths paths_;
+  csidriver::DriverOptions driver_;
+
+  // In the order of their making; the end goes the other way round.
+  std::optional<platform::SupervisedProcess> driver_process_;
+  std::unique_ptr<RunningRoles> roles_;
+  std::unique_ptr<node::NodeAgent> agent_;
+};
+
+std::string AbsolutePath(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal();
+}
+
+}  // namespace
+
+std::string LocalDriverName() { return csidriver::DriverOptions().name; }
+
+StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options) {
+  if (options.node_name.empty()) options.node_name = HostName();
+  RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(options.node_name), "the node's name");
+  options.data_folder = AbsolutePath(options.data_folder);
+  const std::string& data = options.data_folder;
+  options.node_sockets =
+      options.node_sockets.empty() ? data + "/run/nodes" : AbsolutePath(options.node_sockets);
+  options.pool_folder =
+      options.pool_folder.empty() ? data + "/pool" : AbsolutePath(options.pool_folder);
+  const std::string longest =
+      fmt::format("{}/{}-reg.sock", PathsBelow(data).PluginsRegistry(), LocalDriverName());
+  if (longest.size() > rpc::kLongestSocketPath) {
+    return base::Error(
+        StatusCode::kInvalidArgument,
+        "the path of the data folder '{}' is too long by {} bytes for the sockets below it", data,
+        longest.size() - rpc::kLongestSocketPath);
+  }
+  return options;
+}
+
+StatusOr<base::UniqueFd> TakeDataFolder(const std::string& data_folder) {
+  RETURN_IF_ERROR(platform::MakeFolders(data_folder, 0700));
+  auto lock = platform::LockFile(data_folder + "/berth.lock");
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {
+    return base::Error(StatusCode::kFailedPrecondition,
+                       "the data folder '{}' is in use by another 'berth up' or 'berth node'",
+                       data_folder);
+  }
+  RETURN_IF_ERROR(lock);
+  // Of a kubeconfig, with its key.
+  RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
+  for (const char* name : {"kubelet", "run", "run/nodes"}) {
+    RETURN_IF_ERROR(platform::MakeFolders(fmt::format("{}/{}", data_folder, name), 0755));
+  }
+  RETURN_IF_ERROR(platform::MakeFolders(cli::FlightFolder(data_folder), 0700));
+  return lock;
+}
+
+StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(kube::Config config,
+                                                    const std::string& node_name,
+                                                    const base::Clock& clock) {
+  auto api = std::make_unique<ApiAccess>();
+  ASSIGN_OR_RETURN(api->client, kube::NewHttpClient(config));
+  // The node agent has no more rights than its node: it may do what one on another machine could.
+  config.impersonate_user = "system:node:" + node_name;
+  config.impersonate_groups = {"system:nodes"};
+  ASSIGN_OR_RETURN(api->node_client, kube::NewHttpClient(config));
+  api->controller_events =
+      std::make_unique<kube::EventRecorder>(*api->client, clock, "berth-controllers", node_name);
+  api->node_events =
+      std::make_unique<kube::EventRecorder>(*api->node_client, clock, "berth-node", node_name);
+  api->informers = std::make_unique<kube::Informers>(*api->client);
+  return api;
+}
+
+StatusOr<std::unique_ptr<LocalNode>> LocalNode::Start(const LocalNodeOptions& options,
+                                                      const Surroundings& surroundings) {
+  auto node = std::make_unique<LocalNodeImpl>(options, surroundings);
+  RETURN_IF_ERROR(node->Run());
+  return std::unique_ptr<LocalNode>(std::move(node));
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,84 @@
+// `berth node` without --roles: a further node of a cluster.
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/connect.h"
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/local_node.h"
+#include "cmd/berth/node_flags.h"
+#include "cmd/berth/signals.h"
+#include "platform/limits.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Status;
+
+constexpr std::chrono::milliseconds kSyncPause{500};
+
+// The node until a signal. An API that is away delays what needs it.
+Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
+  ASSIGN_OR_RETURN(const LocalNodeOptions options, Completed(given));
+  ASSIGN_OR_RETURN(kube::Config config,
+                   kube::LoadKubeconfig(kube::DefaultKubeconfigPath(kubeconfig)));
+  ASSIGN_OR_RETURN(const base::UniqueFd lock, TakeDataFolder(options.data_folder));
+  ASSIGN_OR_RETURN(const auto flight,
+                   base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),
+                                              "controllers"));
+  const base::SystemClock clock;
+  ASSIGN_OR_RETURN(const auto api, ApiAccess::New(std::move(config), options.node_name, clock));
+  ASSIGN_OR_RETURN(const auto node, LocalNode::Start(options, {*api, clock, flight.get()}));
+  api->informers->Start();
+  LOG_INFO("node '{}' runs; data folder: {}", options.node_name, options.data_folder);
+  while (!signals.token().stop_requested() && !api->informers->WaitForSync(kSyncPause).ok()) {
+  }
+  if (!signals.token().stop_requested()) node->StartControllers();
+  signals.Wait();
+  LOG_INFO("stopping; pods keep running");
+  node->Stop();
+  api->informers->Stop();
+  return base::OkStatus();
+}
+
+}  // namespace
+
+int RunNodeAgent(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Run a further node of a cluster: the node agent, and the CSI driver for volumes of its "
+      "host.\nWith --roles registrar,liveness: what stands beside a CSI driver on a node of "
+      "Kubernetes ('--roles= --help' lists the flags)",
+      "berth node");
+  LocalNodeOptions options;
+  std::string kubeconfig;
+  int verbosity = 0;
+  app.add_option("--kubeconfig", kubeconfig,
+                 "How to reach the API, as an administrator (default: $KUBECONFIG)");
+  AddNodeFlags(app, options);
+  app.add_option("--node-sockets", options.node_sockets,
+                 "Folder in which the API server of this machine looks for the socket of the "
+                 "node's logs and exec: DATA/run/nodes of its 'berth up'");
+  app.add_flag("-v", verbosity, "Log more");
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  StopSignals signals;
+  base::InitLogging("node", verbosity);
+  if (geteuid() != 0) {
+    cli::PrintError("Error: 'berth node' mounts file systems: run it as root\n");
+    return 1;
+  }
+  if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
+    LOG_WARNING("{}", base::ToString(raised));
+  }
+  if (const Status ended = RunNode(options, kubeconfig, signals); !ended.ok()) {
+    LOG_ERROR("{}", base::ToString(ended));
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,30 @@
+#include "cmd/berth/node_flags.h"
+
+namespace berth::cmd {
+
+void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
+  app.add_option("--data", options.data_folder, "Data folder")->capture_default_str();
+  app.add_option("--node-name", options.node_name, "Name of the node (default: the host's)");
+  app.add_option_function<std::vector<std::string>>(
+      "--node-label",
+      [&options](const std::vector<std::string>& labels) {
+        for (const std::string& label : labels) {
+          const size_t equals = label.find('=');
+          if (equals == std::string::npos || equals == 0) {
+            throw CLI::ValidationError("--node-label", "'" + label + "' is not KEY=VALUE");
+          }
+          options.labels[label.substr(0, equals)] = label.substr(equals + 1);
+        }
+      },
+      "KEY=VALUE: label of the node; may be given several times");
+  app.add_option("--container-runtime-endpoint", options.runtime_endpoint,
+                 "CRI socket of the runtime")
+      ->capture_default_str();
+  app.add_option("--pool", options.pool_folder,
+                 "Folder of the volumes' images (default: DATA/pool)");
+  app.add_option("--overcommit", options.overcommit,
+                 "How much of the pool's size thin volumes may promise, as a factor")
+      ->capture_default_str();
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,13 @@
+// The flags that `berth up` and `berth node` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cmd/berth/local_node.h"
+
+namespace berth::cmd {
+
+// `options` outlives the parsing.
+void AddNodeFlags(CLI::App& app, LocalNodeOptions& options);
+
+}  // namespace berth::cmd

@@ -1,0 +1,16 @@
+// What a claim's volume is to be filled from, where a CSI driver fills it (spec.dataSource).
+#pragma once
+
+#include <string>
+
+#include "api/snapshots.h"
+
+namespace berth::controllers {
+
+// The claim that `claim` is to be a copy of, in its own namespace; "" for none.
+std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
+
+// The snapshot that `claim` is to be filled from, in its own namespace; "" for none.
+std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
+
+}  // namespace berth::controllers

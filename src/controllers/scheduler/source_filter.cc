@@ -1,0 +1,42 @@
+// Where the data is that a pod's claims are to be filled from (scheduler.h). Kubernetes' scheduler
+// does not ask; a driver whose volumes are a node's own can copy them nowhere else.
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/scheduler/scheduler.h"
+#include "controllers/snapshot_names.h"
+
+namespace berth::controllers::scheduler {
+
+Scheduler::Source Scheduler::SourceOf(const Claim& claim) const {
+  Source source;
+  if (const std::string name = CloneSourceName(claim); !name.empty()) {
+    const auto copied = claims_.Get(claim.ns(), name);
+    if (copied != nullptr) source.volume = volumes_.Get(copied->volume_name());
+  }
+  // Read when a claim asks for it: a cluster without the kinds costs nothing.
+  if (const std::string name = SnapshotSourceName(claim); !name.empty()) {
+    const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), name);
+    if (!snapshot.ok() || snapshot->content_name().empty()) return source;
+    const auto content =
+        kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
+    if (!content.ok()) return source;
+    source.node = content->label(kManagedBy);
+    source.driver = content->driver();
+  }
+  return source;
+}
+
+bool Scheduler::ReachesSource(const Source& source, const api::Node& node) const {
+  if (source.volume != nullptr) return VolumeReachableFrom(*source.volume, node);
+  if (source.node.empty() || source.node == node.name()) return true;
+  // A snapshot is within reach of all nodes of the driver's topology that took it.
+  const auto taken_on = nodes_.Get(source.node);
+  const auto csi_node = csi_nodes_.Get(source.node);
+  const auto driver = csi_node == nullptr ? std::nullopt : csi_node->driver(source.driver);
+  if (taken_on == nullptr || !driver.has_value()) return true;  // nothing is known
+  return std::all_of(
+      driver->topology_keys.begin(), driver->topology_keys.end(),
+      [&](const std::string& key) { return taken_on->label(key) == node.label(key); });
+}
+
+}  // namespace berth::controllers::scheduler
