@@ -1,6 +1,5 @@
 #include "cmd/controller_process.h"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,7 +10,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "cmd/health.h"
-#include "kube/event_recorder.h"
+#include "cmd/pause.h"
+#include "cmd/role_term.h"
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
 #include "kube/leader_election.h"
@@ -31,8 +31,6 @@ namespace {
 
 // How long a leader may be silent beyond its lease before /healthz/leader-election tells it.
 constexpr std::chrono::seconds kLeaseTolerance{20};
-constexpr std::chrono::seconds kFirstTrim{5};
-constexpr std::chrono::seconds kTrim{60};
 constexpr char kServiceAccountNamespace[] =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -63,19 +61,6 @@ StatusOr<kube::Config> ApiConfig(const ProcessOptions& options) {
     config.socket.clear();
   }
   return config;
-}
-
-// Sleeps until `stop`, or for `time`; false: stopped.
-bool Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  changed.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
-}
-void PauseUntil(const std::stop_token& stop) {
-  while (Pause(stop, std::chrono::hours(1))) {
-  }
 }
 
 class ControllerProcessImpl : public ControllerProcess {
@@ -118,7 +103,7 @@ class ControllerProcessImpl : public ControllerProcess {
       if (driver_roles_.empty()) break;
       // Now, so that a path that no socket can have is told at once.
       ASSIGN_OR_RETURN(std::unique_ptr<DriverConnection> connection,
-                       DriverConnection::New(socket, Connection({})));
+                       DriverConnection::New(socket, Connection({}, "")));
       driver_threads_.emplace_back(
           [this, connection = std::move(connection)](const std::stop_token& stop) {
             ServeDriver(*connection, stop);
@@ -175,8 +160,12 @@ class ControllerProcessImpl : public ControllerProcess {
             .release = flags.release};
   }
 
-  DriverConnection::Options Connection(std::function<bool()> may_call) {
-    return {.flight = flight_.get(), .metrics = &metrics_, .may_call = std::move(may_call)};
+  // `driver`: who has to answer; "": whoever does.
+  DriverConnection::Options Connection(std::function<bool()> may_call, const std::string& driver) {
+    return {.flight = flight_.get(),
+            .metrics = &metrics_,
+            .may_call = std::move(may_call),
+            .driver = driver};
   }
 
   // Waits for the driver's name, which leases and events bear, and serves it from then on.
@@ -230,45 +219,19 @@ class ControllerProcessImpl : public ControllerProcess {
             const std::string& driver, const kube::LeaderElection* election,
             const std::stop_token& end) {
     const auto leading = [election] { return election == nullptr || election->leading(); };
-    kube::GuardedClient client(*client_, leading);
-    kube::Informers informers(*informers_);
-    std::vector<std::unique_ptr<kube::EventRecorder>> events;
-    const RunningRoles::Options options = {
-        .roles = roles,
-        .socket = socket,
-        .connection = Connection(leading),
-        .settings = options_.settings,
-        .context = [&](const Role& role) -> controllers::Context {
-          events.push_back(std::make_unique<kube::EventRecorder>(
-              client, clock_, role.component(driver, host_), host_));
-          return {client, informers, *events.back(), clock_, flight_.get(), &metrics_};
-        }};
-    auto running = RunningRoles::Make(options);
-    if (!running.ok()) {  // the path was tried before
-      LOG_ERROR("{}", base::ToString(running.status()));
-      return;
-    }
-    const auto began = std::chrono::steady_clock::now();
-    informers.Start();
-    while (!end.stop_requested() && !informers.WaitForSync(std::chrono::milliseconds(200)).ok()) {
-    }
-    if (!end.stop_requested()) {
-      const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::steady_clock::now() - began);
-      for (const Role* role : roles) {
-        LOG_INFO("{} of {}: synced in {} ms", role->name,
-                 driver.empty() ? "the cluster" : Quote(driver), took.count());
-      }
-      (*running)->Start();
-      // What the start and later bursts took goes back to the machine: an allocator keeps it.
-      for (auto pause = kFirstTrim; Pause(end, pause); pause = kTrim) malloc_trim(0);
-    }
-    // The next leader comes when the lease has expired: no call of this one may outlast it.
-    if (!leading()) (*running)->CancelCalls();
-    // No handler of the roles runs any more when they go.
-    (*running)->Stop();
-    informers.Stop();
-    running->reset();
+    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading));
+    RunTerm({.roles = roles,
+             .socket = socket,
+             .driver = driver,
+             .connection = Connection(leading, driver),
+             .settings = options_.settings,
+             .client = client,
+             .informers = *informers_,
+             .clock = clock_,
+             .host = host_,
+             .flight = flight_.get(),
+             .metrics = &metrics_},
+            end);
   }
 
   const ProcessOptions options_;

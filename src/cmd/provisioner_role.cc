@@ -2,12 +2,18 @@
 
 #include <cstdlib>
 
+#include "kube/guarded_client.h"
+#include "kube/pace.h"
+
 namespace berth::cmd {
 
 namespace {
 
 namespace provisioner = controllers::provisioner;
 using controllers::Controller;
+
+// How long a write of capacity waits for its turn before it is tried again later.
+constexpr std::chrono::seconds kPatience{30};
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -19,9 +25,15 @@ class ProvisionerWithCapacity : public Controller {
  public:
   ProvisionerWithCapacity(const controllers::Context& context,
                           controllers::DriverConnection& driver, provisioner::Options options,
-                          provisioner::CapacityOptions capacity)
-      : provisioner_(context, driver, std::move(options)),
-        capacity_(context, driver, std::move(capacity)) {}
+                          provisioner::CapacityOptions capacity, double writes_per_second,
+                          int burst)
+      : pace_(writes_per_second, burst),
+        paced_(context.client,
+               [this] { return pace_.Wait(std::chrono::steady_clock::now() + kPatience); }),
+        provisioner_(context, driver, std::move(options)),
+        capacity_({paced_, context.informers, context.events, context.clock, context.flight,
+                   context.metrics},
+                  driver, std::move(capacity)) {}
   ~ProvisionerWithCapacity() override { Stop(); }
 
   std::string_view name() const override { return provisioner_.name(); }
@@ -35,6 +47,8 @@ class ProvisionerWithCapacity : public Controller {
   }
 
  private:
+  kube::Pace pace_;
+  kube::GuardedClient paced_;
   provisioner::Provisioner provisioner_;
   provisioner::CapacityController capacity_;
 };
@@ -56,8 +70,9 @@ std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& cont
   capacity.retry_max = options.retry_max;
   capacity.default_fs_type = options.default_fs_type;
   capacity.node_name = options.node_deployment.node_name;
-  return std::make_unique<ProvisionerWithCapacity>(context, *driver, std::move(options),
-                                                   std::move(capacity));
+  return std::make_unique<ProvisionerWithCapacity>(
+      context, *driver, std::move(options), std::move(capacity),
+      settings.capacity_writes_per_second, settings.capacity_burst);
 }
 
 }  // namespace berth::cmd

@@ -96,8 +96,8 @@ base::StatusOr<std::unique_ptr<RunningRoles>> RunningRoles::Make(const Options& 
                      DriverConnection::New(options.socket, options.connection));
   }
   for (const Role* role : options.roles) {
-    running->controllers_.push_back(
-        role->make(options.context(*role), running->connection_.get(), options.settings));
+    running->controllers_.emplace_back(
+        role, role->make(options.context(*role), running->connection_.get(), options.settings));
   }
   return running;
 }
@@ -105,12 +105,18 @@ base::StatusOr<std::unique_ptr<RunningRoles>> RunningRoles::Make(const Options& 
 RunningRoles::~RunningRoles() { Stop(); }
 
 void RunningRoles::Start() {
-  for (const auto& controller : controllers_) controller->Start();
-  if (connection_ != nullptr) connection_->Start();
+  for (const auto& [role, controller] : controllers_) Start(*role);
+}
+
+void RunningRoles::Start(const Role& role) {
+  for (const auto& [of, controller] : controllers_) {
+    if (of == &role) controller->Start();
+  }
+  if (connection_ != nullptr && !std::exchange(connecting_, true)) connection_->Start();
 }
 
 void RunningRoles::Stop() {
-  for (const auto& controller : controllers_) controller->Stop();
+  for (const auto& [role, controller] : controllers_) controller->Stop();
   if (connection_ != nullptr) connection_->Stop();
 }
 

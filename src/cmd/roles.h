@@ -28,6 +28,8 @@ struct RoleSettings {
   bool enable_capacity = false;
   // Without what the provisioner's options and the environment (NAMESPACE, POD_NAME) say.
   controllers::provisioner::CapacityOptions capacity;
+  double capacity_writes_per_second = 0;  // 0: as many as the API takes
+  int capacity_burst = 5;
   controllers::attacher::Options attacher;
   controllers::resizer::Options resizer;
   controllers::snapshotter::Options snapshotter;
@@ -73,6 +75,8 @@ class RunningRoles {
 
   // Called once the informers are synced.
   void Start();
+  // Of one role alone; the connection starts with the first.
+  void Start(const Role& role);
   // Waits for running work. Idempotent.
   void Stop();
   // Ends the calls of the driver that run, before Stop: somebody else is about to make them.
@@ -84,7 +88,8 @@ class RunningRoles {
   RunningRoles() = default;
 
   std::unique_ptr<controllers::DriverConnection> connection_;
-  std::vector<std::unique_ptr<controllers::Controller>> controllers_;
+  bool connecting_ = false;
+  std::vector<std::pair<const Role*, std::unique_ptr<controllers::Controller>>> controllers_;
 };
 
 }  // namespace berth::cmd

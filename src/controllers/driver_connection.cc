@@ -18,7 +18,8 @@ using std::chrono::milliseconds;
 StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::string& socket,
                                                                   Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<rpc::CsiClient> client, rpc::CsiClient::New(socket));
-  return std::unique_ptr<DriverConnection>(new DriverConnection(std::move(client), options));
+  return std::unique_ptr<DriverConnection>(
+      new DriverConnection(std::move(client), std::move(options)));
 }
 
 StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::string& socket) {
@@ -26,7 +27,7 @@ StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::str
 }
 
 DriverConnection::DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options)
-    : client_(std::move(client)), options_(options) {}
+    : client_(std::move(client)), options_(std::move(options)) {}
 
 DriverConnection::~DriverConnection() { Stop(); }
 
@@ -118,9 +119,10 @@ void DriverConnection::Run() {
     }
     StatusOr<DriverInfo> read = Read();
     const std::shared_ptr<const DriverInfo> known = info();
-    if (read.ok() && known != nullptr && read->name != known->name) {
+    const std::string& expected = known != nullptr ? known->name : options_.driver;
+    if (read.ok() && !expected.empty() && read->name != expected) {
       read = Error(StatusCode::kFailedPrecondition, "driver '{}' answers in place of '{}'",
-                   read->name, known->name);
+                   read->name, expected);
     }
     if (read.ok()) {
       LOG_INFO("driver {} {} is ready at {}", base::Quote(read->name),

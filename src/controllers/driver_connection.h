@@ -65,6 +65,8 @@ class DriverConnection {
     // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE, and
     // leaves open what an earlier one did.
     std::function<bool()> may_call = nullptr;
+    // The only driver that is taken for the one behind the socket; "": the first that answers.
+    std::string driver = {};
   };
 
   // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.

@@ -78,6 +78,22 @@ TEST_F(DriverCallsTest, WhoMayNotCallCallsNothing) {
   EXPECT_TRUE(Delete("none").ok()) << "the connection is not taken for lost";
 }
 
+// Between two terms of a leader somebody put another driver's socket in the place of this one's.
+TEST_F(DriverCallsTest, AnotherDriverIsNotTakenForTheOneThatIsServed) {
+  connection_->Stop();
+  auto made = DriverConnection::New(driver_->socket(), {.retry_start = std::chrono::milliseconds(1),
+                                                        .metrics = &metrics_,
+                                                        .driver = "other.csi.example.com"});
+  ASSERT_TRUE(made.ok());
+  std::atomic<bool> ready = false;
+  (*made)->OnReady([&] { ready = true; });
+  (*made)->Start();
+  const int before = driver_->script().Count("GetPluginInfo");
+  ASSERT_TRUE(driver_->script().WaitFor("GetPluginInfo", before + 3)) << "it is asked again";
+  EXPECT_FALSE(ready);
+  EXPECT_EQ((*made)->info(), nullptr);
+}
+
 TEST(CallMetricsTest, CodesAsGoPrintsThem) {
   EXPECT_EQ(GoCodeName(StatusCode::kOk), "OK");
   EXPECT_EQ(GoCodeName(StatusCode::kCancelled), "Canceled");

@@ -9,6 +9,7 @@
 //   == "Bound"; }));
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +22,9 @@
 #include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/fake_role_rules.h"
 #include "kube/fake_client.h"
+#include "kube/fake_rbac.h"
 #include "kube/informer.h"
 #include "rpc/fake_csi_driver.h"
 
@@ -78,12 +81,13 @@ class FakeCluster {
   FakeCluster() = default;
   ~FakeCluster() { Stop(); }
 
-  Context context() { return {client, informers, events, clock}; }
+  Context context() { return {allowed, informers, events, clock}; }
 
   template <typename C, typename... Args>
   C& Add(Args&&... args) {
     auto controller = std::make_unique<C>(context(), std::forward<Args>(args)...);
     C& out = *controller;
+    allowed.Grant(RulesOf(controller->name()));
     controllers_.push_back(std::move(controller));
     return out;
   }
@@ -116,6 +120,8 @@ class FakeCluster {
     if (connection_ != nullptr) connection_->Stop();
     for (const auto& controller : controllers_) controller->Stop();
     controllers_.clear();
+    // None of Berth's own: they are the roles of the Go programs, and their rights.
+    EXPECT_THAT(allowed.refused(), ::testing::IsEmpty());
   }
 
   // The stored object; an empty one if it is not there.
@@ -132,7 +138,9 @@ class FakeCluster {
   base::FakeClock clock;
   kube::FakeClient client{clock};
   RecordedEvents events;
-  kube::Informers informers{client};
+  // What the controllers have: the client, with the rights of their roles if they have any.
+  kube::RestrictedClient allowed{client};
+  kube::Informers informers{allowed};
   std::unique_ptr<rpc::FakeCsiDriver> driver;
 
  private:

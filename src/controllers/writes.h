@@ -69,13 +69,4 @@ StatusOr<T> UpdateAt(kube::Client& client, kube::Informer<T>& informer, const T&
   return updated;
 }
 
-// As PatchAt where that is granted, else as UpdateAt.
-template <typename T>
-StatusOr<T> EditAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
-                   const Json& patch) {
-  StatusOr<T> patched = PatchAt(client, informer, object, patch);
-  if (patched.status().code() != StatusCode::kPermissionDenied) return patched;
-  return UpdateAt(client, informer, object, patch);
-}
-
 }  // namespace berth::controllers

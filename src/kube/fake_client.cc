@@ -161,6 +161,11 @@ void FakeClient::Compact() {
 
 Status FakeClient::TakeFailure(std::string_view verb, std::string_view resource, Status& after) {
   if (!outage_.ok()) return outage_;
+  for (const KindInfo* kind : unserved_) {
+    if (resource.substr(0, resource.find('/')) == kind->plural) {
+      return Error(StatusCode::kNotFound, "the server could not find the requested resource");
+    }
+  }
   for (auto it = failures_.begin(); it != failures_.end(); ++it) {
     if (it->verb != verb || it->resource != resource) continue;
     const Failure failure = std::move(*it);

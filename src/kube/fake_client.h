@@ -50,7 +50,8 @@ class FakeClient : public Client {
   // Serves a custom kind too; what `kind` borrows must outlive the client. Clients may then name it
   // by any KindInfo of that group and plural.
   void Serve(const api::KindInfo& kind);
-  // Serves a kind no longer, neither its own nor a custom one; its objects are gone without a word.
+  // Serves a kind no longer, neither its own nor a custom one: its objects are gone without a word,
+  // and each call of it is NOT_FOUND.
   void StopServing(const api::KindInfo& kind);
 
   // Null if it is not there; never fails and is never counted.

@@ -1,8 +1,9 @@
-// A Client whose writes are refused while its guard says no: what one who acts as leader writes
-// through, so that nothing that was begun before the lease was lost writes after it.
+// A Client whose writes pass a gate: what one who acts as leader writes through, so that nothing
+// that was begun before the lease was lost writes after it; or whose requests are not to crowd out
+// others'.
 //
-// A refused write is UNAVAILABLE, as with an API that is not there. Reads and watches pass. Only
-// borrows; thread-safe.
+// What the gate refuses is answered with its status. Reads and watches pass. Only borrows;
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,8 +15,17 @@ namespace berth::kube {
 
 class GuardedClient : public Client {
  public:
-  GuardedClient(Client& client, std::function<bool()> may_write)
-      : client_(client), may_write_(std::move(may_write)) {}
+  using Gate = std::function<Status()>;
+
+  GuardedClient(Client& client, Gate gate) : client_(client), gate_(std::move(gate)) {}
+
+  // Of a leader: UNAVAILABLE, as with an API that is not there, while `leading` says no.
+  static Gate While(std::function<bool()> leading) {
+    return [leading = std::move(leading)]() -> Status {
+      if (leading()) return base::OkStatus();
+      return base::Error(base::StatusCode::kUnavailable, "not the leader any more");
+    };
+  }
 
   StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                      std::string_view name) override {
@@ -37,44 +47,39 @@ class GuardedClient : public Client {
 
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.Create(kind, ns, object);
   }
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.Update(kind, object, subresource);
   }
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.Patch(kind, ns, name, type, patch, subresource);
   }
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.Delete(kind, ns, name, options);
   }
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                           const DeleteOptions& options) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.DeleteCollection(kind, ns, options);
   }
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
-    RETURN_IF_ERROR(Check());
+    RETURN_IF_ERROR(gate_());
     return client_.CreateSubresource(kind, ns, name, subresource, body);
   }
 
  private:
-  Status Check() const {
-    if (may_write_()) return base::OkStatus();
-    return base::Error(base::StatusCode::kUnavailable, "not the leader any more");
-  }
-
   Client& client_;
-  const std::function<bool()> may_write_;
+  const Gate gate_;
 };
 
 }  // namespace berth::kube

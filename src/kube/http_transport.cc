@@ -216,6 +216,7 @@ HttpTransport::HttpTransport(const Config& config, const HttpClientOptions& opti
     : config_(config),
       options_(options),
       where_(config.socket.empty() ? config.server : "unix://" + config.socket),
+      pace_(options.queries_per_second, options.burst),
       token_(config.token) {}
 
 HttpTransport::~HttpTransport() = default;
@@ -238,27 +239,6 @@ std::string HttpTransport::Token() {
   }
   token_read_ = now;
   return token_;
-}
-
-Status HttpTransport::Throttle(Time deadline) {
-  if (options_.queries_per_second <= 0) return base::OkStatus();
-  const auto interval = std::chrono::duration_cast<Time::duration>(
-      std::chrono::duration<double>(1 / options_.queries_per_second));
-  const auto now = std::chrono::steady_clock::now();
-  Time mine;
-  {
-    MutexLock lock(mutex_);
-    // A burst is what was saved up while nobody asked.
-    turn_ = std::max(turn_, now - interval * (std::max(options_.burst, 1) - 1));
-    mine = turn_;
-    if (mine >= deadline) {
-      return Error(StatusCode::kDeadlineExceeded, "its turn at {} requests a second comes too late",
-                   options_.queries_per_second);
-    }
-    turn_ += interval;
-  }
-  std::this_thread::sleep_until(mine);
-  return base::OkStatus();
 }
 
 StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::Acquire(Time deadline) {
@@ -297,7 +277,7 @@ void HttpTransport::Release(std::unique_ptr<Handle> handle) {
 }
 
 StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time deadline) {
-  RETURN_IF_ERROR_WITH(Throttle(deadline), request.what());
+  RETURN_IF_ERROR_WITH(pace_.Wait(deadline), request.what());
   const std::string token = Token();
   auto acquired = Acquire(deadline);
   if (!acquired.ok()) return base::Annotate(acquired.status(), request.what());

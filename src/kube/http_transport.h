@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
+#include "kube/pace.h"
 
 namespace berth::kube {
 
@@ -67,8 +68,6 @@ class HttpTransport {
 
   HttpTransport(const Config& config, const HttpClientOptions& options);
 
-  // Waits for the request's turn, where requests a second are limited.
-  base::Status Throttle(Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   // An idle handle or a new one, once fewer than max_in_flight are in use.
   base::StatusOr<std::unique_ptr<Handle>> Acquire(Time deadline);
   void Release(std::unique_ptr<Handle> handle);
@@ -78,11 +77,11 @@ class HttpTransport {
   const Config config_;
   const HttpClientOptions options_;
   const std::string where_;  // the server, for error messages
+  Pace pace_;
 
   base::Mutex mutex_;
   base::CondVar released_;
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  Time turn_ ABSL_GUARDED_BY(mutex_);               // of the next request, were there no burst
   std::vector<Idle> idle_ ABSL_GUARDED_BY(mutex_);  // the most recently used last
   std::string token_ ABSL_GUARDED_BY(mutex_);
   Time token_read_ ABSL_GUARDED_BY(mutex_);

@@ -24,6 +24,11 @@ std::string KeyOf(const Json& object) {
                         base::json::String(object, {"metadata", "name"}));
 }
 
+// The API answers, and will not give the kind: it has none such, or it forbids it.
+bool IsRefusal(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied;
+}
+
 std::string VersionOf(const Json& object) {
   return base::json::String(object, {"metadata", "resourceVersion"});
 }
@@ -109,6 +114,19 @@ class InformerBase::Impl : Reflector::Sink {
       if (!sync_changed_.WaitUntil(mutex_, deadline)) return synced_;
     }
     return true;
+  }
+
+  bool WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!synced_ && !IsRefusal(list_failure_)) {
+      if (!sync_changed_.WaitUntil(mutex_, deadline)) return synced_ || IsRefusal(list_failure_);
+    }
+    return true;
+  }
+
+  Status list_failure() const {
+    MutexLock lock(mutex_);
+    return list_failure_;
   }
 
   ObjectPtr Find(const std::string& key) const {
@@ -260,6 +278,12 @@ class InformerBase::Impl : Reflector::Sink {
 
   void ListBegins() override { present_.clear(); }
 
+  void ListFailed(const Status& why) override {
+    MutexLock lock(mutex_);
+    list_failure_ = why;
+    sync_changed_.NotifyAll();
+  }
+
   void Listed(std::vector<Json> page) override {
     {
       MutexLock lock(mutex_);
@@ -282,6 +306,7 @@ class InformerBase::Impl : Reflector::Sink {
       }
       for (const std::string& key : absent) RemoveLocked(key, version);
       version_ = version;
+      list_failure_ = base::OkStatus();
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
     const bool many = present_.size() > kMany;
@@ -330,6 +355,7 @@ class InformerBase::Impl : Reflector::Sink {
   uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // that have ended
   base::CondVar delivered_;
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
+  Status list_failure_ ABSL_GUARDED_BY(mutex_);  // of the last list
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
   std::set<std::string> present_;                // keys in the list under way; of its thread alone
   base::Mutex start_mutex_;
@@ -379,6 +405,17 @@ bool InformerBase::synced() const { return impl_->synced(); }
 bool InformerBase::WaitForSync(std::chrono::steady_clock::time_point deadline) {
   return impl_->WaitForSync(deadline);
 }
+bool InformerBase::WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline) {
+  return impl_->WaitForSyncOrRefusal(deadline);
+}
+Status InformerBase::list_failure() const { return impl_->list_failure(); }
+Status InformerBase::CheckListed() const {
+  if (synced()) return base::OkStatus();
+  const Status why = list_failure();
+  return base::Error(StatusCode::kFailedPrecondition, "{} are not listed{}{}",
+                     kind_.group_resource(), why.ok() ? "" : ": ",
+                     why.ok() ? "" : base::Message(why));
+}
 InformerBase::ObjectPtr InformerBase::Find(const std::string& key) const {
   return impl_->Find(key);
 }
@@ -408,6 +445,11 @@ std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() con
   return out;
 }
 
+bool Informers::Needs(const api::KindInfo& kind) const {
+  MutexLock lock(mutex_);
+  return needed_.contains(&kind);
+}
+
 void Informers::Start() {
   for (const auto& [kind, informer] : All()) informer->Start();
 }
@@ -416,9 +458,14 @@ Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::string missing;
   for (const auto& [kind, informer] : All()) {
-    if (informer->WaitForSync(deadline)) continue;
+    if (Needs(*kind) ? informer->WaitForSync(deadline) : informer->WaitForSyncOrRefusal(deadline)) {
+      continue;
+    }
     if (!missing.empty()) missing += ", ";
     missing += kind->group_resource();
+    if (const Status why = informer->list_failure(); !why.ok()) {
+      missing += fmt::format(" ({})", base::ToString(why));
+    }
   }
   if (missing.empty()) return base::OkStatus();
   return base::Error(StatusCode::kDeadlineExceeded, "wait for the API: not listed within {} ms: {}",

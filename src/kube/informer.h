@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -63,6 +64,13 @@ class InformerBase {
   // Whether the first list is there and its handlers were called.
   bool synced() const;
   bool WaitForSync(std::chrono::steady_clock::time_point deadline);
+  // As WaitForSync, but true as well if the API has no such kind, or does not let it be listed.
+  bool WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline);
+  // Why there is no list yet; OK: none has failed.
+  Status list_failure() const;
+  // FAILED_PRECONDITION with the reason as long as there is no list: for who decides by the absence
+  // of an object of a kind that was asked for as optional.
+  Status CheckListed() const;
 
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
@@ -150,24 +158,39 @@ class Informers {
   template <typename T>
   Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
-    auto& slot = informers_[&T::kInfo];
-    if (slot == nullptr && shared_ != nullptr) {
-      slot = std::make_unique<Informer<T>>(shared_->Of<T>());
-    } else if (slot == nullptr) {
-      slot = std::make_unique<Informer<T>>(*client_);
-    }
-    return static_cast<Informer<T>&>(*slot);
+    needed_.insert(&T::kInfo);
+    return OfLocked<T>();
+  }
+  // As Of, for a kind that is done without where the API has none or forbids it: WaitForSync does
+  // not wait for it then. Once the API gives it, its objects come as added. Who decides by the
+  // absence of an object calls CheckListed first.
+  template <typename T>
+  Informer<T>& OfOptional() ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
+    return OfLocked<T>();
   }
 
   // The informer that somebody asked for; nullptr if nobody did.
   InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  // DEADLINE_EXCEEDED names the kinds that are not there yet.
+  // DEADLINE_EXCEEDED names the kinds that are not there yet, and why if that is known.
   Status WaitForSync(std::chrono::milliseconds timeout);
   void Stop();
 
  private:
+  template <typename T>
+  Informer<T>& OfLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto& slot = informers_[&T::kInfo];
+    if (slot == nullptr && shared_ != nullptr) {
+      slot = std::make_unique<Informer<T>>(shared_->OfOptional<T>());
+    } else if (slot == nullptr) {
+      slot = std::make_unique<Informer<T>>(*client_);
+    }
+    return static_cast<Informer<T>&>(*slot);
+  }
+
+  bool Needs(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -175,6 +198,7 @@ class Informers {
   Informers* const shared_ = nullptr;
   mutable base::Mutex mutex_;
   std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);
+  std::set<const api::KindInfo*> needed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::kube

@@ -319,5 +319,51 @@ TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
   EXPECT_THAT(moves, ElementsAre("default/p1199: b to c", "default/p1000: a to -"));
 }
 
+// A cluster need not have each kind, nor a role the right to it.
+TEST_F(InformerTest, WhatIsOptionalIsNotWaitedForWhereTheApiRefusesIt) {
+  client_.StopServing(kPod);
+  client_.FailNext("list", "nodes", base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  Informers informers(client_);
+  auto& pods = informers.OfOptional<api::Pod>();
+  auto& nodes = informers.OfOptional<api::Node>();
+  pods.AddHandler(recorder_.Handler());
+  informers.Start();
+  ASSERT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
+  EXPECT_THAT(base::Message(pods.CheckListed()),
+              testing::HasSubstr("pods are not listed: the server could not find"));
+  EXPECT_EQ(pods.CheckListed().code(), StatusCode::kFailedPrecondition);
+
+  client_.Serve(kPod);
+  client_.Add(Pod("a"));
+  EXPECT_TRUE(recorder_.WaitFor({"+ default/a"})) << "taken up when it is there";
+  EXPECT_TRUE(Eventually([&] { return pods.CheckListed().ok() && nodes.CheckListed().ok(); }));
+}
+
+TEST_F(InformerTest, WhatIsNeededIsWaitedForAndTheReasonTold) {
+  client_.StopServing(kPod);
+  Informers informers(client_);
+  informers.Of<api::Pod>();
+  informers.OfOptional<api::Pod>();
+  informers.Start();
+  Status synced;
+  EXPECT_TRUE(Eventually([&] {
+    synced = informers.WaitForSync(std::chrono::milliseconds(50));
+    return base::Message(synced).find("pods (") != std::string::npos;
+  }));
+  EXPECT_THAT(base::ToString(synced), testing::HasSubstr("the server could not find"));
+  client_.Serve(kPod);
+  EXPECT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
+}
+
+// An API that is away says nothing of its kinds.
+TEST_F(InformerTest, AnAbsentApiIsWaitedForByWhatIsOptionalToo) {
+  client_.SetOutage(base::Error(StatusCode::kUnavailable, "connection refused"));
+  Informers informers(client_);
+  auto& pods = informers.OfOptional<api::Pod>();
+  informers.Start();
+  EXPECT_TRUE(Eventually([&] { return !pods.list_failure().ok(); }));
+  EXPECT_FALSE(informers.WaitForSync(std::chrono::milliseconds(0)).ok());
+}
+
 }  // namespace
 }  // namespace berth::kube

@@ -27,7 +27,7 @@ class LeaderElectionTest : public testing::Test {
   class Wire : public GuardedClient {
    public:
     explicit Wire(FakeClient& client)
-        : GuardedClient(client, [this] { return !cut; }), client_(client) {}
+        : GuardedClient(client, While([this] { return !cut; })), client_(client) {}
     StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                        std::string_view name) override {
       if (cut) return Error(StatusCode::kUnavailable, "the wire is cut");
@@ -205,8 +205,8 @@ class CampaignTest : public testing::Test {
  protected:
   struct Candidate {
     Candidate(CampaignTest& test, const std::string& name)
-        : guarded(test.client_, [this] { return election.leading(); }),
-          wire(test.client_, [this] { return !cut; }),
+        : guarded(test.client_, GuardedClient::While([this] { return election.leading(); })),
+          wire(test.client_, GuardedClient::While([this] { return !cut; })),
           election(wire, test.clock_,
                    {.ns = "default",
                     .lease = "l",

@@ -57,6 +57,7 @@ void Reflector::Run(const std::stop_token& stop) {
     if (!listed) {
       status = List();
       listed = status.ok();
+      if (!listed) sink_.ListFailed(status);
       if (listed && failures == 0) continue;
       progress = listed;
     } else {

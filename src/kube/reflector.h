@@ -37,6 +37,8 @@ class Reflector {
     // `version` is the list's resourceVersion.
     virtual void ListEnds(const std::string& version) = 0;
     virtual void Changed(WatchEvent event) = 0;
+    // A list was refused or broke off, and is tried again later.
+    virtual void ListFailed(const Status& why) { (void)why; }
   };
 
   // Everything is borrowed and outlives this.

@@ -23,6 +23,16 @@ UPSTREAM = {
         "persistentvolumes": "get list watch patch", "persistentvolumeclaims": "get list watch",
         "pods": "get list watch", "persistentvolumeclaims/status": "patch",
         "events": "list watch create update patch", "volumeattributesclasses": "get list watch", "secrets": "get list"},
+    "csi-snapshotter": {
+        "events": "list watch create update patch", "secrets": "get list", "volumesnapshotclasses": "get list watch",
+        "volumesnapshotcontents": "get list watch update patch", "volumesnapshotcontents/status": "update patch"},
+    "csi-snapshot-controller": {
+        "persistentvolumes": "get list watch", "persistentvolumeclaims": "get list watch update", "nodes": "get list watch",
+        "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
+        "volumesnapshotcontents": "create get list watch update delete patch", "volumesnapshotcontents/status": "patch",
+        "volumesnapshots": "create get list watch update patch delete", "volumesnapshots/status": "update patch"},
+    "csi-capacity": {
+        "csistoragecapacities": "get list watch create update patch delete", "pods": "get", "replicasets": "get"},
 }
 
 
@@ -46,15 +56,28 @@ def roles_of(container):
     return next(a for a in container["args"] if a.startswith("--roles=")).partition("=")[2].split(",")
 
 
+def rules_of(role):
+    return {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+
+
+def upstream(name):
+    return {resource: set(verbs.split()) for resource, verbs in UPSTREAM[name].items()}
+
+
+def check_flags(container):
+    command, *flags = container["args"]
+    known = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    for flag in flags:
+        assert f"  {flag.partition('=')[0]} " in known, flag
+
+
 def test_rbac_is_that_of_the_roles_in_use(objects):
     controller = objects["Deployment", "csi-controller"]
     roles = roles_of(berth_of(controller)[0])
     granted = {name for kind, name in objects if kind == "ClusterRole"}
     assert granted == {f"csi-{role}" for role in roles}
     for name in granted:
-        rules = {resource: set(rule["verbs"]) for rule in objects["ClusterRole", name]["rules"]
-                 for resource in rule["resources"]}
-        assert rules == {resource: set(verbs.split()) for resource, verbs in UPSTREAM[name].items()}
+        assert rules_of(objects["ClusterRole", name]) == upstream(name)
         binding = objects["ClusterRoleBinding", name]
         assert binding["roleRef"]["name"] == name
         assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [
@@ -66,11 +89,7 @@ def test_rbac_is_that_of_the_roles_in_use(objects):
 
 def test_the_program_takes_the_flags(objects):
     for workload in (objects["Deployment", "csi-controller"], objects["DaemonSet", "csi-node"]):
-        container, _ = berth_of(workload)
-        command, *flags = container["args"]
-        known = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
-        for flag in flags:
-            assert f"  {flag.partition('=')[0]} " in known, flag
+        check_flags(berth_of(workload)[0])
 
 
 def test_two_controllers_of_which_one_leads(objects):
@@ -93,6 +112,39 @@ def test_mounts_reach_the_kubelet_and_back(objects):
     announced = next(a for a in container["args"] if a.startswith("--kubelet-registration-path=")).partition("=")[2]
     assert announced == f"{ours['/csi']}/csi.sock", "where the kubelet finds the driver's socket"
     assert "privileged" not in container["securityContext"]
+
+
+def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
+    objects = render("snapshot-controller")
+    assert {name for kind, name in objects if kind == "CustomResourceDefinition"} == {
+        f"{plural}.snapshot.storage.k8s.io" for plural in ("volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses")}
+    assert rules_of(objects["ClusterRole", "csi-snapshot-controller"]) == upstream("csi-snapshot-controller")
+    controller = objects["Deployment", "snapshot-controller"]
+    check_flags(controller["spec"]["template"]["spec"]["containers"][0])
+    for (kind, _), item in objects.items():
+        if kind.endswith("Binding"):
+            assert item["subjects"] == [{"kind": "ServiceAccount", "name": "snapshot-controller", "namespace": "kube-system"}]
+
+
+def test_the_shipped_driver_has_a_provisioner_on_each_node():
+    objects = render("local")
+    pod = objects["DaemonSet", "csi-local"]["spec"]["template"]["spec"]
+    containers = {c["name"]: c for c in pod["containers"]}
+    for container in containers.values():
+        check_flags(container)
+    roles = containers["roles"]
+    assert roles_of(roles) == ["provisioner", "snapshotter"]
+    assert "--leader-election" not in roles["args"], "each serves its own node"
+    assert {e["name"] for e in roles["env"]} == {"NODE_NAME", "NAMESPACE", "POD_NAME"}
+    for kind, name in (("ClusterRole", "provisioner"), ("ClusterRole", "snapshotter"), ("Role", "capacity")):
+        assert rules_of(objects[kind, f"csi-local-{name}"]) == upstream(f"csi-{name}")
+        binding = objects[f"{kind}Binding", f"csi-local-{name}"]
+        assert binding["roleRef"]["name"] == f"csi-local-{name}"
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "csi-local", "namespace": "berth-local"}]
+    driver = objects["CSIDriver", "local.csi.berth.dev"]["spec"]
+    assert "--provisioner-enable-capacity" in roles["args"] and driver["storageCapacity"]
+    assert driver["volumeLifecycleModes"] == ["Persistent", "Ephemeral"] and driver["podInfoOnMount"]
+    assert not driver["attachRequired"], "it publishes no volumes to nodes"
 
 
 def test_the_image_holds_the_program_and_what_it_loads(tmp_path):

@@ -170,6 +170,8 @@ TEST_P(AttacherTableTest, WritesAndCalls) {
   const Case& test = GetParam();
   rpc::FakeCsiDriver::Options driver;
   cluster_.Add<Attacher>(cluster_.AddDriver(driver), OnceOnly());
+  // As older roles of the Go program grant it: the node's annotation is asked for where it may be.
+  cluster_.allowed.Grant({{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get"}}}});
   cluster_.AddVolume("pv-1", test.volume);
   if (test.volume.contains("spec") && test.volume["spec"].contains("gcePersistentDisk")) {
     api::PersistentVolume volume = cluster_.Get<api::PersistentVolume>("", "pv-1");

@@ -36,6 +36,9 @@ class AttacherTest : public ::testing::Test {
  protected:
   void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
     cluster_.Add<Attacher>(cluster_.AddDriver(std::move(driver)), std::move(options));
+    // As older roles of the Go program grant it: the node's annotation is asked for where it may
+    // be.
+    cluster_.allowed.Grant({{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get"}}}});
     cluster_.AddVolume("pv-1");
     cluster_.client.Add(MakeCsiNode("node-a"));
     cluster_.Start();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/capacity_owner.h"
@@ -36,8 +37,8 @@ CapacityController::CapacityController(Context context, DriverConnection& driver
       driver_(driver),
       options_(std::move(options)),
       classes_(context.informers.Of<api::StorageClass>()),
-      nodes_(context.informers.Of<api::Node>()),
-      csi_nodes_(context.informers.Of<api::CsiNode>()),
+      nodes_(context.informers.OfOptional<api::Node>()),
+      csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
       volumes_(context.informers.Of<api::PersistentVolume>()),
       objects_(context.client, {.ns = options_.ns,
                                 .label_selector = fmt::format("{}={}", kCapacityManagedBy,
@@ -99,7 +100,9 @@ CapacityController::Outcome CapacityController::SyncClass(const std::string& nam
   if (!objects_.synced()) return Outcome::After(kAwaitList);
   const auto storage_class = classes_.Get(name);
   if (storage_class == nullptr || !WantsCapacity(*storage_class, *driver, options_)) {
-    return AfterApi(Remove(ObjectsOf(name, driver->name)));
+    const Status removed = Remove(ObjectsOf(name, driver->name));
+    Tell(name, driver->name, {.obsolete = ObjectsOf(name, driver->name).size()});
+    return AfterApi(removed);
   }
   const Status published = Publish(*storage_class, *driver);
   if (published.ok()) return Outcome::After(options_.poll_interval);
@@ -111,16 +114,26 @@ CapacityController::Outcome CapacityController::SyncClass(const std::string& nam
 
 Status CapacityController::Publish(const api::StorageClass& storage_class,
                                    const DriverInfo& driver) {
+  if (driver.topology()) {
+    RETURN_IF_ERROR(nodes_.CheckListed());
+    RETURN_IF_ERROR(csi_nodes_.CheckListed());
+  }
   ASSIGN_OR_RETURN(const Json owner, CapacityOwner(context_.client, options_));
   std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
   Status first = base::OkStatus();
+  Figures figures;
   for (const TopologyTerm& segment :
        CapacitySegments(driver, options_.node_name, nodes_.List(), csi_nodes_.List())) {
     // One segment's failure keeps no other from being told.
+    const size_t before = left.size();
     const Status published = PublishSegment(storage_class, driver, segment, owner, left);
+    ++figures.goal;
+    if (published.ok() || left.size() < before) ++figures.current;
     if (first.ok()) first = published;
   }
   const Status removed = Remove(left);
+  if (!removed.ok()) figures.obsolete = left.size();
+  Tell(storage_class.name(), driver.name, figures);
   return first.ok() ? removed : first;
 }
 
@@ -182,6 +195,30 @@ Status CapacityController::Remove(const std::vector<CapacityPtr>& objects) {
                          fmt::format("delete CSIStorageCapacity '{}'", object->key()));
   }
   return base::OkStatus();
+}
+
+void CapacityController::Tell(const std::string& storage_class, const std::string& driver,
+                              Figures figures) {
+  static const auto& kGoal = *new base::Metrics::Description{
+      .name = "csistoragecapacities_desired_goal", .help = "CSIStorageCapacity objects to be kept"};
+  static const auto& kCurrent = *new base::Metrics::Description{
+      .name = "csistoragecapacities_desired_current",
+      .help = "CSIStorageCapacity objects to be kept that there are"};
+  static const auto& kObsolete = *new base::Metrics::Description{
+      .name = "csistoragecapacities_obsolete", .help = "CSIStorageCapacity objects that are to go"};
+  if (context_.metrics == nullptr) return;
+  MutexLock lock(mutex_);
+  figures_[storage_class] = figures;
+  Figures sum;
+  for (const auto& [name, each] : figures_) {
+    sum.goal += each.goal;
+    sum.current += each.current;
+    sum.obsolete += each.obsolete;
+  }
+  const base::Metrics::Labels labels = {{"driver_name", driver}};
+  context_.metrics->Set(kGoal, labels, static_cast<double>(sum.goal));
+  context_.metrics->Set(kCurrent, labels, static_cast<double>(sum.current));
+  context_.metrics->Set(kObsolete, labels, static_cast<double>(sum.obsolete));
 }
 
 void CapacityController::NoteWritten(const std::string& key, const std::string& version) {

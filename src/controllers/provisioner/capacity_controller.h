@@ -52,6 +52,14 @@ class CapacityController : public Controller {
   std::vector<CapacityPtr> ObjectsOf(const std::string& storage_class,
                                      const std::string& driver) const;
   base::Status Remove(const std::vector<CapacityPtr>& objects);
+  // csistoragecapacities_*, told of all classes together.
+  struct Figures {
+    size_t goal = 0;      // objects that there should be
+    size_t current = 0;   // of those: objects that there are
+    size_t obsolete = 0;  // objects that are to go
+  };
+  void Tell(const std::string& storage_class, const std::string& driver, Figures figures)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // What this process wrote last of an object ("": it deleted it), so that it does not run after
   // itself.
   void NoteWritten(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -68,6 +76,7 @@ class CapacityController : public Controller {
 
   mutable base::Mutex mutex_;
   std::map<std::string, std::string> written_ ABSL_GUARDED_BY(mutex_);  // key to version
+  std::map<std::string, Figures> figures_ ABSL_GUARDED_BY(mutex_);      // by class
   base::KeyedWorkers workers_;
 };
 

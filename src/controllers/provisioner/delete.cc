@@ -3,6 +3,7 @@
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/provision_metrics.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/writes.h"
 
@@ -84,7 +85,15 @@ Status Provisioner::CheckAlone(const Volume& volume) const {
   return base::OkStatus();
 }
 
+// The upstream program's role may list attachments only where its driver attaches: without them
+// nobody knows who uses the volume.
+Status Provisioner::CheckDetached(const DriverInfo& driver) const {
+  if (!driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) return base::OkStatus();
+  return attachments_.CheckListed();
+}
+
 Status Provisioner::DestroyInDriver(const Volume& volume) {
+  RETURN_IF_ERROR(CheckDetached(*driver_.info()));
   RETURN_IF_ERROR(CheckAlone(volume));
   {
     base::MutexLock lock(mutex_);
@@ -108,8 +117,10 @@ Status Provisioner::DestroyInDriver(const Volume& volume) {
 }
 
 Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
+  const auto began = std::chrono::steady_clock::now();
   const Status destroyed = DestroyInDriver(volume);
   if (!destroyed.ok()) {
+    CountDeleteFailed(context_.metrics, volume);
     context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
                            DriverError(destroyed));
     return Outcome::Retry(destroyed);
@@ -120,8 +131,13 @@ Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
             .status();
     if (!freed.ok()) return AfterApi(freed);
   }
-  if (volume.deleting()) return Outcome::Done();
-  return AfterApi(kube::Delete(context_.client, volume));
+  if (!volume.deleting()) {
+    if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
+      return AfterApi(deleted);
+    }
+  }
+  CountDeleted(context_.metrics, volume, began);
+  return Outcome::Done();
 }
 
 }  // namespace berth::controllers::provisioner

@@ -118,5 +118,25 @@ TEST_F(DeleteTest, AVolumeThatIsRetainedLosesTheFinalizerAndStays) {
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
 }
 
+// The roles of drivers that attach nothing may lack the right to list attachments.
+TEST_F(DeleteTest, WithoutTheRightToListAttachmentsADriverThatAttachesKeepsItsVolumes) {
+  cluster_.client.StopServing(api::kinds::kVolumeAttachment);
+  Begin();
+  Release();
+  EXPECT_TRUE(cluster_.events.WaitFor("volumeattachments.storage.k8s.io are not listed"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+  cluster_.client.Serve(api::kinds::kVolumeAttachment);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(DeleteTest, WithoutTheRightToListAttachmentsADriverWithoutThemDeletesItsVolumes) {
+  cluster_.client.StopServing(api::kinds::kVolumeAttachment);
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.erase(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  Begin(driver);
+  Release();
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
 }  // namespace
 }  // namespace berth::controllers::provisioner

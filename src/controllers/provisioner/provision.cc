@@ -3,6 +3,7 @@
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/provision_metrics.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/writes.h"
 
@@ -78,6 +79,7 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
 
 Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo& driver,
                                             const api::StorageClass& storage_class) {
+  const auto began = std::chrono::steady_clock::now();
   // The driver is not asked yet: what fails for a moment is the API, and no failure of the claim's.
   const auto refuse = [&](const Status& status) {
     if (status.code() == StatusCode::kAborted || status.code() == StatusCode::kUnavailable ||
@@ -124,7 +126,11 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim, const DriverInfo
       ReadSecret(context_.client, plan->secret(SecretUse::kProvisioner));
   if (!secrets.ok()) return refuse(secrets.status());
   CopyTo(*secrets, plan->request.mutable_secrets());
-  return Create(claim, inputs, *std::move(plan));
+  const Outcome outcome = Create(claim, inputs, *std::move(plan));
+  if (volumes_.Get(VolumeName(options_, claim)) != nullptr) {
+    CountProvisioned(context_.metrics, claim, began);
+  }
+  return outcome;
 }
 
 Provisioner::TopologyAnswer Provisioner::Topology(const Claim& claim, const DriverInfo& driver,
@@ -134,6 +140,8 @@ Provisioner::TopologyAnswer Provisioner::Topology(const Claim& claim, const Driv
       last.has_value() && last->state == Attempt::State::kUnknown) {
     return last->topology;
   }
+  RETURN_IF_ERROR(nodes_.CheckListed());
+  RETURN_IF_ERROR(csi_nodes_.CheckListed());
   TopologyQuestion question{.driver = driver.name,
                             .claim_name = claim.name(),
                             .selected_node = claim.annotation(kSelectedNode),
@@ -323,6 +331,7 @@ Provisioner::Outcome Provisioner::Release(const Claim& claim) {
 
 void Provisioner::ReportFailure(const Claim& claim, const std::string& class_name,
                                 const Status& status) {
+  CountProvisionFailed(context_.metrics, claim);
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
                          fmt::format("failed to provision volume with StorageClass \"{}\": {}",
                                      class_name, DriverError(status)));

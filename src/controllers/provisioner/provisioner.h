@@ -155,6 +155,7 @@ class Provisioner : public Controller {
   Outcome SyncVolume(const std::string& key);
   base::Status SyncVolumeFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume);
+  base::Status CheckDetached(const DriverInfo& driver) const;
   base::Status CheckAlone(const Volume& volume) const;
   base::Status DestroyInDriver(const Volume& volume);
 

@@ -57,8 +57,8 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
   if (snapshot_class.ok() && snapshot.class_name().empty()) {
     // Written down, so that it stays the same whichever class is the default later.
     const StatusOr<Snapshot> classed =
-        EditAt(context_.client, snapshots_, snapshot,
-               {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
+        PatchAt(context_.client, snapshots_, snapshot,
+                {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
     return classed.ok() ? Take(*classed, **snapshot_class) : AfterApi(classed.status());
   }
   if (snapshot_class.ok()) return Take(snapshot, **snapshot_class);
@@ -160,8 +160,8 @@ Status SnapshotController::HoldClaim(const std::string& key) {
                  "cannot add finalizer on claim {} because it is being deleted", claim->name());
   }
   if (claim->has_finalizer(kClaimSourceProtection)) return base::OkStatus();
-  return EditAt(context_.client, claims_, *claim,
-                FinalizersPatch(*claim, kClaimSourceProtection, ""))
+  return UpdateAt(context_.client, claims_, *claim,
+                  FinalizersPatch(*claim, kClaimSourceProtection, ""))
       .status();
 }
 
@@ -293,8 +293,8 @@ StatusOr<api::VolumeSnapshot> SnapshotController::HoldSnapshot(const Snapshot& s
   held.add_finalizer(kSnapshotSourceProtection);
   if (until_content_goes) held.add_finalizer(kSnapshotBoundProtection);
   if (held.finalizers() == snapshot.finalizers()) return snapshot;
-  StatusOr<Snapshot> written = EditAt(context_.client, snapshots_, snapshot,
-                                      {{"metadata", {{"finalizers", held.finalizers()}}}});
+  StatusOr<Snapshot> written = PatchAt(context_.client, snapshots_, snapshot,
+                                       {{"metadata", {{"finalizers", held.finalizers()}}}});
   if (!written.ok() && !OfApi(written.status())) {
     context_.events.Record(
         snapshot.reference(), EventType::kWarning, "SnapshotFinalizerError",

@@ -73,8 +73,8 @@ SnapshotController::Outcome SnapshotController::LetGo(const Snapshot& snapshot) 
   Snapshot free = snapshot;
   free.remove_finalizer(kSnapshotSourceProtection);
   free.remove_finalizer(kSnapshotBoundProtection);
-  return AfterApi(EditAt(context_.client, snapshots_, snapshot,
-                         {{"metadata", {{"finalizers", free.finalizers()}}}})
+  return AfterApi(PatchAt(context_.client, snapshots_, snapshot,
+                          {{"metadata", {{"finalizers", free.finalizers()}}}})
                       .status());
 }
 

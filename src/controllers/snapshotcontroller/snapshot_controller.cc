@@ -63,6 +63,7 @@ SnapshotController::SnapshotController(Context context, Options options)
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       nodes_(options.distributed_snapshotting ? &context.informers.Of<api::Node>() : nullptr),
+      times_(context.metrics),
       snapshot_workers_(Workers("snapshots", options_, context),
                         [this](const std::string& key) { return SyncSnapshot(key); }),
       content_workers_(Workers("snapcontents", options_, context),
@@ -99,7 +100,11 @@ void SnapshotController::Watch() {
     if (!snapshot.source_claim().empty()) {
       claim_workers_.Add(api::ObjectKey(snapshot.ns(), snapshot.source_claim()));
     }
-    if (change.after == nullptr) return;
+    if (change.after == nullptr) {
+      times_.Gone(snapshot, DriverOf(snapshot));
+      return;
+    }
+    times_.Seen(snapshot, DriverOf(snapshot));
     if (Changed(change.before.get(), *change.after)) {
       snapshot_workers_.AddNow(change.key);
     } else {
@@ -178,6 +183,15 @@ SnapshotController::Outcome SnapshotController::SyncContent(const std::string& k
                       .status());
 }
 
+std::string SnapshotController::DriverOf(const Snapshot& snapshot) const {
+  const std::string named = snapshot.source_content();
+  if (const auto content = contents_.Get(named.empty() ? ContentName(snapshot) : named)) {
+    return content->driver();
+  }
+  const auto snapshot_class = classes_.Get(snapshot.class_name());
+  return snapshot_class == nullptr ? "" : snapshot_class->driver();
+}
+
 bool SnapshotController::TakesFromClaim(const Snapshot& snapshot) const {
   if (snapshot.ready()) return false;
   return !snapshot.deleting() || contents_.Get(ContentName(snapshot)) != nullptr;
@@ -197,8 +211,8 @@ SnapshotController::Outcome SnapshotController::SyncClaim(const std::string& key
                     [&](const auto& snapshot) { return TakesFromClaim(*snapshot); })) {
       return base::OkStatus();  // its end brings the claim here again
     }
-    return EditAt(context_.client, claims_, *claim,
-                  FinalizersPatch(*claim, "", kClaimSourceProtection))
+    return UpdateAt(context_.client, claims_, *claim,
+                    FinalizersPatch(*claim, "", kClaimSourceProtection))
         .status();
   };
   const Status released = release();

@@ -32,6 +32,7 @@
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"
+#include "controllers/snapshotcontroller/operation_times.h"
 
 namespace berth::controllers::snapshotcontroller {
 
@@ -98,6 +99,8 @@ class SnapshotController : public Controller {
   bool IsBeingRestored(const Snapshot& snapshot) const;
   Outcome LetGo(const Snapshot& snapshot);
 
+  // "" while neither its content nor its class is known.
+  std::string DriverOf(const Snapshot& snapshot) const;
   // Whether the claim's volume must stay for this one.
   bool TakesFromClaim(const Snapshot& snapshot) const;
   // Tells a person, and tries again after the backoff.
@@ -112,6 +115,7 @@ class SnapshotController : public Controller {
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::Node>* const nodes_;  // null unless distributed
+  OperationTimes times_;
   base::Mutex mutex_;
   // Claims whose finalizer is about to be taken off, because no snapshot was seen to need it.
   std::set<std::string> releasing_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,28 @@
+#include "controllers/fake_role_rules.h"
+
+#include "api/yaml.h"
+#include "base/log.h"
+
+namespace berth::controllers {
+
+base::Json RulesOf(std::string_view role) {
+  // That is no role by itself, but a part of one.
+  base::Json rules = role == "capacity" ? RulesOf("provisioner") : base::Json::array();
+  for (const std::string_view text : RoleManifests()) {
+    const auto documents = api::ParseYaml(text);
+    if (!documents.ok()) {
+      LOG_ERROR("rights of the roles: {}", base::ToString(documents.status()));
+      continue;
+    }
+    for (const base::Json& document : *documents) {
+      const std::string kind = base::json::String(document, {"kind"});
+      if ((kind == "ClusterRole" || kind == "Role") &&
+          base::json::String(document, {"metadata", "name"}) == fmt::format("csi-{}", role)) {
+        rules.insert(rules.end(), document["rules"].begin(), document["rules"].end());
+      }
+    }
+  }
+  return rules;
+}
+
+}  // namespace berth::controllers

@@ -1,0 +1,79 @@
+#include "controllers/snapshotcontroller/operation_times.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+using base::MutexLock;
+
+namespace {
+
+constexpr char kCreate[] = "CreateSnapshot";
+constexpr char kCreateAndReady[] = "CreateSnapshotAndReady";
+constexpr char kDelete[] = "DeleteSnapshot";
+
+const base::Metrics::Description& Seconds() {
+  static const base::Metrics::Description& description = *new base::Metrics::Description{
+      .name = "snapshot_controller_operation_total_seconds",
+      .help = "Total number of seconds spent by the controller on an operation",
+      .buckets = {.1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600}};
+  return description;
+}
+
+const base::Metrics::Description& InFlight() {
+  static const base::Metrics::Description& description =
+      *new base::Metrics::Description{.name = "snapshot_controller_operations_in_flight",
+                                      .help = "Total number of operations in flight"};
+  return description;
+}
+
+}  // namespace
+
+void OperationTimes::Begin(const char* operation, const std::string& uid) {
+  under_way_.try_emplace({operation, uid}, std::chrono::steady_clock::now());
+}
+
+void OperationTimes::End(const char* operation, const api::VolumeSnapshot& snapshot,
+                         const std::string& driver, const char* status) {
+  const auto it = under_way_.find({operation, snapshot.uid()});
+  if (it == under_way_.end()) return;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - it->second;
+  metrics_->Observe(
+      Seconds(),
+      {{"driver_name", driver.empty() ? "unknown" : driver},
+       {"operation_name", operation},
+       {"snapshot_type", snapshot.source_content().empty() ? "dynamic" : "pre-provisioned"},
+       {"operation_status", status}},
+      took.count());
+  under_way_.erase(it);
+}
+
+void OperationTimes::TellInFlight() {
+  metrics_->Set(InFlight(), {}, static_cast<double>(under_way_.size()));
+}
+
+void OperationTimes::Seen(const api::VolumeSnapshot& snapshot, const std::string& driver) {
+  if (metrics_ == nullptr) return;
+  MutexLock lock(mutex_);
+  if (snapshot.deleting()) {
+    Begin(kDelete, snapshot.uid());
+  } else {
+    const bool taken = !snapshot.creation_time().empty();
+    if (!taken && !snapshot.ready() && snapshot.source_content().empty()) {
+      Begin(kCreate, snapshot.uid());
+    }
+    if (!snapshot.ready()) Begin(kCreateAndReady, snapshot.uid());
+    if (taken) End(kCreate, snapshot, driver, "success");
+    if (snapshot.ready()) End(kCreateAndReady, snapshot, driver, "success");
+  }
+  TellInFlight();
+}
+
+void OperationTimes::Gone(const api::VolumeSnapshot& snapshot, const std::string& driver) {
+  if (metrics_ == nullptr) return;
+  MutexLock lock(mutex_);
+  End(kDelete, snapshot, driver, "success");
+  End(kCreate, snapshot, driver, "cancel");
+  End(kCreateAndReady, snapshot, driver, "cancel");
+  TellInFlight();
+}
+
+}  // namespace berth::controllers::snapshotcontroller

@@ -1,0 +1,46 @@
+// How long snapshots take to be taken, to be ready and to be deleted, as seen by who follows their
+// VolumeSnapshots: snapshot_controller_operation_total_seconds and _operations_in_flight, with the
+// names, labels and buckets of the Go program.
+//
+//   seen ── creationTime ──▶ CreateSnapshot (not of one that was there before)
+//   seen ── readyToUse ──▶ CreateSnapshotAndReady
+//   deletionTimestamp ── gone ──▶ DeleteSnapshot, and "cancel" for what of the above was under way
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "api/snapshots.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+
+namespace berth::controllers::snapshotcontroller {
+
+class OperationTimes {
+ public:
+  // Null: nothing is counted. Borrowed.
+  explicit OperationTimes(base::Metrics* metrics) : metrics_(metrics) {}
+
+  // `snapshot` is new, or another than it was; `driver` is "" if nobody knows it yet.
+  void Seen(const api::VolumeSnapshot& snapshot, const std::string& driver)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Gone(const api::VolumeSnapshot& snapshot, const std::string& driver)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  void Begin(const char* operation, const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const char* operation, const api::VolumeSnapshot& snapshot, const std::string& driver,
+           const char* status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  base::Metrics* const metrics_;
+  base::Mutex mutex_;
+  // Since when, by operation and uid.
+  std::map<std::pair<std::string, std::string>, Time> under_way_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::controllers::snapshotcontroller

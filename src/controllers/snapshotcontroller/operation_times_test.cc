@@ -1,0 +1,79 @@
+#include "controllers/snapshotcontroller/operation_times.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/fake_snapshots.h"
+
+namespace berth::controllers::snapshotcontroller {
+namespace {
+
+using base::Json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class OperationTimesTest : public ::testing::Test {
+ protected:
+  static api::VolumeSnapshot Snapshot(const Json& more = nullptr) {
+    return api::VolumeSnapshot(MakeSnapshot("monday", more));
+  }
+  static auto Counted(const char* operation, const char* status, const char* type = "dynamic",
+                      const char* driver = "d.example.com") {
+    return HasSubstr(
+        fmt::format("snapshot_controller_operation_total_seconds_count{{driver_name=\"{}\","
+                    "operation_name=\"{}\",operation_status=\"{}\",snapshot_type=\"{}\"}} 1\n",
+                    driver, operation, status, type));
+  }
+  static auto InFlight(int count) {
+    return HasSubstr(fmt::format("snapshot_controller_operations_in_flight {}\n", count));
+  }
+
+  const Json taken_ = {{"status", {{"creationTime", "2026-01-01T00:00:00Z"}}}};
+  const Json ready_ = Merged(taken_, {{"status", {{"readyToUse", true}}}});
+  const Json deleted_ = {{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}};
+  base::Metrics metrics_;
+  OperationTimes times_{&metrics_};
+};
+
+TEST_F(OperationTimesTest, TheLifeOfASnapshot) {
+  times_.Seen(Snapshot(), "");
+  EXPECT_THAT(metrics_.Text(), InFlight(2));
+  times_.Seen(Snapshot(taken_), "d.example.com");
+  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshot", "success"));
+  EXPECT_THAT(metrics_.Text(), InFlight(1));
+  times_.Seen(Snapshot(ready_), "d.example.com");
+  times_.Seen(Snapshot(ready_), "d.example.com");
+  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshotAndReady", "success"));
+  times_.Seen(Snapshot(Merged(ready_, deleted_)), "d.example.com");
+  times_.Gone(Snapshot(Merged(ready_, deleted_)), "d.example.com");
+  EXPECT_THAT(metrics_.Text(), Counted("DeleteSnapshot", "success"));
+  EXPECT_THAT(metrics_.Text(), InFlight(0));
+  EXPECT_THAT(metrics_.Text(), HasSubstr("le=\"600\""));
+}
+
+TEST_F(OperationTimesTest, WhatIsDeletedBeforeItIsReadyIsCancelled) {
+  times_.Seen(Snapshot(), "");
+  times_.Seen(Snapshot(deleted_), "");
+  times_.Gone(Snapshot(deleted_), "");
+  for (const char* operation : {"CreateSnapshot", "CreateSnapshotAndReady"}) {
+    EXPECT_THAT(metrics_.Text(), Counted(operation, "cancel", "dynamic", "unknown"));
+  }
+}
+
+// One that was there when this process began has nothing to be measured.
+TEST_F(OperationTimesTest, WhatIsReadyAlreadyIsNotCounted) {
+  times_.Seen(Snapshot(ready_), "d.example.com");
+  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("operation_total_seconds")));
+}
+
+TEST_F(OperationTimesTest, OneThatWasTakenElsewhereIsOnlyReady) {
+  const Json existing = {
+      {"spec",
+       {{"source", {{"volumeSnapshotContentName", "c"}, {"persistentVolumeClaimName", nullptr}}}}}};
+  times_.Seen(Snapshot(existing), "d.example.com");
+  times_.Seen(Snapshot(Merged(existing, ready_)), "d.example.com");
+  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshotAndReady", "success", "pre-provisioned"));
+  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("operation_name=\"CreateSnapshot\"")));
+}
+
+}  // namespace
+}  // namespace berth::controllers::snapshotcontroller

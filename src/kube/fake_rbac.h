@@ -1,0 +1,67 @@
+// A client that may do what rules of RBAC grant and no more, as an API server would have it: what
+// they don't grant is PERMISSION_DENIED, and written down. For tests that a program needs no other
+// rights than those that a cluster gives it.
+//
+// Without any rules everything is granted. Thread-safe; borrows the client behind it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "kube/client.h"
+
+namespace berth::kube {
+
+class RestrictedClient : public Client {
+ public:
+  explicit RestrictedClient(Client& client) : client_(client) {}
+
+  // Adds `rules` of a Role or ClusterRole: [{"apiGroups", "resources", "verbs"}]. Names of
+  // resources, namespaces and wildcards are not looked at.
+  void Grant(const Json& rules);
+
+  // What was asked for in vain, as "patch persistentvolumeclaims".
+  std::set<std::string> refused() const;
+  // What was granted and asked for, and what was granted and never asked for.
+  std::set<std::string> used() const;
+  std::set<std::string> unused() const;
+
+  StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
+                     std::string_view name) override;
+  StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
+                            const ListOptions& options) override;
+  StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
+                        const Json& object) override;
+  StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
+                        std::string_view subresource) override;
+  StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                       PatchType type, const Json& patch, std::string_view subresource) override;
+  Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
+                const DeleteOptions& options) override;
+  Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
+                          const DeleteOptions& options) override;
+  StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
+                                   std::string_view name, std::string_view subresource,
+                                   const Json& body) override;
+  Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
+               std::stop_token stop,
+               const std::function<bool(WatchEvent event)>& on_event) override;
+  Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
+                   const std::function<bool(std::string_view chunk)>& on_chunk) override;
+
+ private:
+  Status Ask(std::string_view verb, const api::KindInfo& kind, std::string_view subresource = "")
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Client& client_;
+  mutable base::Mutex mutex_;
+  std::set<std::string> granted_ ABSL_GUARDED_BY(mutex_);  // "patch pods/status.GROUP"
+  std::set<std::string> used_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> refused_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::kube
