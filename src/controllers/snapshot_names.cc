@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-#include "api/names.h"
+#include "controllers/secret_template.h"
 
 namespace berth::controllers {
 
@@ -25,27 +25,6 @@ std::string SecretKey(SnapshotSecret use) {
   return fmt::format("{}{}", kPrefix, kSecretKeys[use == SnapshotSecret::kList ? 1 : 0]);
 }
 
-// `text` with each ${token} replaced by its value.
-StatusOr<std::string> Fill(std::string_view text, const Labels& tokens) {
-  std::string out;
-  while (!text.empty()) {
-    const size_t start = text.find("${");
-    out += text.substr(0, start);
-    if (start == std::string_view::npos) break;
-    text.remove_prefix(start);
-    const size_t end = text.find('}');
-    const std::string token(text.substr(2, end == std::string_view::npos ? end : end - 2));
-    const auto value = tokens.find(token);
-    if (end == std::string_view::npos || value == tokens.end()) {
-      return Error(StatusCode::kInvalidArgument, "unknown token '{}'",
-                   text.substr(0, end == std::string_view::npos ? end : end + 1));
-    }
-    out += value->second;
-    text.remove_prefix(end + 1);
-  }
-  return out;
-}
-
 }  // namespace
 
 StatusOr<SecretReference> SnapshotClassSecret(const Labels& parameters, SnapshotSecret use,
@@ -61,17 +40,13 @@ StatusOr<SecretReference> SnapshotClassSecret(const Labels& parameters, Snapshot
                  "together: one is missing",
                  key);
   }
-  Labels tokens = {{"volumesnapshotcontent.name", std::string(content_name)}};
-  if (snapshot != nullptr) tokens["volumesnapshot.namespace"] = snapshot->ns();
-  SecretReference out;
-  ASSIGN_OR_RETURN(out.ns, Fill(ns->second, tokens));
-  if (snapshot != nullptr) tokens["volumesnapshot.name"] = snapshot->name();
-  ASSIGN_OR_RETURN(out.name, Fill(name->second, tokens));
-  RETURN_IF_ERROR_WITH(api::CheckDns1123Label(out.ns),
-                       fmt::format("class parameter '{}-namespace'", key));
-  RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(out.name),
-                       fmt::format("class parameter '{}-name'", key));
-  return out;
+  Labels in_namespace = {{"volumesnapshotcontent.name", std::string(content_name)}};
+  Labels in_name;
+  if (snapshot != nullptr) {
+    in_namespace["volumesnapshot.namespace"] = snapshot->ns();
+    in_name["volumesnapshot.name"] = snapshot->name();
+  }
+  return FillSecret({.name = name->second, .ns = ns->second}, in_namespace, in_name);
 }
 
 StatusOr<Labels> SnapshotDriverParameters(const Labels& parameters) {

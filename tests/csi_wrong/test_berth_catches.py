@@ -19,8 +19,7 @@ NOT_MET = {
     "create-ignores-conflict": "Berth asks for a name with one size only; a smaller answer is capacity-below-required",
     "capacity-above-limit": "Berth sets no limit, as Kubernetes",
     "confirms-anything": "not called",
-    "accepts-bad-token": "not called",
-    "free-negative": "not called yet",
+    "accepts-bad-token": "Berth gives back the tokens that it was given, and no others",
     "snapshot-of-nothing": "Berth holds the claim while its snapshot is taken: the volume is there",
     "attaches-anywhere": "Berth attaches to nodes by the id that their driver gave",
     "publish-context-changes": "Berth keeps the first answer in the VolumeAttachment and gives that one",
@@ -28,8 +27,8 @@ NOT_MET = {
     "stage-unknown": "Berth stages what exists",
     "publish-ignores-conflict": "Berth publishes at a target with one set of arguments only",
     "publish-unstaged": "Berth stages first: refused by the record and the mount table otherwise",
-    "stats-negative": "not called yet; CsiPluginTest",
-    "stats-of-elsewhere": "not called yet",
+    "stats-negative": "no answer, as each with a negative number (free-negative); figures are shown, nothing is done by them",
+    "stats-of-elsewhere": "Berth asks for the paths at which it published",
     "delete-keeps": "the volume's space is lost in the driver, and no data",
     "detach-lies": "the driver's own fence holds the volume; Berth detaches only what is unmounted",
 }
@@ -122,6 +121,21 @@ def test_a_claim_has_one_volume_however_many_were_made(bed):
     (bed.mount("data") / "note").write_text("precious")
     assert (content / "note").read_text() == "precious"
     assert len(bed.berth.items("pv")) == 1
+
+
+# -- capacity
+
+@rules("free-negative")
+def test_room_that_cannot_be_is_not_published(bed):
+    def published():
+        return [c for c in bed.berth.items("csistoragecapacities") if c["storageClassName"] == "late-double"]
+
+    bed.double.be_wrong("free-negative")
+    bed.berth.apply(objects.storage_class("late-double", provisioner=csi_double.NAME))
+    bed.says("late-double", "'available_capacity' is negative")
+    assert not published()
+    bed.double.be_wrong()
+    wait_for("the room to be published", published)
 
 
 # -- snapshots

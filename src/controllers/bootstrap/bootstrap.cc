@@ -17,12 +17,14 @@ Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json obj
                         fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
 }
 
-// What the shipped driver can do: inline volumes, too, which it knows by podInfoOnMount.
+// What the shipped driver can do: inline volumes, too, which it knows by podInfoOnMount. Its room
+// is published, so that pods go where there is some; until it is known they wait.
 Json DriverObject(const std::string& driver) {
   return {{"metadata", {{"name", driver}}},
           {"spec",
            {{"attachRequired", true},
             {"podInfoOnMount", true},
+            {"storageCapacity", true},
             {"fsGroupPolicy", "File"},
             {"volumeLifecycleModes", {"Persistent", "Ephemeral"}}}}};
 }

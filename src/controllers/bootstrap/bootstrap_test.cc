@@ -15,6 +15,8 @@ TEST(BootstrapTest, MakesADefaultClassAndKeepsWhatAPersonChanged) {
   ASSERT_TRUE(storage_class.ok());
   EXPECT_EQ(storage_class->provisioner(), "local.csi.berth.dev");
   EXPECT_TRUE(storage_class->wait_for_first_consumer());
+  EXPECT_TRUE(kube::Get<api::CsiDriver>(client, "", "local.csi.berth.dev")->storage_capacity())
+      << "its room is published";
   ASSERT_TRUE(kube::MergePatch(client, *storage_class, {{"allowVolumeExpansion", false}}).ok());
   ASSERT_TRUE(CreateStandaloneObjects(client, "local.csi.berth.dev").ok());
   EXPECT_FALSE(kube::Get<api::StorageClass>(client, "", "local")->allow_volume_expansion());

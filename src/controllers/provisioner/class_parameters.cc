@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <set>
 
-#include "api/names.h"
+#include "controllers/secret_template.h"
 
 namespace berth::controllers::provisioner {
 
@@ -56,33 +55,6 @@ StatusOr<SecretReference> ReadPair(const Labels& parameters, const std::string& 
                  name->empty() ? name_key : namespace_key);
   }
   return SecretReference{.name = *name, .ns = *ns};
-}
-
-// Fills in ${token} by `value_of`, which returns nullptr for an unknown one.
-StatusOr<std::string> Fill(std::string_view text,
-                           const std::function<const std::string*(std::string_view)>& value_of) {
-  std::string out;
-  while (!text.empty()) {
-    const size_t start = text.find('$');
-    out += text.substr(0, start);
-    if (start == std::string_view::npos) break;
-    text.remove_prefix(start);
-    const size_t end = text.find('}');
-    if (!text.starts_with("${") || end == std::string_view::npos) {
-      return Error(StatusCode::kInvalidArgument, "malformed token at '{}': expected ${{...}}",
-                   text);
-    }
-    const std::string_view token = text.substr(2, end - 2);
-    const std::string* value = value_of(token);
-    if (value == nullptr) {
-      return Error(StatusCode::kInvalidArgument, "unknown token '${{{}}}'", token);
-    }
-    out += *value;
-    text.remove_prefix(end + 1);
-  }
-  if (out.empty())
-    return Error(StatusCode::kInvalidArgument, "empty after its tokens are filled in");
-  return out;
 }
 
 }  // namespace
@@ -139,40 +111,12 @@ StatusOr<SecretReference> ClassParameters::Secret(SecretUse use, std::string_vie
                                                   const api::PersistentVolumeClaim& claim) const {
   const auto it = templates_.find(use);
   if (it == templates_.end()) return SecretReference{};
-  const std::string volume(volume_name);
-  const std::string ns = claim.ns();
-  const std::string name = claim.name();
-  const Labels annotations = claim.annotations();
-
-  const auto in_namespace = [&](std::string_view token) -> const std::string* {
-    if (token == "pv.name") return &volume;
-    if (token == "pvc.namespace") return &ns;
-    return nullptr;
-  };
-  const auto in_name = [&](std::string_view token) -> const std::string* {
-    constexpr std::string_view kAnnotation = "pvc.annotations['";
-    if (token == "pvc.name") return &name;
-    if (token.starts_with(kAnnotation) && token.ends_with("']") &&
-        token.size() >= kAnnotation.size() + 2) {
-      token.remove_prefix(kAnnotation.size());
-      token.remove_suffix(2);
-      const auto annotation = annotations.find(std::string(token));
-      return annotation == annotations.end() ? nullptr : &annotation->second;
-    }
-    return in_namespace(token);
-  };
-  SecretReference out;
-  const StatusOr<std::string> filled_ns = Fill(it->second.ns, in_namespace);
-  RETURN_IF_ERROR_WITH(filled_ns, fmt::format("secret namespace '{}'", it->second.ns));
-  out.ns = *filled_ns;
-  RETURN_IF_ERROR_WITH(api::CheckDns1123Label(out.ns),
-                       fmt::format("secret namespace '{}'", out.ns));
-  const StatusOr<std::string> filled_name = Fill(it->second.name, in_name);
-  RETURN_IF_ERROR_WITH(filled_name, fmt::format("secret name '{}'", it->second.name));
-  out.name = *filled_name;
-  RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(out.name),
-                       fmt::format("secret name '{}'", out.name));
-  return out;
+  Labels in_name = {{"pvc.name", claim.name()}};
+  for (const auto& [key, value] : claim.annotations()) {
+    in_name.emplace(fmt::format("pvc.annotations['{}']", key), value);
+  }
+  return FillSecret(
+      it->second, {{"pv.name", std::string(volume_name)}, {"pvc.namespace", claim.ns()}}, in_name);
 }
 
 }  // namespace berth::controllers::provisioner
