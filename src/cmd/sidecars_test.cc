@@ -236,7 +236,8 @@ TEST(SidecarsTest, WhatAVendorsManifestGives) {
       {"--v=5", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=true",
        "--extra-create-metadata", "--leader-election=true", "--leader-election-namespace=storage",
        "--timeout=120s", "--kube-api-qps=20", "--kube-api-burst=100", "--default-fstype=ext4",
-       "--http-endpoint=:8080", "--strict-topology=true", "--worker-threads=7"},
+       "--kube-api-capacity-qps=2", "--kube-api-capacity-burst=9", "--http-endpoint=:8080",
+       "--strict-topology=true", "--worker-threads=7"},
       options, warnings);
   ASSERT_TRUE(parsed.ok()) << parsed;
   EXPECT_TRUE(warnings.empty());
@@ -246,6 +247,8 @@ TEST(SidecarsTest, WhatAVendorsManifestGives) {
   EXPECT_EQ(options.settings.provisioner.timeout, minutes(2));
   EXPECT_EQ(options.queries_per_second, 20);
   EXPECT_EQ(options.burst, 100);
+  EXPECT_EQ(options.settings.capacity_writes_per_second, 2);
+  EXPECT_EQ(options.settings.capacity_burst, 9);
   EXPECT_EQ(options.settings.provisioner.default_fs_type, "ext4");
   EXPECT_TRUE(options.settings.provisioner.extra_create_metadata);
   EXPECT_TRUE(options.settings.provisioner.strict_topology);

@@ -3,11 +3,12 @@ import socket
 import subprocess
 
 import pytest
+import yaml
 
 from lib import objects
 from lib.csi_double import NAME, CsiDouble
 from lib.roles import LEASE, holder, kubeconfig_of
-from lib.standalone import BINARY, wait_for
+from lib.standalone import BINARY, ROOT, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
@@ -57,6 +58,27 @@ def test_an_absent_api_and_an_absent_driver_end_nothing(berth, known_double, sta
     assert role.process.poll() is None
     known_double.start()
     wait_bound(berth, "one")
+    berth.remove_everything()
+
+
+def test_snapshots_begin_when_their_kinds_are_installed(berth, known_double, start):
+    """They are missing when the process begins: volumes are made all the same, and it says what it waits for."""
+    berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
+    files = sorted((ROOT / "deploy" / "crds").glob("snapshot.*.yaml"))
+    definitions = [yaml.safe_load(file.read_text()) for file in files]
+    try:
+        for definition in definitions:
+            berth.run("delete", "crd", definition["metadata"]["name"])
+        role = start("controller", "--roles=provisioner,snapshotter", "--csi-address", known_double.socket, "--kubeconfig",
+                     berth.data / "kubeconfig")
+        berth.apply(objects.claim("one", "1Mi", "double"))
+        wait_bound(berth, "one")
+        wait_for("it to say what it waits for", lambda: f"waiting, and beginning when it is there: snapshotter of '{NAME}'"
+                 in role.log())
+        assert "volumesnapshotcontents.snapshot.storage.k8s.io (NOT_FOUND" in role.log()
+    finally:
+        berth.apply(definitions)
+    wait_for("the snapshotter to begin", lambda: f"snapshotter of '{NAME}': synced" in role.log())
     berth.remove_everything()
 
 
