@@ -127,7 +127,7 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   }
   if (!claim->deleting()) {
     return AfterApi(
-        EditAt(context_.client, claims_, *claim, FinalizersPatch(*claim, kClaimProtection, ""))
+        PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, kClaimProtection, ""))
             .status());
   }
   if (InUse(*claim)) return Outcome::Done();  // the end of the use brings the claim here again
@@ -137,7 +137,7 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
   LOG_INFO("claim {} is not used any more: letting it go", base::Quote(key));
   return AfterApi(
-      EditAt(context_.client, claims_, *claim, FinalizersPatch(*claim, "", kClaimProtection))
+      PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, "", kClaimProtection))
           .status());
 }
 
@@ -150,7 +150,7 @@ Protection::Outcome Protection::SyncVolume(const std::string& key) {
   const std::string_view add = volume->deleting() ? "" : kVolumeProtection;
   const std::string_view remove = volume->deleting() ? kVolumeProtection : "";
   return AfterApi(
-      EditAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status());
+      PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status());
 }
 
 }  // namespace berth::controllers::protection
