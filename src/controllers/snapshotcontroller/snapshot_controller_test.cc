@@ -30,7 +30,7 @@ TEST_F(SnapshotControllerTest, HoldsSnapshotAndClaimMakesTheContentAndBinds) {
   EXPECT_FALSE(Get().ready());
   EXPECT_THAT(cluster_.client.ActionNames(),
               ElementsAre("patch volumesnapshots/default/monday",
-                          "patch persistentvolumeclaims/default/data",
+                          "update persistentvolumeclaims/default/data",
                           "create volumesnapshotcontents/snapcontent-uid-monday",
                           "patch volumesnapshots/default/monday/status"));
   EXPECT_TRUE(cluster_.events.WaitFor(
