@@ -102,6 +102,14 @@ TEST_F(ContainerConfigTest, CarriesWhatTheSpecSays) {
   EXPECT_EQ(config->devices(0).permissions(), "rwm");
 }
 
+TEST_F(ContainerConfigTest, ADeviceThatIsReadOnlyCannotBeWritten) {
+  volumes_["raw"] = {.path = "/dev/loop9", .block = true, .read_only = true};
+  const auto config =
+      Make(PodOf({{"volumeDevices", {{{"name", "raw"}, {"devicePath", "/dev/x"}}}}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices(0).permissions(), "r");
+}
+
 TEST_F(ContainerConfigTest, RefusesAVolumeOfTheOtherMode) {
   volumes_["raw"] = {.path = "/dev/loop9", .block = true};
   EXPECT_EQ(
