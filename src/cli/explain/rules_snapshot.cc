@@ -186,6 +186,18 @@ std::optional<Cause> SnapshotDeletionFails(const State& state) {
     return CauseOfCall(state, Link::kDeletion, *call);
   }
   if (state.content->error().empty()) return std::nullopt;
+  // As the snapshotter says it (snapshotter/delete.cc).
+  if (state.content->error().find("is not deleted with this one") != std::string::npos) {
+    return Cause{.id = "snapshot-shared",
+                 .link = Link::kDeletion,
+                 .summary = state.content->error(),
+                 .proof = {"status.error of the VolumeSnapshotContent"},
+                 .owner = Owner::kPerson,
+                 .step =
+                     "delete the other content, too, if nobody wants the data; or set this one's "
+                     "deletionPolicy to Retain, and it goes without them",
+                 .command = "berth get volumesnapshotcontents"};
+  }
   return Cause{.id = "driver-error",
                .link = Link::kDeletion,
                .summary = state.content->error(),

@@ -196,6 +196,17 @@ TEST_F(SnapshotRulesTest, AContentThatIsDeletedNamesTheCallThatHoldsIt) {
   EXPECT_TRUE(Proves(First(), "in use"));
 }
 
+TEST_F(SnapshotRulesTest, AContentWhoseSnapshotIsAnothersTooIsAPersonsMatter) {
+  Ready();
+  Deleted(*state_.content);
+  state_.content->Set({"status", "error", "message"},
+                      "Failed to delete snapshot: snapshot 'snap-1' is VolumeSnapshotContent "
+                      "'by-hand', too, and is not deleted with this one");
+  EXPECT_EQ(First().id, "snapshot-shared");
+  EXPECT_EQ(First().owner, Owner::kPerson);
+  EXPECT_NE(First().summary.find("'by-hand'"), std::string::npos);
+}
+
 TEST_F(SnapshotRulesTest, AContentsFinalizerSaysWhatItWaitsFor) {
   Deleted(*state_.content);
   state_.content->add_finalizer(
