@@ -24,7 +24,6 @@ enum class Event {
   kContentGone,
   kContentOfAnother,  // its content names another VolumeSnapshot
   kSecondAsks,        // another VolumeSnapshot asks for the same content
-  kNoRights,          // the content cannot be written
 };
 
 struct Row {
@@ -95,17 +94,6 @@ class TransitionTest : public ::testing::TestWithParam<Row>, public ExistingBed 
                                        {{"persistentVolumeClaimName", nullptr},
                                         {"volumeSnapshotContentName", content()}}}}}}));
         break;
-      case Event::kNoRights:
-        cluster_.client.FailNext("patch", "volumesnapshotcontents",
-                                 base::Error(StatusCode::kPermissionDenied, "no"));
-        // Somebody takes off what the controller puts on again.
-        cluster_.client.Add([&] {
-          Json object = GetContent(content()).json();
-          object["metadata"].erase("finalizers");
-          object["metadata"]["name"] = content();
-          return object;
-        }());
-        break;
     }
     if (GetParam().state == State::kAsked) Add();
   }
@@ -174,8 +162,6 @@ INSTANTIATE_TEST_SUITE_P(
                "SnapshotContentMisbound", false},
            Row{"ClassGoneOnceReady", State::kImportReady, Event::kClassGone, "", true},
            Row{"ClaimGoneOnceReady", State::kImportReady, Event::kClaimGone, "", true},
-           Row{"NoRightsOnceReady", State::kImportReady, Event::kNoRights, "SnapshotBindFailed",
-               true},
            Row{"ContentGoneOnceReady", State::kImportReady, Event::kContentGone,
                "SnapshotContentMissing", false},
            Row{"ContentOfAnotherOnceReady", State::kImportReady, Event::kContentOfAnother,
