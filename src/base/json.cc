@@ -1,31 +1,26 @@
 #include "base/json.h"
 
-#include "base/json_brackets.h"
+#include "base/json_builder.h"
 
 namespace berth::base::json {
 
-StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits) {
+StatusOr<Json> ParseWithout(UnwantedMember unwanted, std::string_view text,
+                            const ParseLimits& limits) {
   if (text.size() > limits.max_bytes) {
     return Error(StatusCode::kResourceExhausted, "JSON of {} bytes exceeds the limit of {}",
                  text.size(), limits.max_bytes);
   }
-  // Depth is checked before parsing, since destroying a deep value recurses.
-  int depth = 0;
-  size_t too_deep = std::string_view::npos;
-  VisitBrackets(text, [&](size_t at, char bracket) {
-    depth += bracket == '{' || bracket == '[' ? 1 : -1;
-    if (depth > limits.max_depth) too_deep = at;
-    return depth <= limits.max_depth;
-  });
-  if (too_deep != std::string_view::npos) {
-    return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels at byte {}",
-                 limits.max_depth, too_deep);
+  Builder builder(limits.max_depth, unwanted);
+  if (Json::sax_parse(text, &builder)) return builder.Take();
+  if (builder.error().empty()) {
+    return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels",
+                 limits.max_depth);
   }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& e) {
-    return Error(StatusCode::kInvalidArgument, "malformed JSON: {}", e.what());
-  }
+  return Error(StatusCode::kInvalidArgument, "malformed JSON: {}", builder.error());
+}
+
+StatusOr<Json> Parse(std::string_view text, const ParseLimits& limits) {
+  return ParseWithout({}, text, limits);
 }
 
 std::string Dump(const Json& value) {

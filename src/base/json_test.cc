@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/json_builder.h"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,33 @@ TEST(JsonTest, ParsingIsBounded) {
             StatusCode::kResourceExhausted);
   EXPECT_EQ(Parse(std::string(100000, '[')).status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(Parse(R"(["[[[[[[[[", "\"{{{"])", {.max_depth = 1}).ok());
+}
+
+TEST(JsonTest, ParsesWhatItWouldDump) {
+  for (const char* text :
+       {"null", "-1", "18446744073709551615", "1.5", "\"x\"", "[]", "{}", R"([1,[],{"a":[true]}])",
+        R"({"a":{"b":[{"c":null},2]},"d":"\u00e9"})"}) {
+    EXPECT_EQ(*Parse(text), Json::parse(text)) << text;
+  }
+  EXPECT_EQ(Dump(*Parse(R"({"b":1,"a":[2],"b":3})")), R"({"a":[2],"b":3})");
+  for (const char* text :
+       {"", "{", "[1", "[1,]", "{\"a\"}", "1 2", "{}x", "nul", "1e999", "\"\xff\""}) {
+    EXPECT_EQ(Parse(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(JsonTest, LeavesAnUnwantedMemberOut) {
+  const auto parse = [](std::string_view text, int max_depth = 64) {
+    return ParseWithout({.of = "metadata", .name = "managedFields"}, text,
+                        {.max_depth = max_depth});
+  };
+  EXPECT_EQ(Dump(*parse(R"({"items":[{"metadata":{"a":1,"managedFields":[{"f":{"x":[]}}],"z":2}},
+                            {"metadata":{"managedFields":null},"managedFields":4}]})")),
+            R"({"items":[{"metadata":{"a":1,"z":2}},{"managedFields":4,"metadata":{}}]})");
+  EXPECT_EQ(Dump(*parse(R"({"metadata":[{"managedFields":1}],"spec":{"managedFields":{}}})")),
+            R"({"metadata":[{"managedFields":1}],"spec":{"managedFields":{}}})");
+  EXPECT_FALSE(parse(R"({"metadata":{"managedFields":[[[]]]}})", 4).ok());
+  EXPECT_FALSE(parse(R"({"metadata":{"managedFields":[)").ok());
 }
 
 TEST(JsonTest, BytesThatAreNoTextAreReplaced) {

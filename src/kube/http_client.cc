@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "api/names.h"
+#include "base/json_builder.h"
 #include "base/log.h"
 #include "base/percent_encode.h"
 #include "kube/http_status.h"
@@ -23,6 +24,8 @@ constexpr std::string_view kPartialObject =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 // Objects nest deeper than what people write: schemas of custom resources do.
 constexpr int kMaxDepth = 200;
+// Field ownership is the server's business, and often half of an object's size.
+constexpr base::json::UnwantedMember kManagedFields{.of = "metadata", .name = "managedFields"};
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
 
@@ -75,7 +78,8 @@ std::string_view ContentType(PatchType type) {
 }
 
 StatusOr<WatchEvent> ParseEvent(std::string_view line, size_t max_bytes) {
-  auto frame = base::json::Parse(line, {.max_bytes = max_bytes, .max_depth = kMaxDepth});
+  auto frame = base::json::ParseWithout(kManagedFields, line,
+                                        {.max_bytes = max_bytes, .max_depth = kMaxDepth});
   if (!frame.ok())
     return Error(StatusCode::kUnavailable, "watch: {}", base::Message(frame.status()));
   const std::string type = base::json::String(*frame, {"type"});
@@ -167,8 +171,9 @@ class HttpClient : public Client {
                      {"resourceVersion", options.resource_version},
                      {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
                      {"continue", options.continue_token}});
-    ASSIGN_OR_RETURN(Json list,
-                     Read(std::move(target), options.metadata_only ? kPartialList : kJsonType));
+    ASSIGN_OR_RETURN(
+        Json list,
+        Read(std::move(target), options.metadata_only ? kPartialList : kJsonType, kManagedFields));
     ListResult result{.items = {},
                       .resource_version = base::json::String(list, {"metadata", "resourceVersion"}),
                       .continue_token = base::json::String(list, {"metadata", "continue"})};
@@ -281,19 +286,22 @@ class HttpClient : public Client {
     return std::chrono::steady_clock::now() + transport_->options().request_timeout;
   }
 
-  StatusOr<Json> Parse(const HttpRequest& request, const HttpAnswer& answer) const {
+  StatusOr<Json> Parse(const HttpRequest& request, const HttpAnswer& answer,
+                       base::json::UnwantedMember unwanted = {}) const {
     if (answer.code < 200 || answer.code > 299) {
       return StatusFromHttp(answer.code, answer.body, request.what());
     }
-    auto parsed = base::json::Parse(
-        answer.body, {.max_bytes = transport_->options().max_body_bytes, .max_depth = kMaxDepth});
+    auto parsed = base::json::ParseWithout(
+        unwanted, answer.body,
+        {.max_bytes = transport_->options().max_body_bytes, .max_depth = kMaxDepth});
     if (!parsed.ok() || !parsed->is_object()) {
       return Error(StatusCode::kUnavailable, "{}: the answer is no JSON object", request.what());
     }
     return parsed;
   }
 
-  StatusOr<Json> Read(std::string target, std::string_view accept = kJsonType) {
+  StatusOr<Json> Read(std::string target, std::string_view accept = kJsonType,
+                      base::json::UnwantedMember unwanted = {}) {
     const HttpRequest request{.method = "GET",
                               .target = std::move(target),
                               .content_type = {},
@@ -301,7 +309,7 @@ class HttpClient : public Client {
                               .accept = std::string(accept)};
     const auto deadline = Deadline();
     ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, deadline, {429, 503}));
-    return Parse(request, answer);
+    return Parse(request, answer, unwanted);
   }
 
   // Tried again when the server asks for it with one of the codes `busy`, while there is time.

@@ -3,8 +3,10 @@
 #include "base/fault.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
+#include "platform/allocator.h"
 
 int main(int argc, char** argv) {
+  berth::platform::TuneAllocator();
   // A sidecar's name, as the program's own or before its flags.
   const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;
   int flags = 1;
