@@ -16,7 +16,8 @@ KeyedWorkers::~KeyedWorkers() { Stop(); }
 
 void KeyedWorkers::Start() {
   MutexLock lock(mutex_);
-  for (int i = 0; i < options_.workers; ++i) AddWorker();
+  started_ = true;
+  AddWantedWorker();
   if (options_.max_workers > options_.workers) {
     threads_.emplace_back([this] {
       pthread_setname_np(pthread_self(), "spare-workers");
@@ -26,11 +27,25 @@ void KeyedWorkers::Start() {
 }
 
 void KeyedWorkers::AddWorker() {
-  ++starting_workers_;
-  threads_.emplace_back([this] {
-    pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
-    WorkerLoop();
-  });
+  try {
+    threads_.emplace_back([this] {
+      pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
+      WorkerLoop();
+    });
+  } catch (const std::system_error& error) {
+    // The next key that waits tries again; the workers that there are go on.
+    LOG_ERROR("{}: no further worker: {}", options_.name, error.what());
+    return;
+  }
+  ++workers_;
+  ++coming_workers_;
+}
+
+void KeyedWorkers::AddWantedWorker() {
+  if (started_ && !stopping_ && !queue_.empty() && !HasFreeWorker() &&
+      workers_ < options_.workers) {
+    AddWorker();
+  }
 }
 
 void KeyedWorkers::Stop() {
@@ -65,6 +80,7 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
   } else if (place == queue_.begin()) {
     first_due_.NotifyOne();
   }
+  AddWantedWorker();
   // Who looks after spare workers may wait for a key that is due later.
   if (place == queue_.begin() && !HasFreeWorker()) all_busy_.NotifyOne();
 }
@@ -121,6 +137,7 @@ void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
+    ++coming_workers_;  // this one
     if (--running_ == 0) settled_.NotifyAll();
     if (!outcome.status.ok()) {
       delay = std::exchange(entry.again_now, false) ? std::chrono::milliseconds(0)
@@ -163,14 +180,13 @@ void KeyedWorkers::Run(const std::string& key) {
 }
 
 bool KeyedWorkers::HasFreeWorker() const {
-  return timekeeper_ || idle_workers_ > 0 || starting_workers_ > 0;
+  return timekeeper_ || idle_workers_ > 0 || coming_workers_ > 0;
 }
 
 void KeyedWorkers::AddSpareWorkers() {
   MutexLock lock(mutex_);
-  int workers = options_.workers;
   while (!stopping_) {
-    if (HasFreeWorker() || workers == options_.max_workers) {
+    if (HasFreeWorker() || workers_ >= options_.max_workers) {
       all_busy_.Wait(mutex_);
       continue;
     }
@@ -180,15 +196,15 @@ void KeyedWorkers::AddSpareWorkers() {
       all_busy_.WaitUntil(mutex_, since + options_.patience);
       continue;
     }
-    ++workers;
     LOG_WARNING("{}: all {} workers are busy and {} keys wait: one more is started", options_.name,
-                workers - 1, queue_.size());
+                workers_, queue_.size());
     AddWorker();
   }
 }
 
 std::optional<std::string> KeyedWorkers::TakeKey() {
   MutexLock lock(mutex_);
+  --coming_workers_;
   while (!stopping_) {
     if (timekeeper_ || queue_.empty()) {
       ++idle_workers_;
@@ -217,6 +233,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     ++running_;
     last_taken_ = steady_clock::now();
     if (!queue_.empty()) idle_.NotifyOne();
+    AddWantedWorker();
     if (!HasFreeWorker()) all_busy_.NotifyOne();
     return key;
   }
@@ -224,10 +241,6 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
 }
 
 void KeyedWorkers::WorkerLoop() {
-  {
-    MutexLock lock(mutex_);
-    --starting_workers_;
-  }
   while (const std::optional<std::string> key = TakeKey()) Run(*key);
 }
 

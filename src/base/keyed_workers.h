@@ -33,7 +33,7 @@ class KeyedWorkers {
  public:
   struct Options {
     std::string name;  // for logs and thread names; at most 15 bytes are kept for the latter
-    int workers = 4;
+    int workers = 4;   // at most: each is started when a key first waits for it, and stays
     // For work that can hang (a mount, a device): where a key waits and no worker has taken one for
     // `patience`, a spare worker is started, up to so many in all. They stay. 0: no spare ones.
     int max_workers = 0;
@@ -93,6 +93,8 @@ class KeyedWorkers {
 
   bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts a worker if a key waits, none is free, and there may be one more.
+  void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
   void WorkerLoop();
   // Waits for a key that is due, and marks it as running. None: the workers stop.
@@ -113,10 +115,12 @@ class KeyedWorkers {
   CondVar idle_;
   CondVar settled_;   // nothing runs
   CondVar all_busy_;  // no worker is free
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool timekeeper_ ABSL_GUARDED_BY(mutex_) = false;
-  int idle_workers_ ABSL_GUARDED_BY(mutex_) = 0;      // the timekeeper not counted
-  int starting_workers_ ABSL_GUARDED_BY(mutex_) = 0;  // that have not asked for a key yet
+  int idle_workers_ ABSL_GUARDED_BY(mutex_) = 0;    // the timekeeper not counted
+  int workers_ ABSL_GUARDED_BY(mutex_) = 0;         // that were started
+  int coming_workers_ ABSL_GUARDED_BY(mutex_) = 0;  // that are about to ask for a key
   Time last_taken_ ABSL_GUARDED_BY(mutex_);
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <latch>
 #include <set>
 
@@ -133,6 +135,52 @@ TEST(KeyedWorkersTest, DifferentKeysRunSideBySide) {
   workers.Add("a");
   workers.Add("b");
   EXPECT_TRUE(workers.WaitIdle(10s));
+}
+
+// The threads of this process that are called so.
+int ThreadsCalled(const std::string& name) {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    count += static_cast<int>(comm == name);
+  }
+  return count;
+}
+
+TEST(KeyedWorkersTest, WorkersAreStartedAsKeysWait) {
+  base::Mutex mutex;
+  base::CondVar changed;
+  int held = 0;
+  bool go_on = false;
+  KeyedWorkers workers({.name = "lazy-worker", .workers = 20}, [&](const std::string& key) {
+    MutexLock lock(mutex);
+    ++held;
+    changed.NotifyAll();
+    while (key != "quick" && !go_on) changed.Wait(mutex);
+    return KeyedWorkers::Outcome::Done();
+  });
+  workers.Start();
+  EXPECT_EQ(ThreadsCalled("lazy-worker"), 0);
+  for (int i = 0; i < 30; ++i) {
+    workers.Add("quick");
+    ASSERT_TRUE(workers.WaitIdle(std::chrono::seconds(10)));
+  }
+  EXPECT_LE(ThreadsCalled("lazy-worker"), 2);
+  const int before = held;
+  for (int i = 0; i < 30; ++i) workers.Add(fmt::format("slow-{}", i));
+  {
+    MutexLock lock(mutex);
+    while (held < before + 20) {
+      ASSERT_TRUE(
+          changed.WaitUntil(mutex, std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+    }
+    go_on = true;
+    changed.NotifyAll();
+  }
+  ASSERT_TRUE(workers.WaitIdle(std::chrono::seconds(10)));
+  EXPECT_EQ(held, before + 30);
+  EXPECT_EQ(ThreadsCalled("lazy-worker"), 20);
 }
 
 TEST(KeyedWorkersTest, AFailureIsTriedAgainUntilItSucceeds) {
