@@ -140,8 +140,15 @@ void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
     ++coming_workers_;  // this one
     if (--running_ == 0) settled_.NotifyAll();
     if (!outcome.status.ok()) {
-      delay = std::exchange(entry.again_now, false) ? std::chrono::milliseconds(0)
-                                                    : Backoff(++entry.failures);
+      ++entry.failures;
+      if (std::exchange(entry.again_now, false)) {
+        delay = std::chrono::milliseconds(0);
+        --entry.failures;
+      } else if (outcome.delay.count() >= 0) {
+        delay = outcome.delay * (1 << std::min(entry.failures - 1, 4));
+      } else {
+        delay = Backoff(entry.failures);
+      }
       entry.backing_off = delay.count() > 0;
       entry.again = false;
       Enqueue(key, entry, steady_clock::now() + delay);
@@ -174,7 +181,8 @@ void KeyedWorkers::Run(const std::string& key) {
   if (outcome.status.ok()) {
     FlightScope::Settled();
   } else {
-    FlightScope::Retry(outcome.status, NextBackoff(key));
+    FlightScope::Retry(outcome.status,
+                       outcome.delay.count() >= 0 ? outcome.delay : NextBackoff(key));
   }
   Finish(key, outcome);
 }

@@ -47,7 +47,7 @@ class KeyedWorkers {
   // What became of one run of a key's work.
   struct Outcome {
     static Outcome Done() { return {}; }
-    // Run again after the key's backoff; the status is logged.
+    // Run again after the key's backoff (with `delay`: doubling from it to 16 times); it is logged.
     static Outcome Retry(Status why) { return {.status = std::move(why)}; }
     // Run again after `delay`, which is no failure: the backoff is reset.
     static Outcome After(std::chrono::milliseconds delay) { return {.delay = delay}; }

@@ -197,6 +197,24 @@ TEST(KeyedWorkersTest, AFailureIsTriedAgainUntilItSucceeds) {
   EXPECT_EQ(runs, 4);
 }
 
+TEST(KeyedWorkersTest, AFailureWithADelayOfItsOwnBacksOffFromThere) {
+  std::atomic<int> runs{0};
+  std::latch done(1);
+  auto options = Quick();
+  options.retry_start = options.retry_max = 1h;
+  KeyedWorkers workers(options, [&](const std::string&) {
+    if (++runs < 4) {
+      return Outcome{.status = Error(StatusCode::kUnavailable, "away"), .delay = 1ms};
+    }
+    done.count_down();
+    return Outcome::Done();
+  });
+  workers.Start();
+  workers.Add("key");
+  done.wait();
+  EXPECT_EQ(runs, 4);
+}
+
 TEST(KeyedWorkersTest, AddLeavesTheBackoffAloneAndAddNowEndsIt) {
   std::atomic<int> runs{0};
   std::latch second(1);

@@ -4,7 +4,10 @@ namespace berth::base {
 
 Status Annotate(const Status& status, std::string_view context) {
   if (status.ok()) return status;
-  return Status(status.code(), ToAbsl(fmt::format("{}: {}", context, Message(status))));
+  Status out(status.code(), ToAbsl(fmt::format("{}: {}", context, Message(status))));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { out.SetPayload(type, payload); });
+  return out;
 }
 
 std::string_view CodeName(StatusCode code) {

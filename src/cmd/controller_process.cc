@@ -219,7 +219,11 @@ class ControllerProcessImpl : public ControllerProcess {
             const std::string& driver, const kube::LeaderElection* election,
             const std::stop_token& end) {
     const auto leading = [election] { return election == nullptr || election->leading(); };
-    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading));
+    // A write that was sent at the last moment is through, or given up, before anybody else leads.
+    const ElectionFlags& flags = options_.election;
+    const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
+    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),
+                               election == nullptr ? send_time * 0 : send_time);
     RunTerm({.roles = roles,
              .socket = socket,
              .driver = driver,

@@ -51,9 +51,10 @@ std::shared_ptr<const DriverInfo> DriverConnection::info() const {
   return info_;
 }
 
-void DriverConnection::Lost() {
+void DriverConnection::Lost(const base::Status& why) {
   MutexLock lock(mutex_);
   connected_ = false;
+  if (rpc::WasNotSent(why)) was_away_ = true;
   changed_.NotifyAll();
 }
 
@@ -125,14 +126,19 @@ void DriverConnection::Run() {
                    read->name, expected);
     }
     if (read.ok()) {
-      LOG_INFO("driver {} {} is ready at {}", base::Quote(read->name),
-               base::Quote(read->vendor_version), base::Quote(socket()));
+      bool back = known == nullptr || *known != *read;
       {
         MutexLock lock(mutex_);
+        back |= std::exchange(was_away_, false);
         info_ = std::make_shared<const DriverInfo>(*std::move(read));
         connected_ = true;
       }
-      for (const auto& ready : ready_) ready();
+      if (back) {
+        const auto now = info();
+        LOG_INFO("driver {} {} is ready at {}", base::Quote(now->name),
+                 base::Quote(now->vendor_version), base::Quote(socket()));
+        for (const auto& ready : ready_) ready();
+      }
       backoff = options_.retry_start;
       complained = false;
       continue;
@@ -142,6 +148,7 @@ void DriverConnection::Run() {
                   base::ToString(read.status()));
     }
     MutexLock lock(mutex_);
+    was_away_ = true;
     const auto deadline = std::chrono::steady_clock::now() + backoff;
     while (!stopping_ && changed_.WaitUntil(mutex_, deadline)) {
     }

@@ -12,8 +12,9 @@
 // An absent driver pauses its controllers and never ends the process. While it is away, info() is
 // what it last said, so that work with an unknown outcome goes on trying. When it is back
 // everything is read anew (it may have been replaced by another version) and OnReady is called, so
-// that nothing waits for the rest of its backoff. A driver that comes back under another name is
-// refused.
+// that nothing waits for the rest of its backoff. One that answers UNAVAILABLE and was there all
+// the time has not come back: what it refused keeps its backoff. A driver that comes back under
+// another name is refused.
 //
 // Thread-safe. OnReady functions run on the connection's thread and must only queue work.
 #pragma once
@@ -50,6 +51,7 @@ struct DriverInfo {
   std::set<Expansion::Type> expansions;
   std::set<Rpc::Type> rpcs;
 
+  bool operator==(const DriverInfo&) const = default;
   bool Has(Rpc::Type rpc) const { return rpcs.contains(rpc); }
   bool topology() const { return services.contains(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS); }
 };
@@ -62,8 +64,8 @@ class DriverConnection {
     std::chrono::milliseconds timeout{3000};  // of each identity call
     base::FlightRecorder* flight = nullptr;   // of the controllers; key "driver SOCKET"
     base::Metrics* metrics = nullptr;         // of each call; borrowed
-    // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE, and
-    // leaves open what an earlier one did.
+    // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE and marked
+    // as not sent (rpc::WasNotSent).
     std::function<bool()> may_call = nullptr;
     // The only driver that is taken for the one behind the socket; "": the first that answers.
     std::string driver = {};
@@ -75,7 +77,8 @@ class DriverConnection {
   static base::StatusOr<std::unique_ptr<DriverConnection>> New(const std::string& socket);
   ~DriverConnection();
 
-  // Calls `ready` each time the driver is there and its info is read. Before Start only.
+  // Calls `ready` each time the driver has come, or come back, or says something new of itself.
+  // Before Start only.
   void OnReady(std::function<void()> ready);
   void Start();
   // Waits for the identity call that runs. Idempotent.
@@ -93,10 +96,10 @@ class DriverConnection {
                                                                                    rpc::Timeout),
                                 const Request& request, std::chrono::milliseconds timeout) {
     if (options_.may_call != nullptr && !options_.may_call()) {
-      return base::Error(base::StatusCode::kUnavailable, "not the leader any more");
+      return rpc::NotSent(base::Error(base::StatusCode::kUnavailable, "not the leader any more"));
     }
     base::StatusOr<Response> response = Measured<Response, Request>(method, request, timeout);
-    if (response.status().code() == base::StatusCode::kUnavailable) Lost();
+    if (response.status().code() == base::StatusCode::kUnavailable) Lost(response.status());
     return response;
   }
 
@@ -116,7 +119,7 @@ class DriverConnection {
   // Into csi_sidecar_operations_seconds; the request's type tells the method.
   void Measure(const google::protobuf::Descriptor& request, const base::Status& status,
                std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Lost() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Lost(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<rpc::CsiClient> client_;
   const Options options_;
@@ -126,6 +129,9 @@ class DriverConnection {
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  // The driver was not there since it was last ready; an answer that says UNAVAILABLE is no
+  // absence.
+  bool was_away_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
 #include "base/metrics.h"
 #include "controllers/call_metrics.h"
@@ -29,6 +30,7 @@ class DriverCallsTest : public testing::Test {
     connection_->OnReady([this] {
       base::MutexLock lock(mutex_);
       ready_ = true;
+      ++times_ready_;
       changed_.NotifyAll();
     });
     connection_->Start();
@@ -49,6 +51,7 @@ class DriverCallsTest : public testing::Test {
   base::Mutex mutex_;
   base::CondVar changed_;
   bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+  int times_ready_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<rpc::FakeCsiDriver> driver_;
   std::unique_ptr<DriverConnection> connection_;
 };
@@ -92,6 +95,40 @@ TEST_F(DriverCallsTest, AnotherDriverIsNotTakenForTheOneThatIsServed) {
   ASSERT_TRUE(driver_->script().WaitFor("GetPluginInfo", before + 3)) << "it is asked again";
   EXPECT_FALSE(ready);
   EXPECT_EQ((*made)->info(), nullptr);
+}
+
+TEST_F(DriverCallsTest, WhatWasNotSentIsMarked) {
+  leading_ = false;
+  EXPECT_TRUE(rpc::WasNotSent(Delete("none")));
+  leading_ = true;
+  driver_->script().Fail("DeleteVolume", base::Error(StatusCode::kUnavailable, "later"));
+  EXPECT_FALSE(rpc::WasNotSent(Delete("none"))) << "the driver answered";
+  driver_->GoAway();
+  while (!rpc::WasNotSent(Delete("none"))) {  // the first may find the connection that was
+  }
+}
+
+TEST_F(DriverCallsTest, OneThatIsThereAndSaysUnavailableHasNotComeBack) {
+  driver_->script().Fail("DeleteVolume", base::Error(StatusCode::kUnavailable, "later"),
+                         rpc::CallScript::kAlways);
+  for (const int reads : {2, 3}) {
+    EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
+    ASSERT_TRUE(driver_->script().WaitFor("ControllerGetCapabilities", reads));
+  }
+  base::MutexLock lock(mutex_);
+  EXPECT_EQ(times_ready_, 1);
+}
+
+TEST_F(DriverCallsTest, WhoMayCallNoLongerEndsWhatRuns) {
+  driver_->script().Hang("DeleteVolume");
+  base::Status ended;
+  std::jthread caller([&] { ended = Delete("none"); });
+  ASSERT_TRUE(driver_->script().WaitFor("DeleteVolume"));
+  connection_->CancelCalls();
+  caller.join();
+  EXPECT_EQ(ended.code(), StatusCode::kCancelled);
+  EXPECT_FALSE(rpc::WasNotSent(ended)) << "what it did is unknown";
+  EXPECT_EQ(Delete("none").code(), StatusCode::kCancelled);
 }
 
 TEST(CallMetricsTest, CodesAsGoPrintsThem) {

@@ -1,7 +1,5 @@
 #include "controllers/writes.h"
 
-#include "base/log.h"
-
 namespace berth::controllers {
 
 using base::KeyedWorkers;
@@ -16,8 +14,7 @@ KeyedWorkers::Outcome AfterApi(const Status& status) {
       return KeyedWorkers::Outcome::After(std::chrono::milliseconds(50));
     case StatusCode::kUnavailable:
     case StatusCode::kDeadlineExceeded:
-      LOG_WARNING("API not available, trying again: {}", base::ToString(status));
-      return KeyedWorkers::Outcome::After(std::chrono::seconds(1));
+      return {.status = status, .delay = std::chrono::seconds(1)};
     default:
       return KeyedWorkers::Outcome::Retry(status);
   }

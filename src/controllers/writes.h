@@ -21,8 +21,10 @@ using base::StatusOr;
 // What becomes of a key after `status` of an API call:
 //   OK, NOT_FOUND                    done (an object that vanished tells its informer)
 //   ABORTED, ALREADY_EXISTS          again as soon as the newer state is here, 50 ms at the latest
-//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second; the backoff does not grow with the API's
-//   absence anything else                    again after the backoff
+//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second, doubling to 16: nobody waits for minutes
+//   once
+//                                    the API is back
+//   anything else                    again after the backoff
 base::KeyedWorkers::Outcome AfterApi(const Status& status);
 
 // {"metadata": {"finalizers": [...]}} of `object` with `add` added and `remove` removed ("" for
@@ -32,10 +34,13 @@ Json FinalizersPatch(const api::Object& object, std::string_view add, std::strin
 // True if this write is the last that `object` sees: it is deleted, and nothing holds it.
 bool IsGone(const api::Object& object);
 
-// Merge patch without a precondition, for fields that only the caller's controller writes.
+// Merge patch of this very object, not of another one of its name, whatever its version: for fields
+// that only the caller's controller writes. A mismatch is ABORTED, or INVALID_ARGUMENT as
+// kube-apiserver has it.
 template <typename T>
-StatusOr<T> Patch(kube::Client& client, kube::Informer<T>& informer, const T& object,
-                  const Json& patch, std::string_view subresource = "") {
+StatusOr<T> Patch(kube::Client& client, kube::Informer<T>& informer, const T& object, Json patch,
+                  std::string_view subresource = "") {
+  if (!object.uid().empty()) base::json::Set(patch, {"metadata", "uid"}, object.uid());
   ASSIGN_OR_RETURN(T patched, kube::MergePatch(client, object, patch, subresource));
   // Also what is gone with this write: as long as the watch has not told, the copy at least says
   // so.
@@ -48,7 +53,7 @@ template <typename T>
 StatusOr<T> PatchAt(kube::Client& client, kube::Informer<T>& informer, const T& object, Json patch,
                     std::string_view subresource = "") {
   base::json::Set(patch, {"metadata", "resourceVersion"}, object.resource_version());
-  return Patch(client, informer, object, patch, subresource);
+  return Patch(client, informer, object, std::move(patch), subresource);
 }
 
 // As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`: the

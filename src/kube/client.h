@@ -9,7 +9,7 @@
 //   PERMISSION_DENIED   403
 //   UNAUTHENTICATED     401
 //   RESOURCE_EXHAUSTED  413
-//   UNAVAILABLE         429, 5xx, connection refused or lost: for a write the outcome is unknown
+//   UNAVAILABLE         429, 5xx, no connection, INTERNAL 500: for a write the outcome is unknown
 //   DEADLINE_EXCEEDED   no answer in time: for a write the outcome is unknown
 // Thread-safe; calls block the caller.
 #pragma once

@@ -2,14 +2,20 @@
 // that was begun before the lease was lost writes after it; or whose requests are not to crowd out
 // others'.
 //
+// With a `send_time` the gate is asked before each sending, too: a write that waited for its turn,
+// or that the server put off, is not sent once it says no; and one that was sent is waited for no
+// longer than that, so that none is under way when the next leader begins.
+//
 // What the gate refuses is answered with its status. Reads and watches pass. Only borrows;
 // thread-safe.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <utility>
 
 #include "kube/client.h"
+#include "kube/send_guard.h"
 
 namespace berth::kube {
 
@@ -17,7 +23,9 @@ class GuardedClient : public Client {
  public:
   using Gate = std::function<Status()>;
 
-  GuardedClient(Client& client, Gate gate) : client_(client), gate_(std::move(gate)) {}
+  GuardedClient(Client& client, Gate gate,
+                std::chrono::milliseconds send_time = std::chrono::milliseconds(0))
+      : client_(client), gate_(std::move(gate)), send_time_(send_time) {}
 
   // Of a leader: UNAVAILABLE, as with an API that is not there, while `leading` says no.
   static Gate While(std::function<bool()> leading) {
@@ -48,38 +56,45 @@ class GuardedClient : public Client {
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.Create(kind, ns, object);
   }
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.Update(kind, object, subresource);
   }
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.Patch(kind, ns, name, type, patch, subresource);
   }
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.Delete(kind, ns, name, options);
   }
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                           const DeleteOptions& options) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.DeleteCollection(kind, ns, options);
   }
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
     RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
     return client_.CreateSubresource(kind, ns, name, subresource, body);
   }
 
  private:
   Client& client_;
   const Gate gate_;
+  const std::chrono::milliseconds send_time_;
 };
 
 }  // namespace berth::kube

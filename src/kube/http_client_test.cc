@@ -7,6 +7,7 @@
 
 #include "base/fake_faults.h"
 #include "kube/fake_http_server.h"
+#include "kube/guarded_client.h"
 
 namespace berth::kube {
 namespace {
@@ -123,7 +124,7 @@ TEST(HttpClientTest, StatusesBecomeTheCodesOfTheContract) {
       {415, "UnsupportedMediaType", StatusCode::kInvalidArgument},
       {422, "Invalid", StatusCode::kInvalidArgument},
       {429, "TooManyRequests", StatusCode::kUnavailable},
-      {500, "InternalError", StatusCode::kUnavailable},
+      {500, "InternalError", StatusCode::kInternal},
       {503, "ServiceUnavailable", StatusCode::kUnavailable},
       {504, "Timeout", StatusCode::kUnavailable}};
   for (const auto& [http, why, expected] : cases) {
@@ -244,6 +245,35 @@ TEST(HttpClientTest, AWriteThatMayHaveBeenDoneIsNotTriedAgain) {
   EXPECT_EQ(ClientOf(server)->Create(kPod, "default", Json::object()).status().code(),
             StatusCode::kUnavailable);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(HttpClientTest, AWriteThatTheServerPutOffIsNotSentOnceItsGuardSaysNo) {
+  std::atomic<bool> leading = true;
+  std::atomic<int> calls = 0;
+  FakeHttpServer server([&](const Request&, Wire& wire) {
+    ++calls;
+    leading = false;
+    return wire.Answer(429, StatusBody(429, "TooManyRequests", "slow down"), "Retry-After: 1\r\n");
+  });
+  auto client = ClientOf(server);
+  GuardedClient guarded(*client, GuardedClient::While([&] { return leading.load(); }),
+                        std::chrono::seconds(5));
+  const Status status = guarded.Create(kPod, "default", Json::object()).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(base::Message(status), testing::HasSubstr("not the leader any more"));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(HttpClientTest, AWriteIsWaitedForAsLongAsItsGuardSays) {
+  FakeHttpServer server([](const Request&, Wire& wire) {
+    wire.WaitForClose();
+    return false;
+  });
+  auto client = ClientOf(server);
+  GuardedClient guarded(*client, GuardedClient::While([] { return true; }),
+                        std::chrono::milliseconds(50));
+  EXPECT_EQ(guarded.Create(kPod, "default", Json::object()).status().code(),
+            StatusCode::kDeadlineExceeded);
 }
 
 TEST(HttpClientTest, RequestsASecondAreLimitedWhenAskedFor) {

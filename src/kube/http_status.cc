@@ -32,6 +32,8 @@ StatusCode CodeOf(int64_t http, std::string_view reason) {
       return StatusCode::kResourceExhausted;
     case 429:
       return StatusCode::kUnavailable;
+    case 500:  // it is there, and says what is wrong with it: a webhook, its store
+      return StatusCode::kInternal;
     default:
       return http >= 500 ? StatusCode::kUnavailable : StatusCode::kUnknown;
   }

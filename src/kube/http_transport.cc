@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "kube/http_status.h"
+#include "kube/send_guard.h"
 
 namespace berth::kube {
 
@@ -282,9 +283,13 @@ StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time dea
   auto acquired = Acquire(deadline);
   if (!acquired.ok()) return base::Annotate(acquired.status(), request.what());
   std::unique_ptr<Handle> handle = *std::move(acquired);
-  const auto left = Until(deadline);
+  const SendGuard* guard = SendGuard::Current();
+  const Status may_send = guard == nullptr ? base::OkStatus() : guard->Check();
+  const auto left = Until(guard == nullptr ? deadline : guard->Until(deadline));
   StatusOr<HttpAnswer> result = HttpAnswer();
-  if (!handle->ok()) {
+  if (!may_send.ok()) {
+    result = base::Annotate(may_send, request.what());
+  } else if (!handle->ok()) {
     result = Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.what());
   } else if (left.count() == 0) {
     result = Error(StatusCode::kDeadlineExceeded, "{}: no time is left for it", request.what());

@@ -89,6 +89,25 @@ TEST_F(CsiClientTest, ALongErrorMessageArrives) {
   EXPECT_GT(result.status().message().size(), 20'000u);
 }
 
+// gRPC gives these two with RESOURCE_EXHAUSTED, as if the driver had refused.
+TEST_F(CsiClientTest, AnAnswerBeyondTheLimitLeavesTheOutcomeUnknown) {
+  driver_->state().options().manifest = {{"long", std::string(17 << 20, 'x')}};
+  const auto result = client_->GetPluginInfo({}, 20s);
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable) << result.status();
+  EXPECT_FALSE(WasNotSent(result.status()));
+}
+TEST_F(CsiClientTest, AnErrorTextBeyondTheLimitLeavesTheOutcomeUnknown) {
+  driver_->script().Fail(
+      "Probe", base::Status(StatusCode::kInternal, base::ToAbsl(std::string(200'000, 'x'))));
+  const auto result = client_->Probe({}, 20s);
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable) << result.status();
+}
+
+TEST_F(CsiClientTest, ADriversOwnRefusalStaysWhatItIs) {
+  driver_->script().Fail("Probe", base::Status(StatusCode::kResourceExhausted, "pool is full"));
+  EXPECT_EQ(client_->Probe({}, 5s).status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST_F(CsiClientTest, ADriverThatHangsEndsAtTheDeadline) {
   driver_->script().Hang("Probe");
   const auto start = Clock::now();

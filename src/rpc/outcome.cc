@@ -19,6 +19,17 @@ grpc::Status ToGrpc(const base::Status& status) {
           std::string(message.empty() ? base::CodeName(status.code()) : message)};
 }
 
+namespace {
+constexpr char kNotSent[] = "berth.dev/not-sent";
+}  // namespace
+
+base::Status NotSent(base::Status status) {
+  status.SetPayload(kNotSent, absl::Cord());
+  return status;
+}
+
+bool WasNotSent(const base::Status& status) { return status.GetPayload(kNotSent).has_value(); }
+
 bool IsFinal(const base::Status& status) {
   switch (status.code()) {
     case base::StatusCode::kOk:

@@ -18,6 +18,11 @@ grpc::Status ToGrpc(const base::Status& status);
 // RESOURCE_EXHAUSTED leave the outcome unknown: the same call is to be repeated.
 bool IsFinal(const base::Status& status);
 
+// Marks a failure as one of before the call: nothing was sent, whatever the code says, and an
+// earlier call's outcome is what it was.
+base::Status NotSent(base::Status status);
+bool WasNotSent(const base::Status& status);
+
 using Timeout = std::chrono::milliseconds;
 
 }  // namespace berth::rpc

@@ -44,13 +44,31 @@ grpc::ChannelArguments Arguments(int max_answer_bytes) {
   return arguments;
 }
 
-// gRPC gives an answer that is no valid message this way, which sounds as if nothing was done.
-base::Status UnlessUnreadable(base::Status status) {
-  if (status.code() == base::StatusCode::kUnimplemented &&
-      base::Message(status) == "No message returned for unary request") {
-    return base::Error(base::StatusCode::kUnavailable, "the answer cannot be read");
+// What gRPC itself says of an answer that it could not take, with codes that sound as if the peer
+// had done nothing: one that is no valid message, one beyond max_answer_bytes, an error text beyond
+// the limit of metadata, a stream that broke.
+bool IsOfUnreadableAnswer(const base::Status& status) {
+  const std::string_view text = base::Message(status);
+  const auto says = [&](std::string_view part) { return text.find(part) != text.npos; };
+  switch (status.code()) {
+    case base::StatusCode::kUnimplemented:
+      return text == "No message returned for unary request";
+    case base::StatusCode::kResourceExhausted:
+      return says("eceived message larger than max") ||
+             (says("metadata size exceeds") && says("limit"));
+    case base::StatusCode::kInternal:
+      return says("Received RST_STREAM with error code");
+    case base::StatusCode::kUnknown:
+      return says("Stream removed");
+    default:
+      return false;
   }
-  return status;
+}
+
+base::Status UnlessUnreadable(base::Status status) {
+  if (!IsOfUnreadableAnswer(status)) return status;
+  return base::Error(base::StatusCode::kUnavailable, "the answer cannot be read: {}",
+                     base::Message(status));
 }
 
 }  // namespace
@@ -105,11 +123,13 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     LOG_DEBUG("{} at {}: {}", name.method, base::Quote(channel.socket()),
               name.log_bodies ? RedactedText(request) : "");
   }
-  RETURN_IF_ERROR(name.points.before->Pass());
+  if (const base::Status passed = name.points.before->Pass(); !passed.ok()) return NotSent(passed);
   const auto start = Clock::now();
   base::FlightSpan span(base::FlightKind::kCall, name.method, channel.socket());
   base::Status status = channel.Prepare(timeout);
-  if (status.ok()) {
+  if (!status.ok()) {
+    status = NotSent(std::move(status));
+  } else {
     grpc::ClientContext context;
     const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     context.set_deadline(std::chrono::system_clock::now() + left);

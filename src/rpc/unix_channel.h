@@ -24,8 +24,8 @@ namespace berth::rpc {
 
 class UnixChannel {
  public:
-  // `endpoint` as for SocketPath. Answers longer than `max_answer_bytes` fail with
-  // RESOURCE_EXHAUSTED.
+  // `endpoint` as for SocketPath. Answers longer than `max_answer_bytes` cannot be read:
+  // UNAVAILABLE, for what was asked for may have been done.
   static base::StatusOr<std::unique_ptr<UnixChannel>> New(std::string_view endpoint,
                                                           int max_answer_bytes = 16 * 1024 * 1024);
 
@@ -69,7 +69,8 @@ struct CallName {
   bool log_bodies = false;  // at debug level, redacted
 };
 
-// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause".
+// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause"; those of
+// before the call are marked (WasNotSent).
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
                       Timeout timeout,

@@ -94,9 +94,16 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
   }
 
   const std::string finalizer = FinalizerName(driver.name);
-  if (const Status held = HoldVolume(*volume, finalizer); !held.ok()) return AfterApi(held);
+  if (const Status held = HoldVolume(*volume, finalizer); !held.ok()) {
+    return Failed(attachment, kAttach,
+                  base::Annotate(held, "could not add PersistentVolume finalizer"));
+  }
   const StatusOr<Attachment> held = HoldAttachment(attachment, finalizer, *node_id);
-  if (!held.ok()) return AfterApi(held.status());
+  if (held.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
+  if (!held.ok()) {
+    return Failed(attachment, kAttach,
+                  base::Annotate(held.status(), "could not add VolumeAttachment finalizer"));
+  }
   const auto published =
       driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
   if (!published.ok()) return Failed(*held, kAttach, OfDriver(published.status()));
@@ -114,9 +121,9 @@ Attacher::Outcome Attacher::MarkAttached(
   const Status written =
       Patch(context_.client, attachments_, attachment, {{"status", std::move(status)}}, "status")
           .status();
+  if (written.ok() || written.code() == StatusCode::kNotFound) return AfterApi(written);
   // What the driver gave cannot be kept: nobody could use the volume.
-  if (written.code() == StatusCode::kInvalidArgument) return Failed(attachment, kAttach, written);
-  return AfterApi(written);
+  return Failed(attachment, kAttach, base::Annotate(written, "could not say that it is attached"));
 }
 
 }  // namespace berth::controllers::attacher

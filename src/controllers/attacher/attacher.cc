@@ -150,10 +150,16 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
     return AttachWithoutDriver(*attachment);
   }
   bool forced = false;
+  bool detached = false;
   {
     base::MutexLock lock(mutex_);
     forced = forced_.contains(attachment->uid());
-    if (!forced && detached_.contains(attachment->uid())) return Outcome::Done();
+    detached = detached_.contains(attachment->uid());
+  }
+  if (detached && !forced) {
+    // The write that says so may have failed.
+    const bool held = attachment->has_finalizer(FinalizerName(driver->name));
+    return attachment->attached() && !held ? SayDetached(*attachment) : Outcome::Done();
   }
   Outcome outcome = Outcome::Done();
   if (!attachment->deleting()) {

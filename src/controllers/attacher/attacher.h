@@ -112,6 +112,7 @@ class Attacher : public Controller {
   base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
   base::Status Unpublish(const Volume& volume, const std::string& node_id);
   Outcome LetGo(const Attachment& attachment, const std::string& finalizer);
+  Outcome SayDetached(const Attachment& attachment);
 
   // subject.cc: what an attachment is about, and what becomes of it when that fails.
   // The volume: a PersistentVolume, or the one that the attachment spells out itself.

@@ -266,6 +266,22 @@ TEST_F(AttacherTest, ALostAnswerOfTheApiIsRepairedByAskingAgain) {
   EXPECT_TRUE(WaitAttached("va"));
 }
 
+TEST_F(AttacherTest, ADriverThatIsThereAndSaysUnavailableKeepsTheBackoff) {
+  Options slow;
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin({}, slow);
+  rpc::CallScript& script = cluster_.driver->script();
+  script.Fail("ControllerPublishVolume", base::Error(StatusCode::kUnavailable, "later"),
+              rpc::CallScript::kAlways);
+  cluster_.client.Add(MakeAttachment("va"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
+  ASSERT_TRUE(script.WaitFor("ControllerGetCapabilities", 2)) << "its identity is read again";
+  cluster_.client.Add(MakeAttachment("vb"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("vb").attach_error().empty(); }));
+  ASSERT_TRUE(script.WaitFor("ControllerGetCapabilities", 3));
+  EXPECT_EQ(script.Count("ControllerPublishVolume"), 2);
+}
+
 TEST_F(AttacherTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   Options slow;
   slow.retry_start = std::chrono::minutes(10);

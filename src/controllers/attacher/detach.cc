@@ -49,16 +49,24 @@ Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::strin
     freed = PatchAt(context_.client, attachments_, attachment,
                     FinalizersPatch(attachment, "", finalizer));
   }
-  if (!freed.ok()) return AfterApi(freed.status());
+  if (freed.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
+  if (!freed.ok()) {
+    return Failed(attachment, kDetach,
+                  base::Annotate(freed.status(), "could not remove VolumeAttachment finalizer"));
+  }
   {
     MutexLock lock(mutex_);
     const auto known = attachments_.Get(attachment.name());
     if (known != nullptr && known->uid() == attachment.uid()) detached_.insert(attachment.uid());
   }
   if (IsGone(*freed)) return Outcome::Done();
-  // Somebody else's finalizer keeps the object; it must not say that the volume is attached.
+  return SayDetached(*freed);
+}
+
+// Somebody else's finalizer keeps the object; it must not say that the volume is attached.
+Attacher::Outcome Attacher::SayDetached(const Attachment& attachment) {
   return AfterApi(
-      Patch(context_.client, attachments_, *freed,
+      Patch(context_.client, attachments_, attachment,
             {{"status",
               {{"attached", false}, {"attachmentMetadata", nullptr}, {"detachError", nullptr}}}},
             "status")

@@ -107,13 +107,15 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
     request = *std::move(made);
   }
   const StatusOr<Claim> begun = Begin(claim, volume, target);
-  if (!begun.ok()) return AfterApi(begun.status());
+  if (!begun.ok()) {
+    return ExpandFailed(claim, driver, base::Annotate(begun.status(), "write what is begun"));
+  }
   const StatusOr<Expanded> expanded =
       *needs_call ? Call(request)
                   : StatusOr<Expanded>(Expanded{.bytes = target, .node_part = true});
   if (!expanded.ok()) return ExpandFailed(*begun, driver, expanded.status());
   if (const Status written = WriteVolume(volume, *begun, *expanded); !written.ok()) {
-    return AfterApi(written);
+    return ExpandFailed(*begun, driver, base::Annotate(written, "write the PersistentVolume"));
   }
   return Finish(*begun, *expanded);
 }

@@ -162,7 +162,9 @@ Modifier::Outcome Modifier::Modify(const Claim& claim, const Volume& volume,
   const auto request = ModifyRequest(claim, volume, *found);
   if (!request.ok()) return ModifyFailed(claim, request.status());
   const StatusOr<Claim> begun = Begin(claim, target);
-  if (!begun.ok()) return AfterApi(begun.status());
+  if (!begun.ok()) {
+    return ModifyFailed(claim, base::Annotate(begun.status(), "write what is begun"));
+  }
   const Status modified =
       driver_.Call(&rpc::CsiClient::ControllerModifyVolume, *request, options_.timeout).status();
   if (!modified.ok()) return ModifyFailed(*begun, OfDriver(modified));
@@ -278,8 +280,10 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
 
 Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
-  // Of the driver: nothing was changed. Before the call: nothing will be until somebody edits.
-  const bool infeasible = status.code() == StatusCode::kInvalidArgument;
+  // Of the driver: nothing was changed. Before the first call: nothing will be until somebody
+  // edits. What an earlier call may have changed is not told by our own checks.
+  const bool infeasible = status.code() == StatusCode::kInvalidArgument &&
+                          (IsOfDriver(status) || ModifyStatus(claim) != kInProgress);
   const std::string text = FailureText(status);
   context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed", text);
   const std::string message =

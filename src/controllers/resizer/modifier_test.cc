@@ -54,7 +54,7 @@ Write Begins(const std::string& target) {
            R"("type":"ModifyingVolume")", "ModifyVolume operation in progress."}};
 }
 Write Names(const std::string& name) {
-  return {"patch pv", {fmt::format(R"({{"spec":{{"volumeAttributesClassName":"{}"}}}})", name)}};
+  return {"patch pv", {fmt::format(R"("spec":{{"volumeAttributesClassName":"{}"}})", name)}};
 }
 Write Done(const std::string& name) {
   return {"patch pvc",
@@ -212,6 +212,13 @@ std::vector<Case> Cases() {
        {kGold, kSilver},
        {Modified("gold"), Modifying("silver"), Modified("silver")},
        Classes},
+      {"ItsOwnChecksDoNotEndWhatMayHaveBegun",
+       Wish("silver", "silver", "theirs", "InProgress"),
+       Of("silver"),
+       {{"patch pvc", {R"("type":"ModifyVolumeError")", "is for driver"}}},
+       {},
+       {kFailed},
+       Classes},
       {"InfeasibleIsTriedAgain",
        Wish("gold", "silver", "gold", "Infeasible"),
        Of("silver"),
@@ -315,6 +322,18 @@ TEST_F(ModifierFlowTest, WhatCannotBeIsNotTriedAgainAtOnce) {
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Infeasible"; }));
   WaitForSentinel();
   EXPECT_THAT(Calls(), ::testing::ElementsAre(kGold));
+}
+
+TEST_F(ModifierFlowTest, WhatMayHaveBegunStaysSoWhenItsClassIsMadeAnothers) {
+  Begin();
+  cluster_.driver->script().Fail("ControllerModifyVolume",
+                                 Error(StatusCode::kDeadlineExceeded, "slow"),
+                                 rpc::CallScript::kAlways);
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.events.WaitFor("slow"));
+  cluster_.client.Add(MakeAttributesClass("gold", "9000", "another.example.com"));
+  ASSERT_TRUE(cluster_.events.WaitFor("is for driver 'another.example.com'"));
+  EXPECT_EQ(Status(), "InProgress") << "the driver may have changed the volume";
 }
 
 TEST_F(ModifierFlowTest, ALostAnswerIsAskedForAgain) {
