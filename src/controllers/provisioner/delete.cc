@@ -20,7 +20,7 @@ bool MadeBy(const api::PersistentVolume& volume, const DriverInfo& driver) {
          volume.annotation(kMigratedTo) == driver.name;
 }
 
-bool WantsDeletion(const api::PersistentVolume& volume) {
+bool IsUnwanted(const api::PersistentVolume& volume) {
   return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
 }
 
@@ -28,6 +28,11 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
 bool WantsFinalizer(const api::PersistentVolume& volume) {
   return volume.reclaim_policy() == "Delete" &&
          (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
+}
+
+// One that is deleted and has lost the finalizer is gone in the driver; others hold the object.
+bool WantsDeletion(const api::PersistentVolume& volume) {
+  return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
 }
 
 }  // namespace
@@ -76,7 +81,7 @@ Status Provisioner::CheckAlone(const Volume& volume) const {
   const api::CsiSource csi = volume.csi();
   for (const auto& other :
        volumes_.ByIndex(kVolumesByHandle, HandleKey(csi.driver(), csi.volume_handle()))) {
-    if (other->name() == volume.name() || WantsDeletion(*other)) continue;
+    if (other->name() == volume.name() || IsUnwanted(*other)) continue;
     return base::Error(
         StatusCode::kFailedPrecondition,
         "volume '{}' is PersistentVolume '{}', too, and is not deleted with this one",
@@ -107,7 +112,9 @@ Status Provisioner::DestroyInDriver(const Volume& volume) {
   csi::v1::DeleteVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
   CopyTo(secrets, request.mutable_secrets());
-  RETURN_IF_ERROR(driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout).status());
+  const Status deleted =
+      driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout).status();
+  if (!deleted.ok()) return OfDriver(deleted);
   LOG_INFO("deleted volume {} of {}", base::Quote(volume.csi().volume_handle()),
            base::Quote(volume.name()));
   base::MutexLock lock(mutex_);
@@ -116,24 +123,35 @@ Status Provisioner::DestroyInDriver(const Volume& volume) {
   return base::OkStatus();
 }
 
+// The volume is gone in the driver; `written` is what became of its object.
+Provisioner::Outcome Provisioner::DeletedInDriver(const Volume& volume, const Status& written) {
+  if (!written.ok() && !IsOfApi(written) && written.code() != StatusCode::kNotFound) {
+    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           fmt::format("the volume is deleted, its PersistentVolume is not: {}",
+                                       FailureText(written)));
+  }
+  return AfterApi(written);
+}
+
 Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
   const auto began = std::chrono::steady_clock::now();
   const Status destroyed = DestroyInDriver(volume);
+  if (IsOfApi(destroyed)) return AfterApi(destroyed);
   if (!destroyed.ok()) {
     CountDeleteFailed(context_.metrics, volume);
     context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
-                           DriverError(destroyed));
+                           FailureText(destroyed));
     return Outcome::Retry(destroyed);
   }
   if (volume.has_finalizer(kVolumeFinalizer)) {
     const Status freed =
         PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
             .status();
-    if (!freed.ok()) return AfterApi(freed);
+    if (!freed.ok()) return DeletedInDriver(volume, freed);
   }
   if (!volume.deleting()) {
     if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
-      return AfterApi(deleted);
+      return DeletedInDriver(volume, deleted);
     }
   }
   CountDeleted(context_.metrics, volume, began);

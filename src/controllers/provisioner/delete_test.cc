@@ -52,6 +52,31 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
   cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
 }
 
+TEST_F(DeleteTest, AfterARestartWhatWasDeletedIsNotDeletedAgain) {
+  // The finalizer went with the volume; somebody else's holds the object.
+  cluster_.client.Add(
+      MakeVolume("old", {{"metadata",
+                          {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
+                           {"deletionTimestamp", "2026-01-01T00:00:00Z"},
+                           {"finalizers", {"example.com/hold"}}}},
+                         {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
+                         {"status", {{"phase", "Released"}}}}));
+  Begin();
+  PassQueue();
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+TEST_F(DeleteTest, AFailureOfTheApiIsNotToldAsTheDrivers) {
+  Begin();
+  cluster_.client.FailNext("delete", "persistentvolumes",
+                           base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  Release();
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Warning VolumeFailedDelete pvc-uid-data: the volume is deleted, its PersistentVolume is "
+      "not: forbidden"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
 TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
   Begin();
   script().Fail("DeleteVolume", base::Error(StatusCode::kFailedPrecondition, "in use"));

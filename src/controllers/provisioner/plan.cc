@@ -225,6 +225,21 @@ api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
   return out;
 }
 
+bool ProvesNoVolume(StatusCode code, Earlier earlier) {
+  if (code == StatusCode::kAlreadyExists) return false;
+  if (Classify(code, false) == FailureState::kInBackground) return false;
+  switch (earlier) {
+    case Earlier::kNone:
+      return true;
+    case Earlier::kSameCall:
+      return code == StatusCode::kInvalidArgument || code == StatusCode::kNotFound ||
+             code == StatusCode::kOutOfRange || code == StatusCode::kUnimplemented;
+    case Earlier::kInherited:
+      return false;
+  }
+  return false;
+}
+
 FailureState Classify(StatusCode code, bool can_reschedule) {
   switch (code) {
     case StatusCode::kCancelled:

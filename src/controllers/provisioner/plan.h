@@ -61,6 +61,21 @@ enum class FailureState {
 };
 FailureState Classify(base::StatusCode code, bool can_reschedule);
 
+// What is known of a claim's volume before CreateVolume is called.
+enum class Earlier {
+  kNone,       // none exists: never asked for, or refused
+  kSameCall,   // the very same call was made, and its outcome is not known
+  kInherited,  // an earlier process began, and nobody here knows with what call
+};
+// Whether a CreateVolume that failed with `code` proves that no volume of the claim's exists.
+//
+// ALREADY_EXISTS never does: one stands under the claim's name, and is not what was asked for.
+// After a call with unknown outcome only those codes do with which CSI says that this very request
+// cannot be: had it made a volume, its repetition would have to be answered with OK.
+// RESOURCE_EXHAUSTED (the caller may be throttled), PERMISSION_DENIED, INTERNAL and the like can
+// come from a driver that did not even look for the volume.
+bool ProvesNoVolume(base::StatusCode code, Earlier earlier);
+
 // Finalizer and annotations that the provisioner sets on volumes.
 inline constexpr std::string_view kVolumeFinalizer =
     "external-provisioner.volume.kubernetes.io/finalizer";

@@ -235,6 +235,7 @@ void Provisioner::DriverReady() {
 }
 
 void Provisioner::Start() {
+  started_ = true;
   claim_workers_.Start();
   volume_workers_.Start();
   source_workers_.Start();
@@ -245,58 +246,10 @@ void Provisioner::Start() {
 void Provisioner::Stop() {
   StopSnapshotWatch();
   claim_workers_.Stop();
+  if (std::exchange(started_, false)) ReleaseSettled();
   volume_workers_.Stop();
   source_workers_.Stop();
   snapshot_workers_.Stop();
-}
-
-std::optional<Provisioner::Attempt> Provisioner::LastAttempt(const std::string& uid) const {
-  MutexLock lock(mutex_);
-  const auto it = attempts_.find(uid);
-  return it == attempts_.end() ? std::nullopt : std::optional<Attempt>(it->second);
-}
-
-bool Provisioner::Refused(const std::string& uid) const {
-  const std::optional<Attempt> last = LastAttempt(uid);
-  return last.has_value() && last->state == Attempt::State::kRefused;
-}
-
-void Provisioner::Settle(const Claim& claim) {
-  MutexLock lock(mutex_);
-  attempts_.erase(claim.uid());
-  const size_t lost =
-      std::erase_if(lost_, [&](const auto& entry) { return entry.second->uid() == claim.uid(); });
-  if (lost > 0) claim_workers_.AddNow(claim.key());
-}
-
-void Provisioner::KeepLost(const Claim& claim) {
-  const bool has_object = volumes_.Get(VolumeName(options_, claim)) != nullptr;
-  MutexLock lock(mutex_);
-  const auto it = attempts_.find(claim.uid());
-  if (it == attempts_.end()) return;
-  if (has_object || it->second.state != Attempt::State::kUnknown) {
-    attempts_.erase(it);
-    return;
-  }
-  // As it would be if it had not been torn away.
-  Claim held = claim;
-  held.add_finalizer(kProvisioningFinalizer);
-  held.Set({"metadata", "deletionTimestamp"}, claim.creation_timestamp());
-  lost_.emplace(claim.key(), std::make_shared<const Claim>(std::move(held)));
-  claim_workers_.AddNow(claim.key());
-}
-
-std::shared_ptr<const Provisioner::Claim> Provisioner::ClaimOf(const std::string& key) const {
-  {
-    MutexLock lock(mutex_);
-    if (const auto it = lost_.find(key); it != lost_.end()) return it->second;
-  }
-  return claims_.Get(key);
-}
-
-void Provisioner::SetAttempt(const std::string& uid, Attempt attempt) {
-  MutexLock lock(mutex_);
-  attempts_[uid] = std::move(attempt);
 }
 
 }  // namespace berth::controllers::provisioner

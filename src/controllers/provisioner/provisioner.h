@@ -6,17 +6,20 @@
 //   [asked] ── plan, finalizer "provisioning" written ──▶ [creating] ── CreateVolume ──▶
 //   PersistentVolume
 //      ▲                                                   │   ▲  │
-//      │   final failure: event, again after the backoff   │   │  │ outcome unknown: the same call
-//      again, ├───────────────────────────────────────────────────┘   └──┘ also if the claim is
-//      deleted meanwhile │ └── no capacity on the selected node: selected-node taken off, the
-//      scheduler chooses anew
+//      │  final failure: event, finalizer off,             │   │  │ outcome unknown: the same call
+//      │  again after the backoff                          │   └──┘ also if the claim is deleted
+//      └───────────────────────────────────────────────────┘        meanwhile
+//         no capacity on the selected node: selected-node off, too; the scheduler chooses anew
 //
 // The finalizer is the record that is durable before the call: while it stands a volume may exist
 // in the driver that no object names, so the claim cannot vanish. It goes with the write that binds
-// the claim. A deleted claim with it is asked for once more: if the volume exists it gets its
-// PersistentVolume, which is then deleted in the usual way; if the driver finally refuses, the
-// claim is let go. A claim that somebody took away by force, finalizer and all, is remembered until
-// then.
+// the claim, or when the driver has said that there is none. A deleted claim with it is asked for
+// once more: if the volume exists it gets its PersistentVolume, which is then deleted in the usual
+// way. A claim that somebody took away by force, finalizer and all, is remembered until then.
+//
+// After an unknown outcome not every failure tells that there is no volume (ProvesNoVolume), and
+// after another process's not one does: the same is asked for until the driver gives it, and the
+// events say why.
 //
 // A volume that is Released, with policy Delete, made by this driver, and named by no
 // VolumeAttachment:
@@ -38,6 +41,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
@@ -101,18 +105,18 @@ class Provisioner : public Controller {
   TopologyAnswer Topology(const Claim& claim, const DriverInfo& driver,
                           const api::StorageClass& storage_class) const;
   base::StatusOr<api::Labels> MutableParameters(const Claim& claim, const DriverInfo& driver) const;
+  // A plan of what is there now, which `inputs` is completed with; or what is to be done instead.
+  std::variant<Plan, Outcome> NewPlan(PlanInputs& inputs);
+  Outcome NotAsked(const Claim& claim, const api::StorageClass& storage_class,
+                   const base::Status& status);
   Outcome Create(const Claim& claim, const PlanInputs& inputs, Plan plan);
   std::string Identity(const DriverInfo& driver) const;
   // "" if the driver's volume is `volume_name`'s from now on; else the name of the volume that has
   // it.
   std::string TakeHandle(const std::string& handle, const std::string& driver,
                          const std::string& volume_name) ABSL_LOCKS_EXCLUDED(mutex_);
-  Outcome CreateFailed(const Claim& claim, const PlanInputs& inputs, const base::Status& status);
-  Outcome Refuse(const Claim& claim, const Plan& plan, const csi::v1::Volume& volume,
-                 const base::Status& why);
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
-  Outcome Reschedule(const Claim& claim, const base::Status& why);
-  Outcome Release(const Claim& claim);
+  Outcome NameTaken(const Claim& claim, const Volume& other);
   void ReportFailure(const Claim& claim, const std::string& class_name, const base::Status& status);
 
   // node_deployment.cc
@@ -156,25 +160,46 @@ class Provisioner : public Controller {
   base::Status SyncVolumeFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume);
   base::Status CheckDetached(const DriverInfo& driver) const;
+  Outcome DeletedInDriver(const Volume& volume, const base::Status& written);
   base::Status CheckAlone(const Volume& volume) const;
   base::Status DestroyInDriver(const Volume& volume);
 
+  // attempts.cc
   // What this process knows of a claim's last CreateVolume.
   struct Attempt {
-    enum class State { kUnknown, kRefused } state = State::kUnknown;
-    // With an unknown outcome the same call is repeated, wherever nodes have gone meanwhile.
-    std::optional<csi::v1::TopologyRequirement> topology;
+    // What the next call has to reckon with.
+    Earlier earlier = Earlier::kNone;
+    // Unknown: what is asked for again. None: what cannot be, with not_before; else null.
+    std::shared_ptr<const Plan> plan;
+    // None: the same is not asked for before, for it cannot be.
+    std::optional<std::chrono::steady_clock::time_point> not_before;
+
+    bool unknown() const { return earlier != Earlier::kNone; }
   };
   std::optional<Attempt> LastAttempt(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The last one failed finally: no volume of this claim exists.
-  bool Refused(const std::string& uid) const;
+  void SetAttempt(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
+  Earlier EarlierThan(const Claim& claim) const;
+  // A volume of the claim's may exist that no object names.
+  bool MayHaveVolume(const Claim& claim) const;
+  // The call did not reach the driver: what was known before it, `last`, is known still.
+  Outcome NotSent(const Claim& claim, const PlanInputs& inputs, const std::optional<Attempt>& last,
+                  const base::Status& status);
+  Outcome CreateFailed(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
+                       const base::Status& status);
+  // The driver gave what was not asked for.
+  Outcome Refuse(const Claim& claim, const Plan& plan, const csi::v1::CreateVolumeRequest& asked,
+                 const csi::v1::Volume& volume, const base::Status& why);
+  Outcome Reschedule(const Claim& claim, const base::Status& why);
+  Outcome Release(const Claim& claim);
   // The outcome is known: a volume with an object, or none.
   void Settle(const Claim& claim) ABSL_LOCKS_EXCLUDED(mutex_);
   // Goes on with a claim that is gone while the outcome of its CreateVolume is unknown.
   void KeepLost(const Claim& claim) ABSL_LOCKS_EXCLUDED(mutex_);
   // The claim that a key of the queue stands for; null if there is nothing to do for it.
   std::shared_ptr<const Claim> ClaimOf(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void SetAttempt(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
+  // At an orderly end: lets claims go that need this provisioner no more, for another program may
+  // be the next.
+  void ReleaseSettled();
 
   const Context context_;
   DriverConnection& driver_;
@@ -193,11 +218,12 @@ class Provisioner : public Controller {
   std::multimap<std::string, std::shared_ptr<const Claim>> lost_ ABSL_GUARDED_BY(mutex_);
   // What CreateVolume gave for volumes whose objects this process has not deleted: handle to name.
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
-  // Volumes that the driver has deleted and whose objects others' finalizers still hold: name to
-  // uid.
+  // Volumes that the driver has deleted, until the object says so by having lost the finalizer:
+  // name to uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<SnapshotWatch> snapshot_watch_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool started_ = false;  // of the thread that starts and stops
   NodeElection election_;
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;

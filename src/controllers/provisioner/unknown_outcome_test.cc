@@ -1,0 +1,248 @@
+// What follows a CreateVolume whose outcome is not known: nothing but the volume, or a proof that
+// there is none, ends it.
+#include "controllers/provisioner/provisioner_fixture.h"
+
+namespace berth::controllers::provisioner {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Json Held(const std::string& name, const Json& more = nullptr) {
+  Json claim = MakeClaim(name, Asked(more));
+  claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
+  return claim;
+}
+
+TEST(ProvesNoVolumeTest, TellsByTheCodeAndByWhatWasAskedBefore) {
+  for (const auto earlier : {Earlier::kNone, Earlier::kSameCall, Earlier::kInherited}) {
+    EXPECT_FALSE(ProvesNoVolume(StatusCode::kAlreadyExists, earlier));
+    EXPECT_FALSE(ProvesNoVolume(StatusCode::kDeadlineExceeded, earlier));
+    EXPECT_FALSE(ProvesNoVolume(StatusCode::kAborted, earlier));
+  }
+  for (const auto code : {StatusCode::kInvalidArgument, StatusCode::kNotFound,
+                          StatusCode::kOutOfRange, StatusCode::kUnimplemented}) {
+    EXPECT_TRUE(ProvesNoVolume(code, Earlier::kNone));
+    EXPECT_TRUE(ProvesNoVolume(code, Earlier::kSameCall));
+    EXPECT_FALSE(ProvesNoVolume(code, Earlier::kInherited));
+  }
+  for (const auto code :
+       {StatusCode::kResourceExhausted, StatusCode::kPermissionDenied, StatusCode::kUnauthenticated,
+        StatusCode::kInternal, StatusCode::kUnknown, StatusCode::kFailedPrecondition}) {
+    EXPECT_TRUE(ProvesNoVolume(code, Earlier::kNone));
+    EXPECT_FALSE(ProvesNoVolume(code, Earlier::kSameCall));
+    EXPECT_FALSE(ProvesNoVolume(code, Earlier::kInherited));
+  }
+}
+
+class UnknownOutcomeTest : public ProvisionerTest {
+ protected:
+  // The first call makes the volume and its answer is lost; the next ones fail with `code`.
+  void LoseThenFail(StatusCode code) {
+    script().AfterEffect("CreateVolume", [this, code](const google::protobuf::Message&) {
+      if (script().Count("CreateVolume") > 1) return base::OkStatus();
+      script().Fail("CreateVolume", base::Error(code, "said the driver"), rpc::CallScript::kAlways);
+      return base::Error(StatusCode::kDeadlineExceeded, "slow");
+    });
+  }
+  void Relent() { script().Fail("CreateVolume", base::OkStatus(), 0); }
+};
+
+class LaterFailureTest : public UnknownOutcomeTest,
+                         public ::testing::WithParamInterface<StatusCode> {};
+
+TEST_P(LaterFailureTest, DoesNotAbandonTheVolumeOfADeletedClaim) {
+  Begin();
+  LoseThenFail(GetParam());
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(cluster_.events.WaitFor("an earlier call may have made the volume"));
+  Delete(Claim::kInfo, "default", "data");
+  ASSERT_TRUE(script().WaitFor("CreateVolume", script().Count("CreateVolume") + 3));
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  Relent();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_TRUE(cluster_.Has<Volume>("", "pvc-uid-data")) << "the volume is nobody's";
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
+}
+
+TEST_P(LaterFailureTest, NeitherMovesTheClaimNorChangesTheRequest) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.topology = {{"zone", "a"}};
+  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
+  cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+  Begin(driver);
+  LoseThenFail(GetParam());
+  cluster_.client.Add(MakeClaim(
+      "data", Asked({{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}},
+                     {"spec", {{"storageClassName", "late"}}}})));
+  ASSERT_TRUE(cluster_.events.WaitFor("an earlier call may have made the volume"));
+  // What would make another request of it.
+  cluster_.client.Add(MakeNode("node-b", {{"metadata", {{"labels", {{"zone", "b"}}}}}}));
+  cluster_.client.Add(MakeCsiNode("node-b", {"zone"}));
+  ASSERT_TRUE(script().WaitFor("CreateVolume", script().Count("CreateVolume") + 3));
+  EXPECT_TRUE(GetClaim("data").has_annotation(kSelectedNode));
+  Relent();
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto requests = CreateRequests();
+  for (const auto& request : requests) {
+    EXPECT_EQ(request.SerializeAsString(), requests[0].SerializeAsString());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LaterFailureTest,
+                         ::testing::Values(StatusCode::kAlreadyExists,
+                                           StatusCode::kResourceExhausted,
+                                           StatusCode::kPermissionDenied,
+                                           StatusCode::kUnauthenticated, StatusCode::kInternal,
+                                           StatusCode::kUnknown, StatusCode::kFailedPrecondition),
+                         [](const auto& info) { return std::string(base::CodeName(info.param)); });
+
+TEST_F(UnknownOutcomeTest, EndsWhereTheDriverSaysThatTheSameRequestCannotBe) {
+  Begin();
+  script().Fail("CreateVolume", base::Error(StatusCode::kDeadlineExceeded, "slow"),
+                rpc::CallScript::kAlways);
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(cluster_.events.WaitFor("code = DeadlineExceeded"));
+  Delete(Claim::kInfo, "default", "data");
+  script().Fail("CreateVolume", base::Error(StatusCode::kOutOfRange, "too much"),
+                rpc::CallScript::kAlways);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), IsEmpty());
+}
+
+TEST_F(UnknownOutcomeTest, OfAnEarlierProcessEndsOnlyWithTheVolume) {
+  cluster_.client.Add(Held("data"));
+  Delete(Claim::kInfo, "default", "data");
+  cluster_.Add<Provisioner>(cluster_.AddDriver(NoTopology()), Fast());
+  script().Fail("CreateVolume", base::Error(StatusCode::kInvalidArgument, "no"), 4);
+  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_TRUE(cluster_.Has<Volume>("", "pvc-uid-data"));
+}
+
+TEST_F(UnknownOutcomeTest, ARefusedClaimIsHeldNoLonger) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor("code = Internal desc = CreateVolume: no"));
+  // Whoever comes next, and another program too, sees that nothing is left of it.
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
+}
+
+TEST_F(UnknownOutcomeTest, AnOrderlyEndLetsRefusedClaimsGo) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
+  script().Hang("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(script().WaitFor("CreateVolume"));
+  cluster_.client.FailNext("update", "persistentvolumeclaims",
+                           base::Error(StatusCode::kPermissionDenied, "not now"));
+  script().Release("CreateVolume");
+  ASSERT_TRUE(cluster_.events.WaitFor("code = Internal desc = CreateVolume: no"));
+  cluster_.Stop();
+  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+}
+
+TEST_F(UnknownOutcomeTest, AnOrderlyEndKeepsClaimsThatMayHaveAVolume) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  script().LoseAnswer("CreateVolume");
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor("code = Unavailable"));
+  cluster_.Stop();
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+}
+
+TEST_F(UnknownOutcomeTest, ACallThatWasNeverSentHoldsNoClaim) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  cluster_.client.Add(MakeClaim("first", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-first"));
+  cluster_.driver->GoAway();
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(cluster_.events.WaitFor("default/data: failed to provision volume"));
+  Delete(Claim::kInfo, "default", "data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }))
+      << "no driver was ever asked for it";
+}
+
+TEST_F(UnknownOutcomeTest, AHeldClaimWithoutItsClassSaysWhy) {
+  cluster_.client.Add(Held("data", {{"spec", {{"storageClassName", "gone"}}}}));
+  Begin();
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("Warning ProvisioningCleanupFailed default/data: its class is gone, "
+                              "and a volume may exist in "
+                              "the driver: create the class again"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+  cluster_.client.Add(MakeClass("gone"));
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheClaim) {
+  // The driver has one of that name already, in another zone than asked for.
+  rpc::FakeCsiDriver::Options driver;
+  driver.topology = {{"zone", "b"}};
+  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
+  Begin(driver);
+  csi::v1::CreateVolumeRequest request;
+  request.set_name("pvc-uid-data");
+  request.mutable_capacity_range()->set_required_bytes(int64_t{1} << 30);
+  request.add_volume_capabilities()->mutable_mount();
+  csi::v1::CreateVolumeResponse response;
+  ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+  script().Fail("DeleteVolume", base::Error(StatusCode::kInternal, "busy"),
+                rpc::CallScript::kAlways);
+  cluster_.client.Add(Unprotected("data"));
+  ASSERT_TRUE(cluster_.events.WaitFor(
+      "Warning ProvisioningCleanupFailed default/data: Error cleaning provisioned volume "
+      "\"pvc-uid-data\": rpc error: code = Internal desc = DeleteVolume: busy"));
+  Delete(Claim::kInfo, "default", "data");
+  EXPECT_TRUE(cluster_.Has<Claim>("default", "data"));
+  script().Fail("DeleteVolume", base::OkStatus(), 0);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), IsEmpty());
+}
+
+TEST_F(ProvisionerTest, AVolumeOfAnothersUnderTheClaimsNameIsSaid) {
+  cluster_.client.Add(MakeVolume(
+      "pvc-uid-data",
+      {{"spec", {{"claimRef", {{"namespace", "default"}, {"name", "data"}, {"uid", "old"}}}}}}));
+  Begin();
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
+      "\"fast\": PersistentVolume 'pvc-uid-data' exists and belongs to another claim"));
+  EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(ProvisionerTest, ADriverThatMakesNoVolumesIsSaid) {
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities = {DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME};
+  Begin(driver);
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  EXPECT_TRUE(cluster_.events.WaitFor("does not make volumes (it lacks CREATE_DELETE_VOLUME)"));
+  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+}
+
+TEST_F(ProvisionerTest, AFailureOfTheApiIsNotToldAsTheDrivers) {
+  Begin();
+  cluster_.client.FailNext("update", "persistentvolumeclaims",
+                           base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  cluster_.client.Add(MakeClaim("data", Asked()));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "failed to provision volume with StorageClass \"fast\": add a finalizer: forbidden"));
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+}  // namespace
+}  // namespace berth::controllers::provisioner
