@@ -116,7 +116,9 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
     }
   }
   if (homes.empty()) return std::nullopt;
-  Cause cause{.id = "volumes-node-gone", .link = Link::kNode, .owner = Owner::kPerson};
+  Cause cause{.id = "volumes-node-gone",
+              .link = pending ? Link::kVolume : Link::kNode,
+              .owner = Owner::kPerson};
   for (const api::Node* node : homes) {
     if (!IsSilent(*node)) return std::nullopt;
     cause.proof.push_back(ConditionText(*node));

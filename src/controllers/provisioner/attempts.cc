@@ -66,9 +66,10 @@ Provisioner::Outcome Provisioner::NotSent(const Claim& claim, const PlanInputs& 
 Provisioner::Outcome Provisioner::CreateFailed(const Claim& claim, const PlanInputs& inputs,
                                                Earlier earlier, const Status& status) {
   if (!ProvesNoVolume(status.code(), earlier)) {
-    const bool final = ProvesNoVolume(status.code(), Earlier::kNone);
     Status shown = status;
-    if (final) {
+    // What reads as if nothing were there.
+    if (ProvesNoVolume(status.code(), Earlier::kNone) ||
+        status.code() == StatusCode::kAlreadyExists) {
       shown = OfDriver(base::Error(
           status.code(),
           "{} (an earlier call may have made the volume: the same one is asked for until the "

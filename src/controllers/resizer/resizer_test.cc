@@ -153,6 +153,9 @@ TEST_F(ResizerTest, WhatIsInUseWaitsForTheEndOfItsUse) {
 }
 
 TEST_F(ResizerTest, WhereEachNodeHasAResizerItGrowsWhatItsNodeReaches) {
+  // A Go program has no such mode, nor its role the right.
+  cluster_.allowed.Grant(
+      {{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get", "list", "watch"}}}});
   Options options = Fast();
   options.node_name = "node-a";
   cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "b"}}}}}}));
