@@ -183,7 +183,12 @@ TEST_F(RegistrarTest, ARegistryThatWasMadeAnewGetsItsAnnouncement) {
   Start();
   ASSERT_TRUE(WaitHealthy());
   for (int i = 0; i < 3; ++i) {
-    std::filesystem::remove_all(folder_ / "registry");
+    // The registrar may put its socket back while the folder goes.
+    EXPECT_TRUE(WaitFor([&] {
+      std::error_code error;
+      std::filesystem::remove_all(folder_ / "registry", error);
+      return !error;
+    }));
     std::filesystem::create_directories(folder_ / "registry");
     EXPECT_TRUE(WaitFor([&] { return registrar_->Health().ok() && Answers(); }));
   }

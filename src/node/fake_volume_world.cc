@@ -14,6 +14,21 @@ namespace berth::node {
 using base::Json;
 using base::MutexLock;
 
+namespace {
+
+// What lies on the disk tells nobody when it changes.
+template <typename Condition>
+bool WaitOnDisk(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace
+
 FakeVolumeWorld::FakeVolumeWorld(Options options) {
   std::string pattern = "/tmp/berth-volumes-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) std::abort();
@@ -188,12 +203,11 @@ bool FakeVolumeWorld::WaitRecorded() const {
     }
     return false;
   };
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!recorded("pods") || !recorded("devices")) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return WaitOnDisk([&] { return recorded("pods") && recorded("devices"); });
+}
+
+bool FakeVolumeWorld::WaitForgotten() const {
+  return WaitOnDisk([this] { return RecordFiles("devices").empty(); });
 }
 
 std::vector<std::string> FakeVolumeWorld::RecordFiles(const std::string& subfolder) const {

@@ -62,6 +62,8 @@ class FakeVolumeWorld {
   // Until records of a device and of a pod's volume say "mounted", which is written after the pod
   // was told.
   bool WaitRecorded() const;
+  // Until no record of a device is left: its turn comes after its last pod was released.
+  bool WaitForgotten() const;
   std::vector<std::string> RecordFiles(const std::string& subfolder) const;
   std::string RecordFolder(const std::string& subfolder) const {
     return fmt::format("{}/node/volumes/{}", folder, subfolder);

@@ -324,7 +324,8 @@ TEST_F(PluginRegistrationTest, DriversThatHangHoldUpNoOther) {
 TEST_F(PluginRegistrationTest, ADriverThatComesBackWhileTheApiIsAwayStaysUsable) {
   Start();
   Announce();
-  ASSERT_TRUE(WaitListed(true));
+  // Told, too: the next socket at this path would hear it otherwise.
+  ASSERT_TRUE(WaitFor([&] { return announced_->registered(nullptr); }));
   for (const StatusCode code : {StatusCode::kUnavailable, StatusCode::kPermissionDenied}) {
     client_.SetOutage(base::Error(code, "the API is away"));
     const int asked = driver_->script().Count("NodeGetInfo");

@@ -95,7 +95,8 @@ TEST_P(VolumeRestart, TheNextManagerUndoesIt) {
   ASSERT_TRUE(world.Start().ok());
   for (const std::string& uid : world.manager->KnownPods()) world.manager->Release(uid);
   ASSERT_TRUE(world.WaitReleased("uid-web"));
-  world.StopManager();  // which waits for the device
+  EXPECT_TRUE(world.WaitForgotten());
+  world.StopManager();
   EXPECT_THAT(world.shared->Mounted(), IsEmpty());
   EXPECT_THAT(world.RecordFiles("pods"), IsEmpty());
   EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
