@@ -1,6 +1,6 @@
-#include "base/json_builder.h"
-
 #include <gtest/gtest.h>
+
+#include "base/json_builder.h"
 
 namespace berth::base::json {
 namespace {
