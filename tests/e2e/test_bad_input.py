@@ -54,7 +54,11 @@ def test_an_oversized_object_is_refused_and_the_server_goes_on(berth):
 
 def test_a_claim_too_large_for_the_pool_says_so(berth):
     berth.apply([objects.claim("huge", "900Ti"), objects.pod("user", "true", ["huge"])])
-    wait_event(berth, "huge", "ProvisioningFailed")
+    wait_event(berth, "user", "FailedScheduling", "did not have enough free storage")
+    assert "no node has 900Ti free" in berth.run("explain", "pvc/huge", check=False).stdout
+    # Without a pod to place, the driver says it.
+    berth.apply([objects.storage_class("now", binding="Immediate"), objects.claim("at-once", "900Ti", "now")])
+    wait_event(berth, "at-once", "ProvisioningFailed")
     assert berth.get("pods", "user")["status"].get("phase", "Pending") == "Pending"
 
 

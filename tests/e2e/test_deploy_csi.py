@@ -66,7 +66,8 @@ def upstream(name):
 
 def check_flags(container):
     command, *flags = container["args"]
-    known = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    roles = [flag for flag in flags if flag.startswith("--roles=")]  # whose flags are asked for
+    known = subprocess.run([BINARY, command, *roles, "--help"], capture_output=True, text=True, check=True).stdout
     for flag in flags:
         assert f"  {flag.partition('=')[0]} " in known, flag
 

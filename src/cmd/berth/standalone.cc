@@ -91,15 +91,7 @@ class StandaloneImpl : public Standalone {
   Status MakeControllers() {
     const controllers::Context context{*access_->client, *access_->informers,
                                        *access_->controller_events, clock_, flight_.get()};
-    controllers_.push_back(std::make_unique<controllers::binder::Binder>(
-        context,
-        controllers::binder::Options{.provisioned_here = [this](const std::string& driver) {
-          return driver == LocalDriverName() ||
-                 std::any_of(roles_.begin(), roles_.end(), [&](const auto& roles) {
-                   const auto info = roles->driver();
-                   return info != nullptr && info->name == driver;
-                 });
-        }}));
+    controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
     controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
     controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
     controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));

@@ -22,9 +22,8 @@ bool IsFree(const api::PersistentVolume* volume) {
 
 }  // namespace
 
-Binder::Binder(Context context, Options options)
+Binder::Binder(Context context)
     : context_(context),
-      options_(std::move(options)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       classes_(context.informers.Of<api::StorageClass>()),

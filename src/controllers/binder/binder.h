@@ -42,16 +42,9 @@
 
 namespace berth::controllers::binder {
 
-struct Options {
-  // True for a CSI driver whose claims Berth's own provisioner serves. Such a claim gets the
-  // finalizer that the provisioner would add (names.h) along with the annotation that calls it,
-  // which saves a write. Others' provisioners would not know to remove it.
-  std::function<bool(const std::string& driver)> provisioned_here;
-};
-
 class Binder : public Controller {
  public:
-  explicit Binder(Context context, Options options = {});
+  explicit Binder(Context context);
   ~Binder() override;
 
   std::string_view name() const override { return "binder"; }
@@ -89,7 +82,6 @@ class Binder : public Controller {
   void Note(const api::Object& object, std::string_view reason, std::string_view message);
 
   const Context context_;
-  const Options options_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::StorageClass>& classes_;

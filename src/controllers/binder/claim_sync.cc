@@ -98,14 +98,12 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
       claim.annotation(kBetaStorageProvisioner) == provisioner) {
     return Outcome::Done();
   }
-  Json patch = {{"metadata",
-                 {{"annotations",
-                   {{std::string(kStorageProvisioner), provisioner},
-                    {std::string(kBetaStorageProvisioner), provisioner}}}}}};
-  if (options_.provisioned_here && options_.provisioned_here(provisioner)) {
-    patch["metadata"].update(FinalizersPatch(claim, kProvisioningFinalizer, "")["metadata"]);
-  }
-  const StatusOr<Claim> asked = PatchAt(context_.client, claims_, claim, std::move(patch));
+  const StatusOr<Claim> asked =
+      PatchAt(context_.client, claims_, claim,
+              {{"metadata",
+                {{"annotations",
+                  {{std::string(kStorageProvisioner), provisioner},
+                   {std::string(kBetaStorageProvisioner), provisioner}}}}}});
   if (!asked.ok()) return AfterApi(asked.status());
   Note(claim, "ExternalProvisioning",
        fmt::format("Waiting for a volume to be created either by the external provisioner '{}' or "

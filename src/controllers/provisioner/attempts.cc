@@ -56,8 +56,7 @@ Provisioner::Outcome Provisioner::NotSent(const Claim& claim, const PlanInputs& 
   const bool none = last.has_value() ? last->earlier == Earlier::kNone
                                      : !claim.has_finalizer(kProvisioningFinalizer);
   if (none) {
-    SetAttempt(claim.uid(),
-               {.earlier = Earlier::kNone, .plan = nullptr, .not_before = std::nullopt});
+    SetAttempt(claim.uid(), {});
     if (const Outcome released = Release(claim); claim.deleting()) return released;
   }
   return Outcome::Retry(status);
@@ -119,7 +118,7 @@ Provisioner::Outcome Provisioner::Refuse(const Claim& claim, const Plan& plan,
     base::MutexLock lock(mutex_);
     given_.erase(volume.volume_id());
   }
-  SetAttempt(claim.uid(), {.earlier = Earlier::kNone, .plan = nullptr, .not_before = std::nullopt});
+  SetAttempt(claim.uid(), {});
   if (const Outcome released = Release(claim); claim.deleting()) return released;
   return Outcome::Retry(why);
 }

@@ -101,10 +101,14 @@ Provisioner::Outcome Provisioner::CompeteFor(const Claim& claim, const DriverInf
       return Outcome::After(election_.Lost(claim.uid(), now));
     }
   }
-  const Status taken =
-      UpdateAt(context_.client, claims_, claim,
-               {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}})
-          .status();
+  // With the finalizer, which is due next: nothing was asked for yet, and this process knows it.
+  base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
+  patch["metadata"].update(FinalizersPatch(claim, kProvisioningFinalizer, "")["metadata"]);
+  const Earlier earlier = EarlierThan(claim);
+  const Status taken = UpdateAt(context_.client, claims_, claim, std::move(patch)).status();
+  if (taken.ok() && earlier == Earlier::kNone && !LastAttempt(claim.uid()).has_value()) {
+    SetAttempt(claim.uid(), {});
+  }
   if (taken.code() == StatusCode::kAborted) {
     return Outcome::After(election_.Lost(claim.uid(), now));
   }

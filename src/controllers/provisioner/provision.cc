@@ -219,7 +219,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
     }
   }
   // A volume that is there at once has one event, which says so.
-  if (last.has_value()) {
+  if (last.has_value() && last->called) {
     context_.events.Record(
         claim.reference(), EventType::kNormal, "Provisioning",
         fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
@@ -227,7 +227,8 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
   SetAttempt(claim.uid(),
              {.earlier = earlier == Earlier::kInherited ? Earlier::kInherited : Earlier::kSameCall,
               .plan = std::make_shared<const Plan>(plan),
-              .not_before = std::nullopt});
+              .not_before = std::nullopt,
+              .called = true});
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
   if (rpc::WasNotSent(response.status())) return NotSent(claim, inputs, last, response.status());

@@ -173,6 +173,8 @@ class Provisioner : public Controller {
     std::shared_ptr<const Plan> plan;
     // None: the same is not asked for before, for it cannot be.
     std::optional<std::chrono::steady_clock::time_point> not_before;
+    // False: this process has written the finalizer and no more.
+    bool called = false;
 
     bool unknown() const { return earlier != Earlier::kNone; }
   };
