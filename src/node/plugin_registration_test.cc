@@ -179,8 +179,10 @@ TEST_F(PluginRegistrationTest, ADriverThatLeftWhileNobodyLookedIsTakenOut) {
     return node.has_value() && !node->driver("left.csi.example.com").has_value();
   }));
   EXPECT_TRUE(WaitListed(true)) << "the one that is there stays";
-  const auto node = client_.Peek<api::Node>("", "node-a");
-  EXPECT_EQ(node->annotation("csi.volume.kubernetes.io/nodeid").find("left"), std::string::npos);
+  EXPECT_TRUE(client_.WaitUntil([&] {
+    const auto node = client_.Peek<api::Node>("", "node-a");
+    return node->annotation("csi.volume.kubernetes.io/nodeid").find("left") == std::string::npos;
+  }));
 }
 
 TEST_F(PluginRegistrationTest, ASocketInASubfolderIsFound) {
