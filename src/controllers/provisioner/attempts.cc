@@ -44,20 +44,18 @@ bool Provisioner::MayHaveVolume(const Claim& claim) const {
 }
 
 Provisioner::Outcome Provisioner::NotSent(const Claim& claim, const PlanInputs& inputs,
-                                          const std::optional<Attempt>& last,
+                                          Earlier earlier, const std::optional<Attempt>& last,
                                           const Status& status) {
-  {
-    MutexLock lock(mutex_);
-    attempts_.erase(claim.uid());
-    if (last.has_value()) attempts_.emplace(claim.uid(), *last);
-  }
   ReportFailure(claim, inputs.storage_class.name(), OfDriver(status));
-  // The finalizer that was written for this call tells of nothing.
-  const bool none = last.has_value() ? last->earlier == Earlier::kNone
-                                     : !claim.has_finalizer(kProvisioningFinalizer);
-  if (none) {
+  if (earlier == Earlier::kNone) {
+    // The finalizer that was written for this call tells of nothing.
     SetAttempt(claim.uid(), {});
     if (const Outcome released = Release(claim); claim.deleting()) return released;
+  } else if (last.has_value()) {
+    SetAttempt(claim.uid(), *last);
+  } else {
+    MutexLock lock(mutex_);
+    attempts_.erase(claim.uid());
   }
   return Outcome::Retry(status);
 }
@@ -187,8 +185,8 @@ std::shared_ptr<const Provisioner::Claim> Provisioner::ClaimOf(const std::string
 void Provisioner::ReleaseSettled() {
   const auto driver = driver_.info();
   if (driver == nullptr) return;
-  for (const auto& claim : claims_.List()) {
-    if (!claim->has_finalizer(kProvisioningFinalizer) || !IsOurs(*claim, *driver)) continue;
+  for (const auto& claim : claims_.ByIndex(kOpenClaimsByProvisioner, driver->name)) {
+    if (!claim->has_finalizer(kProvisioningFinalizer)) continue;
     const auto object = volumes_.Get(VolumeName(options_, *claim));
     const bool bound =
         object != nullptr && RefersTo(*object, *claim) && claim->volume_name() == object->name();

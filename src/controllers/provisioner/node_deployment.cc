@@ -104,9 +104,9 @@ Provisioner::Outcome Provisioner::CompeteFor(const Claim& claim, const DriverInf
   // With the finalizer, which is due next: nothing was asked for yet, and this process knows it.
   base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
   patch["metadata"].update(FinalizersPatch(claim, kProvisioningFinalizer, "")["metadata"]);
-  const Earlier earlier = EarlierThan(claim);
   const Status taken = UpdateAt(context_.client, claims_, claim, std::move(patch)).status();
-  if (taken.ok() && earlier == Earlier::kNone && !LastAttempt(claim.uid()).has_value()) {
+  if (taken.ok() && !claim.has_finalizer(kProvisioningFinalizer) &&
+      !LastAttempt(claim.uid()).has_value()) {
     SetAttempt(claim.uid(), {});
   }
   if (taken.code() == StatusCode::kAborted) {

@@ -231,7 +231,8 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const PlanInputs& i
               .called = true});
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
-  if (rpc::WasNotSent(response.status())) return NotSent(claim, inputs, last, response.status());
+  if (rpc::WasNotSent(response.status()))
+    return NotSent(claim, inputs, earlier, last, response.status());
   if (!response.ok()) return CreateFailed(claim, inputs, earlier, OfDriver(response.status()));
   const std::string& handle = response->volume().volume_id();
   if (const std::string owner = TakeHandle(handle, inputs.driver.name, plan.volume_name);

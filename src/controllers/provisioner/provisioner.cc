@@ -13,7 +13,6 @@ using base::MutexLock;
 namespace {
 
 // Of the claims that IsOpen, and the volumes that are not IsSettled: few of many thousands.
-constexpr char kOpenClaimsByProvisioner[] = "provisioner";
 constexpr char kOpenClaims[] = "open";       // by their own key
 constexpr char kVolumesToSync[] = "toSync";  // by the driver that made them
 
@@ -93,9 +92,8 @@ void Provisioner::AddIndexes() {
   claims_.AddIndex(kOpenClaimsByProvisioner, [](const api::Object& object) {
     const auto& claim = static_cast<const Claim&>(object);
     if (!IsOpen(claim)) return std::vector<std::string>{};
-    const std::string asked = claim.annotation(kStorageProvisioner);
-    return std::vector<std::string>{asked.empty() ? claim.annotation(kBetaStorageProvisioner)
-                                                  : asked};
+    return std::vector<std::string>{claim.annotation(kStorageProvisioner),
+                                    claim.annotation(kBetaStorageProvisioner)};
   });
   volumes_.AddIndex(kVolumesToSync, [](const api::Object& object) {
     const auto& volume = static_cast<const Volume&>(object);

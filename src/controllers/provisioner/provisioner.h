@@ -59,6 +59,9 @@ namespace berth::controllers::provisioner {
 // Whether SyncVolume has nothing to do for a PersistentVolume, whichever driver made it.
 bool IsSettled(const api::PersistentVolume& volume);
 
+// Index: provisioner → the claims that ask for it, by either annotation, and are not bound or still
+// have its finalizer: few of many thousands.
+inline constexpr char kOpenClaimsByProvisioner[] = "provisioner";
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
 // Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.
@@ -184,8 +187,8 @@ class Provisioner : public Controller {
   // A volume of the claim's may exist that no object names.
   bool MayHaveVolume(const Claim& claim) const;
   // The call did not reach the driver: what was known before it, `last`, is known still.
-  Outcome NotSent(const Claim& claim, const PlanInputs& inputs, const std::optional<Attempt>& last,
-                  const base::Status& status);
+  Outcome NotSent(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
+                  const std::optional<Attempt>& last, const base::Status& status);
   Outcome CreateFailed(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
                        const base::Status& status);
   // The driver gave what was not asked for.
