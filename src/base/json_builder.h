@@ -50,7 +50,7 @@ class Builder {
     bool has_unwanted;  // it is a member `of`
   };
 
-  // Places a value where the parser is; nullptr: it is left out.
+  // Places a value where the parser is.
   Json* Place(Json value);
   bool Put(Json value);
   bool Open(Json::value_t type);

@@ -26,7 +26,7 @@ void KeyedWorkers::Start() {
   }
 }
 
-void KeyedWorkers::AddWorker() {
+bool KeyedWorkers::AddWorker() {
   try {
     threads_.emplace_back([this] {
       pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
@@ -35,10 +35,11 @@ void KeyedWorkers::AddWorker() {
   } catch (const std::system_error& error) {
     // The next key that waits tries again; the workers that there are go on.
     LOG_ERROR("{}: no further worker: {}", options_.name, error.what());
-    return;
+    return false;
   }
   ++workers_;
   ++coming_workers_;
+  return true;
 }
 
 void KeyedWorkers::AddWantedWorker() {
@@ -120,55 +121,54 @@ bool KeyedWorkers::WaitIdle(std::chrono::milliseconds timeout) {
   return true;
 }
 
-std::chrono::milliseconds KeyedWorkers::Backoff(int failures) const {
+std::chrono::milliseconds KeyedWorkers::RetryDelay(const Outcome& outcome, int failures) const {
+  if (outcome.delay.count() >= 0) return outcome.delay * (1 << std::min(failures, 4));
   auto delay = options_.retry_start;
-  for (int i = 1; i < failures && delay < options_.retry_max; ++i) delay *= 2;
+  for (int i = 0; i < failures && delay < options_.retry_max; ++i) delay *= 2;
   return std::min(delay, options_.retry_max);
 }
 
-std::chrono::milliseconds KeyedWorkers::NextBackoff(const std::string& key) {
-  MutexLock lock(mutex_);
-  return Backoff(entries_[key].failures + 1);
+std::chrono::milliseconds KeyedWorkers::Failed(const std::string& key, Entry& entry,
+                                               const Outcome& outcome) {
+  auto delay = std::chrono::milliseconds(0);
+  if (!std::exchange(entry.again_now, false)) delay = RetryDelay(outcome, entry.failures++);
+  entry.backing_off = delay.count() > 0;
+  entry.again = false;
+  Enqueue(key, entry, steady_clock::now() + delay);
+  return delay;
+}
+
+void KeyedWorkers::Succeeded(const std::string& key, Entry& entry, const Outcome& outcome) {
+  entry.failures = 0;
+  entry.backing_off = false;
+  if (entry.again) {
+    entry.again = entry.again_now = false;
+    Enqueue(key, entry, steady_clock::now());
+  } else if (outcome.delay.count() >= 0) {
+    Enqueue(key, entry, steady_clock::now() + outcome.delay);
+  } else if (!entry.queued) {
+    entries_.erase(key);
+  }
 }
 
 void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
-  std::chrono::milliseconds delay = outcome.delay;
+  std::chrono::milliseconds delay;
   {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
     ++coming_workers_;  // this one
     if (--running_ == 0) settled_.NotifyAll();
-    if (!outcome.status.ok()) {
-      ++entry.failures;
-      if (std::exchange(entry.again_now, false)) {
-        delay = std::chrono::milliseconds(0);
-        --entry.failures;
-      } else if (outcome.delay.count() >= 0) {
-        delay = outcome.delay * (1 << std::min(entry.failures - 1, 4));
-      } else {
-        delay = Backoff(entry.failures);
-      }
-      entry.backing_off = delay.count() > 0;
-      entry.again = false;
-      Enqueue(key, entry, steady_clock::now() + delay);
-    } else {
-      entry.failures = 0;
-      entry.backing_off = false;
-      if (entry.again) {
-        entry.again = entry.again_now = false;
-        Enqueue(key, entry, steady_clock::now());
-      } else if (delay.count() >= 0) {
-        Enqueue(key, entry, steady_clock::now() + delay);
-      } else if (!entry.queued) {
-        entries_.erase(key);
-      }
-    }
+    if (outcome.status.ok()) return Succeeded(key, entry, outcome);
+    delay = Failed(key, entry, outcome);
   }
-  if (!outcome.status.ok()) {
-    LOG_WARNING("{}: {}: {}; again in {} ms", options_.name, Quote(key), ToString(outcome.status),
-                delay.count());
-  }
+  LOG_WARNING("{}: {}: {}; again in {} ms", options_.name, Quote(key), ToString(outcome.status),
+              delay.count());
+}
+
+std::chrono::milliseconds KeyedWorkers::NextDelay(const std::string& key, const Outcome& outcome) {
+  MutexLock lock(mutex_);
+  return RetryDelay(outcome, entries_[key].failures);
 }
 
 void KeyedWorkers::Run(const std::string& key) {
@@ -181,8 +181,7 @@ void KeyedWorkers::Run(const std::string& key) {
   if (outcome.status.ok()) {
     FlightScope::Settled();
   } else {
-    FlightScope::Retry(outcome.status,
-                       outcome.delay.count() >= 0 ? outcome.delay : NextBackoff(key));
+    FlightScope::Retry(outcome.status, NextDelay(key, outcome));
   }
   Finish(key, outcome);
 }
@@ -206,7 +205,8 @@ void KeyedWorkers::AddSpareWorkers() {
     }
     LOG_WARNING("{}: all {} workers are busy and {} keys wait: one more is started", options_.name,
                 workers_, queue_.size());
-    AddWorker();
+    // Without a thread to be had it is tried again after as long.
+    if (!AddWorker()) all_busy_.WaitUntil(mutex_, now + options_.patience);
   }
 }
 

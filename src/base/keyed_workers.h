@@ -82,17 +82,17 @@ class KeyedWorkers {
   using Time = std::chrono::steady_clock::time_point;
   struct Entry {
     bool running = false;
-    bool queued = false;  // has a place in queue_
-    bool again = false;   // was added while running
-    bool again_now =
-        false;  // was added by AddNow while running: a failure's backoff does not apply
-    Time due;   // its place in queue_
+    bool queued = false;     // has a place in queue_
+    bool again = false;      // was added while running
+    bool again_now = false;  // by AddNow: a failure's backoff does not apply
+    Time due;                // its place in queue_
     int failures = 0;
     bool backing_off = false;
   };
 
   bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False: there is no thread to be had, which is logged.
+  bool AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts a worker if a key waits, none is free, and there may be one more.
   void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -100,11 +100,18 @@ class KeyedWorkers {
   // Waits for a key that is due, and marks it as running. None: the workers stop.
   std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
   void Run(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::chrono::milliseconds NextBackoff(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds NextDelay(const std::string& key, const Outcome& outcome)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Enqueue(const std::string& key, Entry& entry, Time due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::chrono::milliseconds Backoff(int failures) const;
+  // When it is run again.
+  std::chrono::milliseconds Failed(const std::string& key, Entry& entry, const Outcome& outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Succeeded(const std::string& key, Entry& entry, const Outcome& outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a run that failed as the key's `failures` ones before it.
+  std::chrono::milliseconds RetryDelay(const Outcome& outcome, int failures) const;
 
   const Options options_;
   const Work work_;

@@ -16,4 +16,15 @@ std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim) {
   return snapshot ? reference.String({"name"}) : "";
 }
 
+std::optional<api::VolumeSnapshotContent> SnapshotSourceContent(
+    kube::Client& client, const api::PersistentVolumeClaim& claim) {
+  const std::string name = SnapshotSourceName(claim);
+  if (name.empty()) return std::nullopt;
+  const auto snapshot = kube::Get<api::VolumeSnapshot>(client, claim.ns(), name);
+  if (!snapshot.ok() || snapshot->content_name().empty()) return std::nullopt;
+  auto content = kube::Get<api::VolumeSnapshotContent>(client, "", snapshot->content_name());
+  if (!content.ok()) return std::nullopt;
+  return *std::move(content);
+}
+
 }  // namespace berth::controllers

@@ -55,43 +55,38 @@ class GuardedClient : public Client {
 
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.Create(kind, ns, object);
+    return Guarded([&] { return client_.Create(kind, ns, object); });
   }
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.Update(kind, object, subresource);
+    return Guarded([&] { return client_.Update(kind, object, subresource); });
   }
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.Patch(kind, ns, name, type, patch, subresource);
+    return Guarded([&] { return client_.Patch(kind, ns, name, type, patch, subresource); });
   }
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.Delete(kind, ns, name, options);
+    return Guarded([&] { return client_.Delete(kind, ns, name, options); });
   }
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                           const DeleteOptions& options) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.DeleteCollection(kind, ns, options);
+    return Guarded([&] { return client_.DeleteCollection(kind, ns, options); });
   }
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
-    RETURN_IF_ERROR(gate_());
-    const SendGuard guard(gate_, send_time_);
-    return client_.CreateSubresource(kind, ns, name, subresource, body);
+    return Guarded([&] { return client_.CreateSubresource(kind, ns, name, subresource, body); });
   }
 
  private:
+  template <typename Call>
+  auto Guarded(const Call& call) -> decltype(call()) {
+    RETURN_IF_ERROR(gate_());
+    const SendGuard guard(gate_, send_time_);
+    return call();
+  }
+
   Client& client_;
   const Gate gate_;
   const std::chrono::milliseconds send_time_;

@@ -132,8 +132,20 @@ class Informer : public InformerBase {
                                                 const std::string& value) const {
     return Cast(FindByIndex(index, value));
   }
+  // An index of one value: the objects that belong to the subset `name`.
+  void AddSubset(std::string name, bool (*belongs)(const T&)) {
+    AddIndex(std::move(name), [belongs](const api::Object& object) {
+      return belongs(static_cast<const T&>(object)) ? std::vector<std::string>{kInSubset}
+                                                    : std::vector<std::string>{};
+    });
+  }
+  std::vector<std::shared_ptr<const T>> Subset(const std::string& name) const {
+    return ByIndex(name, kInSubset);
+  }
 
  private:
+  static constexpr char kInSubset[] = "in";
+
   static std::shared_ptr<const T> Cast(const ObjectPtr& object) {
     return std::static_pointer_cast<const T>(object);
   }

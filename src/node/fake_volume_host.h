@@ -64,6 +64,7 @@ class FakeVolumeHost : public volume::Host {
   const volume::Paths& paths() const override { return paths_; }
   platform::Mounter& mounter() override { return mounter_; }
   platform::Exec& exec(std::string_view plugin) override;
+  volume::HelperMounts& helper_mounts() override { return *helper_mounts_; }
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   volume::DriverRegistry& drivers() override { return drivers_; }
@@ -99,6 +100,8 @@ class FakeVolumeHost : public volume::Host {
   FakeEvents events_;
   volume::DriverRegistry drivers_;
   std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  std::unique_ptr<volume::HelperMounts> helper_mounts_ =
+      volume::NewHostHelperMounts(*exec_, mounter_);
 };
 
 }  // namespace berth::node

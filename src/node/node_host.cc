@@ -23,6 +23,7 @@ NodeHost::NodeHost(std::string node_name, std::string kubelet_folder, kube::Clie
       nodes_(informers.Of<api::Node>()),
       mounter_(platform::NewMounter()),
       exec_(platform::NewHostExec()),
+      helper_mounts_(volume::NewHostHelperMounts(*exec_, *mounter_)),
       // Of selinuxfs, which is mounted there only where the kernel enforces or would.
       selinux_(access("/sys/fs/selinux/enforce", F_OK) == 0) {}
 

@@ -29,6 +29,7 @@ class NodeHost : public volume::Host {
   platform::Mounter& mounter() override { return *mounter_; }
   // All utilities run on the host.
   platform::Exec& exec(std::string_view) override { return *exec_; }
+  volume::HelperMounts& helper_mounts() override { return *helper_mounts_; }
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   volume::DriverRegistry& drivers() override { return drivers_; }
@@ -48,6 +49,7 @@ class NodeHost : public volume::Host {
   kube::InformerBase& nodes_;
   const std::unique_ptr<platform::Mounter> mounter_;
   const std::unique_ptr<platform::Exec> exec_;
+  const std::unique_ptr<volume::HelperMounts> helper_mounts_;
   volume::DriverRegistry drivers_;
   const bool selinux_;
 };

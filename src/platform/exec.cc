@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ namespace {
 constexpr std::string_view kPath =
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::chrono::seconds kKillGrace(2);
+constexpr size_t kMaxSecret = 1 << 20;
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -54,18 +56,35 @@ base::StatusOr<std::string> FindProgram(const std::string& name,
   return base::Error(base::StatusCode::kNotFound, "program '{}' is not in the PATH", name);
 }
 
-// Standard input as a file in memory: no one has to write while the program runs.
-base::StatusOr<base::UniqueFd> InputFile(const std::string& data) {
-  base::UniqueFd fd(memfd_create("stdin", MFD_CLOEXEC));
+// A file in memory, which is on no disk and has no name.
+base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& data) {
+  base::UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "memfd_create");
+  if (fchmod(fd.get(), 0600) != 0) return ErrnoError(errno, "fchmod");
   for (size_t done = 0; done < data.size();) {
     const ssize_t n = write(fd.get(), data.data() + done, data.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(errno, "write standard input");
+    if (n <= 0) return ErrnoError(errno, fmt::format("write {}", name));
     done += static_cast<size_t>(n);
   }
-  if (lseek(fd.get(), 0, SEEK_SET) != 0) return ErrnoError(errno, "seek standard input");
+  if (lseek(fd.get(), 0, SEEK_SET) != 0) return ErrnoError(errno, fmt::format("seek {}", name));
   return fd;
+}
+
+// The secrets of a command, which its program reads through this process's descriptors.
+base::StatusOr<std::vector<base::UniqueFd>> PlaceSecrets(const Command& command,
+                                                         std::vector<std::string>& argv) {
+  std::vector<base::UniqueFd> files;
+  for (const Secret& secret : command.secrets) {
+    if (secret.content.size() > kMaxSecret) {
+      return base::Error(base::StatusCode::kInvalidArgument, "a secret of more than {} bytes",
+                         kMaxSecret);
+    }
+    ASSIGN_OR_RETURN(base::UniqueFd file, MemoryFile("a secret", secret.content));
+    PutSecretPath(argv, secret.name, fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
+    files.push_back(std::move(file));
+  }
+  return files;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -76,7 +95,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-base::StatusOr<pid_t> Spawn(const std::string& program, const Command& command,
+base::StatusOr<pid_t> Spawn(const std::string& program, const std::vector<std::string>& argv,
                             const std::vector<std::string>& env, int in, int out, int err) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -97,8 +116,8 @@ base::StatusOr<pid_t> Spawn(const std::string& program, const Command& command,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes,
-                                Pointers(command.argv).data(), Pointers(env).data());
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, Pointers(argv).data(),
+                                Pointers(env).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return ErrnoError(error, fmt::format("run {}", base::Quote(program)));
@@ -173,7 +192,9 @@ class HostExec : public Exec {
     }
     const std::vector<std::string> env = Environment(command);
     ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
-    ASSIGN_OR_RETURN(base::UniqueFd in, InputFile(command.stdin_data));
+    ASSIGN_OR_RETURN(base::UniqueFd in, MemoryFile("standard input", command.stdin_data));
+    std::vector<std::string> argv = command.argv;
+    ASSIGN_OR_RETURN(const std::vector<base::UniqueFd> secrets, PlaceSecrets(command, argv));
     int out_ends[2], err_ends[2];
     if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
     base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
@@ -185,7 +206,7 @@ class HostExec : public Exec {
     base::FlightSpan span(base::FlightKind::kProcess, NameOf(command), PathOf(command));
     const Deadline deadline = std::chrono::steady_clock::now() + command.timeout;
     ASSIGN_OR_RETURN(const pid_t pid,
-                     Spawn(program, command, env, in.get(), out_write.get(), err_write.get()));
+                     Spawn(program, argv, env, in.get(), out_write.get(), err_write.get()));
     out_write.Reset();
     err_write.Reset();
     span.SetPid(pid);
@@ -226,6 +247,15 @@ class HostExec : public Exec {
 };
 
 }  // namespace
+
+void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::string_view path) {
+  const std::string place = fmt::format("{{{}}}", name);
+  for (std::string& argument : argv) {
+    for (size_t at = 0; (at = argument.find(place, at)) != std::string::npos; at += path.size()) {
+      argument.replace(at, place.size(), path);
+    }
+  }
+}
 
 std::unique_ptr<Exec> NewHostExec() { return std::make_unique<HostExec>(); }
 

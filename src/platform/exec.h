@@ -1,6 +1,6 @@
 // Runs utilities (mkfs, fsck, mount helpers) with a deadline.
 //
-// The seam behind which mount utilities in pods will stand: a caller names a program and gets its
+// The seam behind which mount utilities in pods stand: a caller names a program and gets its
 // exit code and output, wherever it ran. Thread-safe.
 #pragma once
 
@@ -13,12 +13,23 @@
 
 namespace berth::platform {
 
+// What a program is to read and argv must not hold (DESIGN rule 10): "{NAME}" within an argument
+// stands for the path of a file (0600, never on a disk) that is there while the program runs.
+struct Secret {
+  std::string name;
+  std::string content;  // at most 1 MiB
+};
+
 struct Command {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
   std::vector<std::string> env;   // NAME=value, added to a minimal environment (PATH, LC_ALL=C)
   std::string stdin_data;         // written to standard input, which is then closed
+  std::vector<Secret> secrets;
   std::chrono::milliseconds timeout{std::chrono::seconds(30)};
   size_t max_output = 64 * 1024;  // bytes kept of each stream; the rest is read and dropped
+  // It may leave a daemon behind (a FUSE file system), which keeps its streams: its end is that of
+  // the program alone, wherever it runs.
+  bool leaves_daemon = false;
 };
 
 struct CommandResult {
@@ -34,6 +45,9 @@ class Exec {
   // whole process group was killed after the time-out; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
 };
+
+// Writes `path` wherever "{NAME}" stands in `argv`: for implementations of Exec.
+void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::string_view path);
 
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.
 std::unique_ptr<Exec> NewHostExec();

@@ -44,6 +44,21 @@ TEST_F(ExecTest, FeedsStandardInput) {
   EXPECT_EQ(result->out, "1048576\n");
 }
 
+TEST_F(ExecTest, GivesSecretsByFilesThatHaveNoNameOnADisk) {
+  const auto result = exec_->Run(
+      {.argv = {"sh", "-c", "cat $1 $2; stat -L -c %a $1; tr '\\0' ' ' < /proc/$$/cmdline", "sh",
+                "{key}", "{pass}"},
+       .secrets = {{"key", "AQBD"}, {"pass", "hunter2\n"}}});
+  ASSERT_TRUE(result.ok());
+  EXPECT_THAT(result->out, testing::StartsWith("AQBDhunter2\n600\n"));
+  EXPECT_THAT(result->out.substr(sizeof("AQBDhunter2\n600\n") - 1),
+              testing::Not(testing::HasSubstr("AQBD")));
+  EXPECT_EQ(exec_->Run({.argv = {"true"}, .secrets = {{"key", std::string((1 << 20) + 1, 'x')}}})
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST_F(ExecTest, RunsWithAMinimalEnvironment) {
   setenv("BERTH_SECRET", "1", 1);
   const auto result = exec_->Run({.argv = {"env"}, .env = {"A=b", "LC_ALL=C.UTF-8"}});

@@ -111,6 +111,32 @@ std::vector<platform::Command> FakeExec::commands() const {
   return commands_;
 }
 
+base::Status FakeHelperMounts::Mount(const HelperMount& mount) {
+  base::MutexLock lock(mutex_);
+  mounts_.push_back(mount);
+  RETURN_IF_ERROR(failure_);
+  if (mounter_.IsMounted(mount.target)) {
+    return base::Error(base::StatusCode::kAlreadyExists, "something is mounted at '{}'",
+                       mount.target);
+  }
+  mounter_.Add(mount.target, mount.fs_type, mount.source, mount.options);
+  return base::OkStatus();
+}
+
+base::Status FakeHelperMounts::Unmount(std::string_view /*plugin*/, std::string_view target) {
+  return mounter_.Unmount(target);
+}
+
+std::vector<HelperMount> FakeHelperMounts::mounts() const {
+  base::MutexLock lock(mutex_);
+  return mounts_;
+}
+
+void FakeHelperMounts::FailMount(const base::Status& status) {
+  base::MutexLock lock(mutex_);
+  failure_ = status;
+}
+
 void FakeEventSink::Record(const base::ObjectReference& object, base::EventType type,
                            std::string_view reason, std::string_view message) {
   base::MutexLock lock(mutex_);

@@ -58,6 +58,25 @@ class FakeExec : public platform::Exec {
   std::vector<platform::Command> commands_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Mounts and unmounts in a FakeMounter's table. Thread-safe.
+class FakeHelperMounts : public HelperMounts {
+ public:
+  explicit FakeHelperMounts(FakeMounter& mounter) : mounter_(mounter) {}
+  base::Status Mount(const HelperMount& mount) override;
+  base::Status Unmount(std::string_view plugin, std::string_view target) override;
+
+  // What Mount was asked for, oldest first.
+  std::vector<HelperMount> mounts() const;
+  // Until told otherwise by an OK status, Mount fails so and mounts nothing.
+  void FailMount(const base::Status& status);
+
+ private:
+  FakeMounter& mounter_;
+  mutable base::Mutex mutex_;
+  std::vector<HelperMount> mounts_ ABSL_GUARDED_BY(mutex_);
+  base::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
 class FakeEventSink : public base::EventSink {
  public:
   struct Event {
@@ -90,6 +109,7 @@ class FakeHost : public Host {
   const Paths& paths() const override { return paths_; }
   platform::Mounter& mounter() override;
   platform::Exec& exec(std::string_view) override { return exec_; }
+  HelperMounts& helper_mounts() override { return helper_mounts_; }
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   DriverRegistry& drivers() override { return drivers_; }
@@ -115,6 +135,7 @@ class FakeHost : public Host {
 
   FakeMounter& fake_mounter() { return mounter_; }
   FakeExec& fake_exec() { return exec_; }
+  FakeHelperMounts& fake_helper_mounts() { return helper_mounts_; }
   FakeEventSink& fake_events() { return events_; }
   base::FakeClock& fake_clock() { return clock_; }
 
@@ -122,6 +143,7 @@ class FakeHost : public Host {
   const std::string node_name_;
   const Paths paths_;
   FakeMounter mounter_;
+  FakeHelperMounts helper_mounts_{mounter_};
   std::unique_ptr<platform::Mounter> real_mounter_;
   FakeExec exec_;
   FakeEventSink events_;

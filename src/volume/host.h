@@ -15,6 +15,7 @@
 #include "platform/device_file.h"
 #include "platform/exec.h"
 #include "platform/mounter.h"
+#include "volume/helper_mounts.h"
 #include "volume/paths.h"
 
 namespace berth::volume {
@@ -43,6 +44,7 @@ class Host {
   virtual platform::Mounter& mounter() = 0;
   // The way in which `plugin` runs its utilities ("kubernetes.io/csi").
   virtual platform::Exec& exec(std::string_view plugin) = 0;
+  virtual HelperMounts& helper_mounts() = 0;
   virtual base::EventSink& events() = 0;
   virtual const base::Clock& clock() const = 0;
   virtual DriverRegistry& drivers() = 0;

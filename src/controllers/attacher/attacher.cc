@@ -20,7 +20,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// The volumes that MayBeLetGo, all under "": few of many thousands.
+// The volumes that MayBeLetGo: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
 
 // Whether SyncVolume could have something to do.
@@ -48,10 +48,7 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       periodic_worker_(QueueOptions("attach-periodic", 1, options_, context.flight),
                        [this](const std::string& key) { return RunPeriodic(key); }) {
   AddAttachmentIndexes(attachments_);
-  volumes_.AddIndex(kVolumesToLetGo, [](const api::Object& object) {
-    return MayBeLetGo(static_cast<const Volume&>(object)) ? std::vector<std::string>{""}
-                                                          : std::vector<std::string>{};
-  });
+  volumes_.AddSubset(kVolumesToLetGo, &MayBeLetGo);
   WatchAttachments();
   WatchVolumes();
   WatchNodes();
@@ -120,7 +117,7 @@ void Attacher::DriverReady() {
 }
 
 void Attacher::LookAtVolumes() {
-  for (const auto& volume : volumes_.ByIndex(kVolumesToLetGo, "")) {
+  for (const auto& volume : volumes_.Subset(kVolumesToLetGo)) {
     volume_workers_.Add(volume->name());
   }
 }

@@ -32,13 +32,8 @@ bool Provisioner::ReachesSource(const Claim& claim) const {
     const auto volume = source == nullptr ? nullptr : volumes_.Get(source->volume_name());
     return volume == nullptr || IsOurNodes(*volume);
   }
-  const std::string name = SnapshotSourceName(claim);
-  if (name.empty()) return true;
-  const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), name);
-  if (!snapshot.ok() || snapshot->content_name().empty()) return true;
-  const auto content =
-      kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
-  if (!content.ok()) return true;
+  const auto content = SnapshotSourceContent(context_.client, claim);
+  if (!content.has_value()) return true;
   const std::string node = content->label(kManagedBy);
   return node.empty() || node == options_.node_deployment.node_name;
 }

@@ -26,7 +26,7 @@ constexpr std::string_view kInProgress = "InProgress";
 constexpr std::string_view kInfeasible = "Infeasible";
 
 constexpr std::array kOurs = {kModifyingVolume, kModifyVolumeError};
-// The claims that MayNeedModification, all under "", and by the class that they ask for.
+// The claims that MayNeedModification, and the index by the class that they ask for.
 constexpr char kClaimsToModify[] = "toModify";
 constexpr char kClaimsByAttributesClass[] = "attributesClass";
 
@@ -60,10 +60,7 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
                 .retry_max = options_.retry_max,
                 .flight = context.flight},
                [this](const std::string& key) { return SyncClaim(key); }) {
-  claims_.AddIndex(kClaimsToModify, [](const api::Object& object) {
-    return MayNeedModification(static_cast<const Claim&>(object)) ? std::vector<std::string>{""}
-                                                                  : std::vector<std::string>{};
-  });
+  claims_.AddSubset(kClaimsToModify, &MayNeedModification);
   claims_.AddIndex(kClaimsByAttributesClass, [](const api::Object& object) {
     const std::string wanted = static_cast<const Claim&>(object).volume_attributes_class_name();
     return wanted.empty() ? std::vector<std::string>{} : std::vector<std::string>{wanted};
@@ -97,7 +94,7 @@ void Modifier::Stop() {
 }
 
 void Modifier::Resync() {
-  for (const auto& claim : claims_.ByIndex(kClaimsToModify, "")) workers_.Add(claim->key());
+  for (const auto& claim : claims_.Subset(kClaimsToModify)) workers_.Add(claim->key());
 }
 
 void Modifier::Wake(const std::string& class_name) {

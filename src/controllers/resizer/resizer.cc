@@ -16,7 +16,7 @@ namespace {
 
 // No claim has this key.
 constexpr char kResync[] = "resync";
-// The claims that MayNeedExpansion, all under "": few of many thousands.
+// The claims that MayNeedExpansion: few of many thousands.
 constexpr char kClaimsToResize[] = "toResize";
 
 // Whether SyncClaim could have something to do.
@@ -49,10 +49,7 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
           [this](const std::string& key) { return key == kResync ? Resync() : SyncClaim(key); }),
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);
-  claims_.AddIndex(kClaimsToResize, [](const api::Object& object) {
-    return MayNeedExpansion(static_cast<const Claim&>(object)) ? std::vector<std::string>{""}
-                                                               : std::vector<std::string>{};
-  });
+  claims_.AddSubset(kClaimsToResize, &MayNeedExpansion);
   Watch();
 }
 
@@ -88,7 +85,7 @@ void Resizer::Watch() {
     });
   }
   const auto all = [this] {
-    for (const auto& claim : claims_.ByIndex(kClaimsToResize, "")) workers_.AddNow(claim->key());
+    for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.AddNow(claim->key());
   };
   bound_volumes_.OnNodeChange(all);
   driver_.OnReady(all);
@@ -107,7 +104,7 @@ void Resizer::Stop() {
 
 // Keys in their backoff stay there.
 Resizer::Outcome Resizer::Resync() {
-  for (const auto& claim : claims_.ByIndex(kClaimsToResize, "")) workers_.Add(claim->key());
+  for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.Add(claim->key());
   modifier_->Resync();
   return Outcome::After(options_.resync_period);
 }

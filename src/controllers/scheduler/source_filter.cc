@@ -13,13 +13,7 @@ Scheduler::Source Scheduler::SourceOf(const Claim& claim) const {
     const auto copied = claims_.Get(claim.ns(), name);
     if (copied != nullptr) source.volume = volumes_.Get(copied->volume_name());
   }
-  // Read when a claim asks for it: a cluster without the kinds costs nothing.
-  if (const std::string name = SnapshotSourceName(claim); !name.empty()) {
-    const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), name);
-    if (!snapshot.ok() || snapshot->content_name().empty()) return source;
-    const auto content =
-        kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
-    if (!content.ok()) return source;
+  if (const auto content = SnapshotSourceContent(context_.client, claim)) {
     source.node = content->label(kManagedBy);
     source.driver = content->driver();
   }

@@ -1,0 +1,55 @@
+// Mounts that a utility of the volume's kind makes: mount(8) with its helper (mount.glusterfs,
+// mount.nfs), or a FUSE program of its own (ceph-fuse). Where the utility runs, on the host or in a
+// pod that is registered for the plugin, is behind this seam.
+//
+// A mount is undone the way it was made. Nothing here holds a path open or looks at a mount point
+// but in the mount table. Thread-safe for different targets.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "platform/exec.h"
+#include "platform/mounter.h"
+
+namespace berth::volume {
+
+struct HelperMount {
+  std::string plugin;                // "kubernetes.io/glusterfs"
+  std::string fs_type;               // of mount -t: "glusterfs", "nfs"
+  std::string source;                // as mount(8) takes it: "10.0.0.7:/scratch"
+  std::string target;                // absolute, below the kubelet folder; it exists
+  std::vector<std::string> options;  // of mount -o
+  // In place of mount(8): the program that mounts at `target` and ends once the mount stands
+  // ({"ceph-fuse", "-m", ..., target}).
+  std::vector<std::string> program;
+  std::vector<platform::Secret> secrets;  // as Command::secrets, of `options` or `program`
+  std::chrono::milliseconds timeout{std::chrono::minutes(2)};
+};
+
+class HelperMounts {
+ public:
+  virtual ~HelperMounts() = default;
+
+  // OK only when the mount table shows a mount at the target that was not there before. With one
+  // there already it is ALREADY_EXISTS, and nothing is done: whose it is the caller knows.
+  // NOT_FOUND: there is no such utility, and where it was looked for. DEADLINE_EXCEEDED and
+  // UNAVAILABLE: the outcome is unknown, the target may be mounted or become so.
+  virtual base::Status Mount(const HelperMount& mount) = 0;
+
+  // Unmounts the top mount at `target`, which is not waited for if it is dead; one that is not
+  // mounted is OK. FAILED_PRECONDITION: busy.
+  virtual base::Status Unmount(std::string_view plugin, std::string_view target) = 0;
+};
+
+// What is run for `mount`.
+platform::Command HelperCommand(const HelperMount& mount);
+
+// The plain way: all on this host. Borrows both.
+std::unique_ptr<HelperMounts> NewHostHelperMounts(platform::Exec& exec, platform::Mounter& mounter);
+
+}  // namespace berth::volume
