@@ -27,7 +27,6 @@ NOT_MET = {
     "stage-unknown": "Berth stages what exists",
     "publish-ignores-conflict": "Berth publishes at a target with one set of arguments only",
     "publish-unstaged": "Berth stages first: refused by the record and the mount table otherwise",
-    "free-negative": "the answer is refused, as each with a negative number, and no room is published from it",
     "stats-negative": "no answer, as each with a negative number (free-negative); figures are shown, nothing is done by them",
     "stats-of-elsewhere": "Berth asks for the paths at which it published",
     "delete-keeps": "the volume's space is lost in the driver, and no data",
@@ -122,6 +121,21 @@ def test_a_claim_has_one_volume_however_many_were_made(bed):
     (bed.mount("data") / "note").write_text("precious")
     assert (content / "note").read_text() == "precious"
     assert len(bed.berth.items("pv")) == 1
+
+
+# -- capacity
+
+@rules("free-negative")
+def test_room_that_cannot_be_is_not_published(bed):
+    def published():
+        return [c for c in bed.berth.items("csistoragecapacities", "kube-system") if c["storageClassName"] == "late-double"]
+
+    bed.double.be_wrong("free-negative")
+    bed.berth.apply(objects.storage_class("late-double", provisioner=csi_double.NAME))
+    bed.says("late-double", "'available_capacity' is negative")
+    assert not published()
+    bed.double.be_wrong()
+    wait_for("the room to be published", published)
 
 
 # -- snapshots

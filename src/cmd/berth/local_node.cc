@@ -98,10 +98,11 @@ class LocalNodeImpl : public LocalNode {
     settings.resizer.node_name = options_.node_name;
     settings.snapshotter.node_name = options_.node_name;
     settings.snapshotter.takes_unassigned = around_.first_of_cluster;
-    // No pod owns the objects: they live as long as the API does.
+    // No pod owns the objects: they live as long as the node does.
     settings.enable_capacity = true;
     settings.capacity.ns = "kube-system";
     settings.capacity.owner_level = -1;
+    settings.capacity.node_owns = true;
     ASSIGN_OR_RETURN(roles_, RunningRoles::Make(options));
     return base::OkStatus();
   }

@@ -31,10 +31,26 @@ StatusOr<api::Object> ReadOwner(kube::Client& client, const std::string& ns,
   return api::Object(std::move(object));
 }
 
+Json Reference(const api::OwnerReference& owner) {
+  return Json::array({{{"apiVersion", owner.api_version},
+                       {"kind", owner.kind},
+                       {"name", owner.name},
+                       {"uid", owner.uid},
+                       {"controller", true}}});
+}
+
 }  // namespace
 
 StatusOr<Json> CapacityOwner(kube::Client& client, const CapacityOptions& options) {
-  if (options.owner_level < 0) return Json::array();
+  if (options.owner_level < 0 && !options.node_owns) return Json::array();
+  if (options.owner_level < 0) {
+    const StatusOr<api::Node> node = kube::Get<api::Node>(client, "", options.node_name);
+    RETURN_IF_ERROR_WITH(
+        node,
+        fmt::format("read Node '{}', the owner of CSIStorageCapacity objects", options.node_name));
+    return Reference(
+        {.api_version = "v1", .kind = "Node", .name = node->name(), .uid = node->uid()});
+  }
   const StatusOr<api::Pod> pod = kube::Get<api::Pod>(client, options.ns, options.pod_name);
   RETURN_IF_ERROR_WITH(pod, fmt::format("read pod '{}/{}', the owner of CSIStorageCapacity objects",
                                         options.ns, options.pod_name));
@@ -53,11 +69,7 @@ StatusOr<Json> CapacityOwner(kube::Client& client, const CapacityOptions& option
     }
     owner = *above;
   }
-  return Json::array({{{"apiVersion", owner.api_version},
-                       {"kind", owner.kind},
-                       {"name", owner.name},
-                       {"uid", owner.uid},
-                       {"controller", true}}});
+  return Reference(owner);
 }
 
 }  // namespace berth::controllers::provisioner

@@ -219,5 +219,22 @@ TEST_F(CapacityTest, ObjectsBelongToThePodsOwnerAtTheLevel) {
   EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(CapacityTest, ObjectsOfANodeWithoutAPodGoWithTheNode) {
+  CapacityOptions options = Ours();
+  options.node_name = "node-a";
+  options.owner_level = -1;
+  EXPECT_EQ(CapacityOwner(cluster_.client, options)->size(), 0u);
+  options.node_owns = true;
+  EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
+  cluster_.client.Add({{"apiVersion", "v1"},
+                       {"kind", "Node"},
+                       {"metadata", {{"name", "node-a"}, {"uid", "uid-node-a"}}}});
+  const auto owners = CapacityOwner(cluster_.client, options);
+  ASSERT_TRUE(owners.ok()) << base::ToString(owners.status());
+  ASSERT_THAT(*owners, SizeIs(1));
+  EXPECT_EQ((*owners)[0]["kind"], "Node");
+  EXPECT_EQ((*owners)[0]["uid"], "uid-node-a");
+}
+
 }  // namespace
 }  // namespace berth::controllers::provisioner

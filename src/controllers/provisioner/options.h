@@ -41,8 +41,9 @@ struct CapacityOptions {
   std::string ns;        // of the objects; env NAMESPACE
   std::string pod_name;  // env POD_NAME; needed unless owner_level is negative
   // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 its owner, 2 that one's, ...;
-  // negative: nobody.
+  // negative: nobody, or with `node_owns` the Node `node_name`, with which they go.
   int owner_level = 1;
+  bool node_owns = false;
   bool immediate_binding = false;                  // --capacity-for-immediate-binding
   std::chrono::milliseconds poll_interval{60000};  // --capacity-poll-interval
   int workers = 1;                                 // --capacity-threads
