@@ -295,3 +295,17 @@ def test_a_volume_of_a_driver_that_attaches_moves_on(cluster):
         berth.remove_everything(seconds=60)
         berth.run("delete", "storageclass", "shared")
     cluster.revive("node-c")
+
+
+def test_the_room_of_a_node_that_is_gone_for_good_goes_with_it(cluster):
+    def rooms():
+        return [room for room in cluster.berth.items("csistoragecapacities", "kube-system")
+                if room["metadata"]["labels"].get("csi.storage.k8s.io/managed-by", "").endswith("-node-c")]
+
+    wait_for("room on the node", rooms)
+    cluster.die("node-c")
+    cluster.berth.run("delete", "node", "node-c")
+    wait_for("its room to go", lambda: not rooms())
+    cluster.further["node-c"].start()
+    wait_for("room on the node that came back", rooms)
+    wait_for("the node to be back", cluster.further["node-c"].ready, seconds=120)
