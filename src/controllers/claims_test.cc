@@ -55,7 +55,7 @@ class FindVolumeTest : public ::testing::Test {
   FindVolumeTest() { AddVolumeIndexes(cluster_.informers.Of<Volume>()); }
 
   void Add(const std::string& name, const Json& more = nullptr) {
-    cluster_.client.Add(MakeVolume(name, more));
+    cluster_.Put(MakeVolume(name, more));
   }
   std::string Find(const Json& claim = nullptr, MatchOptions options = {}) {
     if (!started_) cluster_.Start();
@@ -127,10 +127,10 @@ TEST(DefaultClassTest, IsTheNewestThenTheFirstByName) {
         {"metadata",
          {{"annotations", {{std::string(kDefaultClass), "true"}}}, {"creationTimestamp", time}}}};
   };
-  cluster.client.Add(MakeClass("old", marked("2025-01-01T00:00:00Z")));
-  cluster.client.Add(MakeClass("new-b", marked("2025-02-01T00:00:00Z")));
-  cluster.client.Add(MakeClass("new-a", marked("2025-02-01T00:00:00Z")));
-  cluster.client.Add(MakeClass("unmarked"));
+  cluster.Put(MakeClass("old", marked("2025-01-01T00:00:00Z")));
+  cluster.Put(MakeClass("new-b", marked("2025-02-01T00:00:00Z")));
+  cluster.Put(MakeClass("new-a", marked("2025-02-01T00:00:00Z")));
+  cluster.Put(MakeClass("unmarked"));
   cluster.Start();
   EXPECT_EQ(DefaultClass(classes)->name(), "new-a");
   EXPECT_EQ(ClassName(Claim(MakeClaim("c")), classes), "fast");
@@ -170,14 +170,14 @@ TEST(AccessModeTest, IsMappedAsTheSidecarsDo) {
 
 TEST(ReadSecretTest, DecodesAndNeverTellsValues) {
   FakeCluster cluster;
-  cluster.client.Add({{"apiVersion", "v1"},
-                      {"kind", "Secret"},
-                      {"metadata", {{"name", "good"}, {"namespace", "ns"}}},
-                      {"data", {{"user", "bWU="}}}});
-  cluster.client.Add({{"apiVersion", "v1"},
-                      {"kind", "Secret"},
-                      {"metadata", {{"name", "bad"}, {"namespace", "ns"}}},
-                      {"data", {{"user", "!!hunter2!!"}}}});
+  cluster.Put({{"apiVersion", "v1"},
+               {"kind", "Secret"},
+               {"metadata", {{"name", "good"}, {"namespace", "ns"}}},
+               {"data", {{"user", "bWU="}}}});
+  cluster.Put({{"apiVersion", "v1"},
+               {"kind", "Secret"},
+               {"metadata", {{"name", "bad"}, {"namespace", "ns"}}},
+               {"data", {{"user", "!!hunter2!!"}}}});
   EXPECT_THAT(*ReadSecret(cluster.client, {.name = "good", .ns = "ns"}),
               ElementsAre(Pair("user", "me")));
   EXPECT_TRUE(ReadSecret(cluster.client, {})->empty());

@@ -3,7 +3,7 @@
 //
 //   FakeCluster cluster;
 //   cluster.Add<Binder>();
-//   cluster.client.Add(MakeClaim("data"));
+//   cluster.Put(MakeClaim("data"));
 //   cluster.Start();
 //   ASSERT_TRUE(cluster.client.WaitUntil([&] { return cluster.Get<Claim>("default", "data").phase()
 //   == "Bound"; }));
@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,9 @@ class FakeCluster {
   bool Has(std::string_view ns, std::string_view name) const {
     return client.Peek<T>(ns, name).has_value();
   }
+  // Adds it, and waits until the controllers' copies show it: objects of two kinds come by two
+  // watches, in any order.
+  void Put(const base::Json& object);
   bool WaitUntil(const std::function<bool()>& condition) { return client.WaitUntil(condition); }
 
   base::FakeClock clock;
@@ -201,7 +205,27 @@ inline void FakeCluster::AddVolume(const std::string& name, const base::Json& mo
   ASSERT_TRUE(created.ok()) << base::ToString(created);
   base::Json volume = MakeVolume(name, more);
   volume["spec"]["csi"]["volumeHandle"] = response.volume().volume_id();
-  client.Add(volume);
+  Put(volume);
+}
+
+inline void FakeCluster::Put(const base::Json& object) {
+  client.Add(object);
+  const api::Object added(object);
+  const api::KindInfo* kind = api::FindKind(added.String({"apiVersion"}), added.String({"kind"}));
+  const kube::InformerBase* copy = kind == nullptr ? nullptr : informers.Find(*kind);
+  if (copy == nullptr || !copy->synced()) return;
+  const base::Json stored = client.Peek(*kind, added.ns(), added.name());
+  if (stored.is_null()) return;  // gone again
+  const int64_t version = std::stoll(api::Object(stored).resource_version());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto seen = copy->Find(added.key());
+    if (seen != nullptr && std::stoll(seen->resource_version()) >= version) return;
+    // It may have been seen and deleted since.
+    if (client.Peek(*kind, added.ns(), added.name()).is_null()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ADD_FAILURE() << kind->kind << " '" << added.key() << "' does not show in the copy";
 }
 
 // What makes MakeClaim's claim and MakeVolume's volume a bound pair.

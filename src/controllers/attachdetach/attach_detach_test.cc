@@ -27,14 +27,14 @@ class AttachDetachTest : public ::testing::Test {
  protected:
   void Begin(Options options = {}) {
     cluster_.Add<AttachDetach>(options);
-    cluster_.client.Add(MakeNode("node-a"));
-    cluster_.client.Add(MakeNode("node-b"));
+    cluster_.Put(MakeNode("node-a"));
+    cluster_.Put(MakeNode("node-b"));
     AddBound("data");
     cluster_.Start();
   }
   void AddBound(const std::string& claim, const Json& more = nullptr) {
-    cluster_.client.Add(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), more)));
-    cluster_.client.Add(MakeClaim(claim, BoundClaim("pv-" + claim)));
+    cluster_.Put(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), more)));
+    cluster_.Put(MakeClaim(claim, BoundClaim("pv-" + claim)));
   }
   static std::string Name(const std::string& claim, const std::string& node) {
     return api::VolumeAttachmentName("handle-pv-" + claim, kDriver, node);
@@ -61,22 +61,22 @@ class AttachDetachTest : public ::testing::Test {
   void FulFil(const std::string& claim, const std::string& node) {
     Attachment attachment = Get(claim, node);
     attachment.Set({"status", "attached"}, true);
-    cluster_.client.Add(attachment);
+    cluster_.Put(attachment);
   }
   // What the node agent does.
   void Report(const std::string& node, const std::vector<std::string>& in_use) {
     api::Node object = cluster_.Get<api::Node>("", node);
     object.Set({"status", "volumesInUse"}, in_use);
-    cluster_.client.Add(object);
+    cluster_.Put(object);
   }
   void SetReady(const std::string& node, const std::string& status) {
     api::Node object = cluster_.Get<api::Node>("", node);
     object.Set({"status", "conditions"}, Json::array({{{"type", "Ready"}, {"status", status}}}));
-    cluster_.client.Add(object);
+    cluster_.Put(object);
   }
   // A pod runs on node-a and uses `claim`; the node was told that it is attached.
   void RunPod(const std::string& claim = "data") {
-    cluster_.client.Add(MakePod("web-" + claim, claim, On("node-a")));
+    cluster_.Put(MakePod("web-" + claim, claim, On("node-a")));
     ASSERT_TRUE(WaitExists(claim, "node-a"));
     FulFil(claim, "node-a");
     ASSERT_TRUE(cluster_.WaitUntil([&] {
@@ -93,7 +93,7 @@ class AttachDetachTest : public ::testing::Test {
     for (int i = 0; i < 8; ++i) {
       const std::string claim = fmt::format("barrier{}", ++barriers_);
       AddBound(claim);
-      cluster_.client.Add(MakePod("web-" + claim, claim, On("node-b")));
+      cluster_.Put(MakePod("web-" + claim, claim, On("node-b")));
       ASSERT_TRUE(WaitExists(claim, "node-b"));
     }
   }
@@ -104,7 +104,7 @@ class AttachDetachTest : public ::testing::Test {
 
 TEST_F(AttachDetachTest, AttachesForAPodAndTellsTheNodeWhenItIsDone) {
   Begin();
-  cluster_.client.Add(MakePod("web-data", "data", On("node-a")));
+  cluster_.Put(MakePod("web-data", "data", On("node-a")));
   ASSERT_TRUE(WaitExists("data", "node-a"));
   const Attachment attachment = Get("data", "node-a");
   EXPECT_EQ(attachment.attacher(), kDriver);
@@ -123,14 +123,14 @@ TEST_F(AttachDetachTest, AttachesForAPodAndTellsTheNodeWhenItIsDone) {
 }
 
 TEST_F(AttachDetachTest, ADriverThatNeedsNoAttachGetsNone) {
-  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                       {"kind", "CSIDriver"},
-                       {"metadata", {{"name", "plain.example.com"}}},
-                       {"spec", {{"attachRequired", false}}}});
+  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                {"kind", "CSIDriver"},
+                {"metadata", {{"name", "plain.example.com"}}},
+                {"spec", {{"attachRequired", false}}}});
   Begin();
   AddBound("plain", {{"spec", {{"csi", {{"driver", "plain.example.com"}}}}}});
-  cluster_.client.Add(MakePod("web-plain", "plain", On("node-a")));
-  cluster_.client.Add(MakePod("web-data", "data", On("node-a")));
+  cluster_.Put(MakePod("web-plain", "plain", On("node-a")));
+  cluster_.Put(MakePod("web-data", "data", On("node-a")));
   ASSERT_TRUE(WaitExists("data", "node-a"));
   Barrier();
   EXPECT_FALSE(cluster_.Has<Attachment>(
@@ -139,9 +139,9 @@ TEST_F(AttachDetachTest, ADriverThatNeedsNoAttachGetsNone) {
 
 TEST_F(AttachDetachTest, APodWithoutNodeOrAnUnboundClaimAttachesNothing) {
   Begin();
-  cluster_.client.Add(MakePod("waiting", "data"));
-  cluster_.client.Add(MakeClaim("unbound"));
-  cluster_.client.Add(MakePod("early", "unbound", On("node-a")));
+  cluster_.Put(MakePod("waiting", "data"));
+  cluster_.Put(MakeClaim("unbound"));
+  cluster_.Put(MakePod("early", "unbound", On("node-a")));
   Barrier();
   EXPECT_FALSE(Exists("data", "node-a"));
   // The claim is bound later.
@@ -153,12 +153,12 @@ TEST_F(AttachDetachTest, ANodeThatManagesItselfIsLeftAlone) {
   Begin();
   Json node = MakeNode("node-own");
   node["metadata"].erase("annotations");
-  cluster_.client.Add(node);
-  cluster_.client.Add(MakePod("web-data", "data", On("node-own")));
+  cluster_.Put(node);
+  cluster_.Put(MakePod("web-data", "data", On("node-own")));
   Barrier();
   EXPECT_FALSE(Exists("data", "node-own"));
   // As soon as it says so it is managed.
-  cluster_.client.Add(MakeNode("node-own"));
+  cluster_.Put(MakeNode("node-own"));
   EXPECT_TRUE(WaitExists("data", "node-own"));
 }
 
@@ -253,14 +253,14 @@ TEST_F(AttachDetachTest, OutOfServiceFreesWhatItsTerminatingPodsHold) {
   Report("node-a", {Unique("data")});
   api::Pod pod = cluster_.Get<api::Pod>("default", "web-data");
   pod.Set({"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
-  cluster_.client.Add(pod);
+  cluster_.Put(pod);
   Barrier();
   ASSERT_TRUE(Exists("data", "node-a"));
   api::Node node = cluster_.Get<api::Node>("", "node-a");
   node.Set({"spec", "taints"}, Json::array({{{"key", std::string(kOutOfServiceTaint)},
                                              {"value", "nodeshutdown"},
                                              {"effect", "NoExecute"}}}));
-  cluster_.client.Add(node);
+  cluster_.Put(node);
   EXPECT_TRUE(WaitGone("data", "node-a"));
 }
 
@@ -276,7 +276,7 @@ TEST_F(AttachDetachTest, ANodeThatIsGoneHoldsNothing) {
 TEST_F(AttachDetachTest, AVolumeForOneNodeIsRefusedToAnother) {
   Begin();
   RunPod();
-  cluster_.client.Add(MakePod("second", "data", On("node-b")));
+  cluster_.Put(MakePod("second", "data", On("node-b")));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning FailedAttachVolume default/second: Multi-Attach error for volume \"pv-data\" Volume "
       "is already used by pod(s) web-data"));
@@ -300,10 +300,10 @@ TEST_F(AttachDetachTest, AnUncertainAttachmentElsewhereRefusesToo) {
                        {{"attacher", kDriver},
                         {"nodeName", "node-a"},
                         {"source", {{"persistentVolumeName", "pv-data"}}}}}});
-  cluster_.client.Add(old);
+  cluster_.Put(old);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Exists("data", "node-a"); }));
   Barrier();
-  cluster_.client.Add(MakePod("second", "data", On("node-b")));
+  cluster_.Put(MakePod("second", "data", On("node-b")));
   ASSERT_TRUE(
       cluster_.events.WaitFor("can't be attached to another: it is still at node 'node-a'"));
   EXPECT_FALSE(Exists("data", "node-b"));
@@ -314,20 +314,20 @@ TEST_F(AttachDetachTest, AnUncertainAttachmentElsewhereRefusesToo) {
 TEST_F(AttachDetachTest, ASharedVolumeGoesToMany) {
   Begin();
   AddBound("shared", {{"spec", {{"accessModes", {"ReadWriteMany"}}}}});
-  cluster_.client.Add(MakePod("one", "shared", On("node-a")));
-  cluster_.client.Add(MakePod("two", "shared", On("node-b")));
+  cluster_.Put(MakePod("one", "shared", On("node-a")));
+  cluster_.Put(MakePod("two", "shared", On("node-b")));
   EXPECT_TRUE(WaitExists("shared", "node-a"));
   EXPECT_TRUE(WaitExists("shared", "node-b"));
 }
 
 TEST_F(AttachDetachTest, AnAttachErrorIsSaidOnThePod) {
   Begin();
-  cluster_.client.Add(MakePod("web-data", "data", On("node-a")));
+  cluster_.Put(MakePod("web-data", "data", On("node-a")));
   ASSERT_TRUE(WaitExists("data", "node-a"));
   Attachment attachment = Get("data", "node-a");
   attachment.Set({"status"},
                  {{"attached", false}, {"attachError", {{"message", "rpc error: no"}}}});
-  cluster_.client.Add(attachment);
+  cluster_.Put(attachment);
   EXPECT_TRUE(cluster_.events.WaitFor(
       "Warning FailedAttachVolume default/web-data: AttachVolume.Attach failed for volume "
       "\"pv-data\" : rpc error: no"));
@@ -342,22 +342,22 @@ TEST_F(AttachDetachTest, AfterARestartWhatIsNotUsedAnyMoreIsDetached) {
                        {"nodeName", "node-a"},
                        {"source", {{"persistentVolumeName", "pv-data"}}}}},
                      {"status", {{"attached", true}}}};
-  cluster_.client.Add(attachment);
+  cluster_.Put(attachment);
   Begin();
   EXPECT_TRUE(WaitGone("data", "node-a"));
 }
 
 TEST_F(AttachDetachTest, AnotherMakersAttachmentIsLeftAloneAndCounts) {
-  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                       {"kind", "VolumeAttachment"},
-                       {"metadata", {{"name", "by-hand"}}},
-                       {"spec",
-                        {{"attacher", kDriver},
-                         {"nodeName", "node-b"},
-                         {"source", {{"persistentVolumeName", "pv-data"}}}}},
-                       {"status", {{"attached", true}}}});
+  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                {"kind", "VolumeAttachment"},
+                {"metadata", {{"name", "by-hand"}}},
+                {"spec",
+                 {{"attacher", kDriver},
+                  {"nodeName", "node-b"},
+                  {"source", {{"persistentVolumeName", "pv-data"}}}}},
+                {"status", {{"attached", true}}}});
   Begin();
-  cluster_.client.Add(MakePod("web-data", "data", On("node-a")));
+  cluster_.Put(MakePod("web-data", "data", On("node-a")));
   EXPECT_TRUE(cluster_.events.WaitFor("Multi-Attach error"));
   EXPECT_TRUE(cluster_.Has<Attachment>("", "by-hand"));
 }
@@ -376,11 +376,11 @@ TEST_F(AttachDetachTest, AVolumeWantedAgainWhileItIsDeletedComesBackAsANewAttach
   RunPod();
   Attachment held = Get("data", "node-a");
   held.add_finalizer("external-attacher/fake");
-  cluster_.client.Add(held);
+  cluster_.Put(held);
   EndPod();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Get("data", "node-a").deleting(); }));
   const std::string first = Get("data", "node-a").uid();
-  cluster_.client.Add(MakePod("again", "data", On("node-a")));
+  cluster_.Put(MakePod("again", "data", On("node-a")));
   Barrier();
   EXPECT_EQ(Get("data", "node-a").uid(), first);
   EXPECT_THAT(Attached("node-a"), IsEmpty());
@@ -394,7 +394,7 @@ TEST_F(AttachDetachTest, EntriesOfOtherVolumePluginsStay) {
   api::Node node = cluster_.Get<api::Node>("", "node-a");
   node.Set({"status", "volumesAttached"},
            Json::array({{{"name", "flexvolume-x/y"}, {"devicePath", "/dev/x"}}}));
-  cluster_.client.Add(node);
+  cluster_.Put(node);
   RunPod();
   EXPECT_THAT(Attached("node-a"), ElementsAre("flexvolume-x/y", Unique("data")));
   EndPod();
@@ -404,10 +404,10 @@ TEST_F(AttachDetachTest, EntriesOfOtherVolumePluginsStay) {
 
 TEST_F(AttachDetachTest, AHostMountIsAUse) {
   Begin();
-  cluster_.client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
-                       {"kind", "HostMount"},
-                       {"metadata", {{"name", "m"}, {"namespace", "default"}}},
-                       {"spec", {{"nodeName", "node-a"}, {"claimName", "data"}}}});
+  cluster_.Put({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                {"kind", "HostMount"},
+                {"metadata", {{"name", "m"}, {"namespace", "default"}}},
+                {"spec", {{"nodeName", "node-a"}, {"claimName", "data"}}}});
   ASSERT_TRUE(WaitExists("data", "node-a"));
   cluster_.client.Remove(api::HostMount::kInfo, "default", "m");
   EXPECT_TRUE(WaitGone("data", "node-a"));

@@ -159,8 +159,8 @@ class AttacherTableTest : public ::testing::TestWithParam<Case> {
 
   // The attacher has gone through its queue.
   void WaitForSentinel() {
-    cluster_.client.Add(MakeCsiNode("sentinel"));
-    cluster_.client.Add(Attachment(
+    cluster_.Put(MakeCsiNode("sentinel"));
+    cluster_.Put(Attachment(
         {{"metadata", {{"name", "sentinel"}, {"uid", "uid-sentinel"}}},
          {"spec",
           {{"nodeName", "sentinel"}, {"source", {{"persistentVolumeName", "pv-sentinel"}}}}}}));
@@ -183,11 +183,11 @@ TEST_P(AttacherTableTest, WritesAndCalls) {
   if (test.volume.contains("spec") && test.volume["spec"].contains("gcePersistentDisk")) {
     api::PersistentVolume volume = cluster_.Get<api::PersistentVolume>("", "pv-1");
     volume.mutable_json()["spec"].erase("csi");
-    cluster_.client.Add(volume);
+    cluster_.Put(volume);
   }
   cluster_.AddVolume("pv-sentinel");
-  cluster_.client.Add(MakeCsiNode("node-a"));
-  if (!test.attachment.is_null()) cluster_.client.Add(test.attachment);
+  cluster_.Put(MakeCsiNode("node-a"));
+  if (!test.attachment.is_null()) cluster_.Put(test.attachment);
   if (test.given) test.given(cluster_);
   cluster_.Start();
 
@@ -337,7 +337,7 @@ std::vector<Case> AttachCases() {
        [](FakeCluster& cluster) {
          Json node = MakeCsiNode("node-b");
          node["spec"]["drivers"] = Json::array();
-         cluster.client.Add(node);
+         cluster.Put(node);
        }},
       {"TheNodesAnnotationHasTheIdWhereCsiNodeHasNot",
        Attachment({{"spec", {{"nodeName", "node-b"}}}}),
@@ -347,11 +347,10 @@ std::vector<Case> AttachCases() {
        {"ControllerPublishVolume vol-1 b-of-old"},
        {},
        [](FakeCluster& cluster) {
-         cluster.client.Add(
-             MakeNode("node-b", {{"metadata",
-                                  {{"annotations",
-                                    {{"csi.volume.kubernetes.io/nodeid",
-                                      R"({"fake.csi.example.com":"b-of-old"})"}}}}}}));
+         cluster.Put(MakeNode("node-b", {{"metadata",
+                                          {{"annotations",
+                                            {{"csi.volume.kubernetes.io/nodeid",
+                                              R"({"fake.csi.example.com":"b-of-old"})"}}}}}}));
        }},
       {"ACsiNodeThatVanishedLeavesTheIdOnTheAttachment",
        Attachment(Both(Held("remembered"), {{"spec", {{"nodeName", "node-b"}}}})),

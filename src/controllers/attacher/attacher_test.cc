@@ -40,7 +40,7 @@ class AttacherTest : public ::testing::Test {
     // be.
     cluster_.allowed.Grant({{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get"}}}});
     cluster_.AddVolume("pv-1");
-    cluster_.client.Add(MakeCsiNode("node-a"));
+    cluster_.Put(MakeCsiNode("node-a"));
     cluster_.Start();
   }
   static Options Fast() {
@@ -68,7 +68,7 @@ class AttacherTest : public ::testing::Test {
 
 TEST_F(AttacherTest, HoldsVolumeAndAttachmentThenPublishesAndSaysSo) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   const auto request =
       script().LastRequest<csi::v1::ControllerPublishVolumeRequest>("ControllerPublishVolume");
@@ -87,7 +87,7 @@ TEST_F(AttacherTest, HoldsVolumeAndAttachmentThenPublishesAndSaysSo) {
 TEST_F(AttacherTest, TheHoldsAreDurableBeforeTheDriverIsAsked) {
   Begin();
   script().Hang("ControllerPublishVolume");
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(script().WaitFor("ControllerPublishVolume"));
   EXPECT_TRUE(Get("va").has_finalizer(kFinalizer));
   EXPECT_TRUE(cluster_.Get<Volume>("", "pv-1").has_finalizer(kFinalizer));
@@ -99,7 +99,7 @@ TEST_F(AttacherTest, TheHoldsAreDurableBeforeTheDriverIsAsked) {
 TEST_F(AttacherTest, AFailureIsWrittenWithItsCodeAndTriedAgain) {
   Begin();
   script().Fail("ControllerPublishVolume", base::Error(StatusCode::kResourceExhausted, "too many"));
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   EXPECT_EQ(Get("va").attach_error(), "");
   bool seen = false;
@@ -117,10 +117,10 @@ TEST_F(AttacherTest, ItsOwnErrorWritesDoNotShortenTheBackoff) {
   Begin({}, slow);
   script().Fail("ControllerPublishVolume", base::Error(StatusCode::kInternal, "no"),
                 rpc::CallScript::kAlways);
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
   cluster_.AddVolume("pv-2");
-  cluster_.client.Add(
+  cluster_.Put(
       MakeAttachment("other", {{"spec", {{"source", {{"persistentVolumeName", "pv-2"}}}}}}));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("other").attach_error().empty(); }));
   EXPECT_EQ(script().Count("ControllerPublishVolume"), 2);
@@ -131,7 +131,7 @@ TEST_F(AttacherTest, ItsOwnErrorWritesDoNotShortenTheBackoff) {
 
 TEST_F(AttacherTest, DetachesAndThenTakesTheFinalizerOff) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   cluster_.client.TakeActions();
   Delete("va");
@@ -146,7 +146,7 @@ TEST_F(AttacherTest, AnAttachmentThatPerhapsExistsIsDetached) {
   Begin();
   script().Fail("ControllerPublishVolume", base::Error(StatusCode::kDeadlineExceeded, "slow"),
                 rpc::CallScript::kAlways);
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
   Delete("va");
   ASSERT_TRUE(WaitGone("va"));
@@ -155,7 +155,7 @@ TEST_F(AttacherTest, AnAttachmentThatPerhapsExistsIsDetached) {
 
 TEST_F(AttacherTest, AFailedDetachKeepsTheObjectAndSaysWhy) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   script().Fail("ControllerUnpublishVolume", base::Error(StatusCode::kInternal, "busy"),
                 rpc::CallScript::kAlways);
@@ -169,7 +169,7 @@ TEST_F(AttacherTest, AFailedDetachKeepsTheObjectAndSaysWhy) {
 
 TEST_F(AttacherTest, AnotherFinalizerKeepsAnObjectThatSaysDetached) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va", {{"metadata", {{"finalizers", {"example.com/hold"}}}}}));
+  cluster_.Put(MakeAttachment("va", {{"metadata", {{"finalizers", {"example.com/hold"}}}}}));
   ASSERT_TRUE(WaitAttached("va"));
   Delete("va");
   ASSERT_TRUE(cluster_.WaitUntil(
@@ -179,7 +179,7 @@ TEST_F(AttacherTest, AnotherFinalizerKeepsAnObjectThatSaysDetached) {
 
 TEST_F(AttacherTest, TheNodesIdIsKnownAfterTheNodeIsGone) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   cluster_.client.Remove(api::CsiNode::kInfo, "", "node-a");
   Delete("va");
@@ -195,18 +195,18 @@ TEST_F(AttacherTest, ANodeThatRegistersLaterIsNoticed) {
   slow.retry_start = std::chrono::minutes(10);
   slow.retry_max = std::chrono::minutes(10);
   Begin({}, slow);
-  cluster_.client.Add(MakeAttachment("va", {{"spec", {{"nodeName", "node-late"}}}}));
+  cluster_.Put(MakeAttachment("va", {{"spec", {{"nodeName", "node-late"}}}}));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
   EXPECT_THAT(Get("va").attach_error(),
               HasSubstr("csinode.storage.k8s.io \"node-late\" not found"));
-  cluster_.client.Add(MakeCsiNode("node-late"));
+  cluster_.Put(MakeCsiNode("node-late"));
   EXPECT_TRUE(WaitAttached("va"));
 }
 
 TEST_F(AttacherTest, AVolumeThatIsBeingDeletedIsNotAttached) {
   Begin();
   ASSERT_TRUE(cluster_.client.Delete(Volume::kInfo, "", "pv-1", {}).ok());
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
   EXPECT_THAT(Get("va").attach_error(), HasSubstr("marked for deletion"));
   EXPECT_EQ(script().Count("ControllerPublishVolume"), 0);
@@ -214,7 +214,7 @@ TEST_F(AttacherTest, AVolumeThatIsBeingDeletedIsNotAttached) {
 
 TEST_F(AttacherTest, ADeletedVolumeIsLetGoWhenNoAttachmentNamesIt) {
   Begin();
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   ASSERT_TRUE(cluster_.client.Delete(Volume::kInfo, "", "pv-1", {}).ok());
   Delete("va");
@@ -227,7 +227,7 @@ TEST_F(AttacherTest, ADriverThatHasNothingToAttachAttachesAtOnce) {
   rpc::FakeCsiDriver::Options driver;
   driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
   Begin(driver);
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   EXPECT_THAT(Get("va").finalizers(), IsEmpty());
   EXPECT_EQ(script().Count("ControllerPublishVolume"), 0);
@@ -236,8 +236,8 @@ TEST_F(AttacherTest, ADriverThatHasNothingToAttachAttachesAtOnce) {
 
 TEST_F(AttacherTest, OtherDriversAttachmentsAreLeftAlone) {
   Begin();
-  cluster_.client.Add(MakeAttachment("theirs", {{"spec", {{"attacher", "another.example.com"}}}}));
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("theirs", {{"spec", {{"attacher", "another.example.com"}}}}));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   EXPECT_FALSE(Get("theirs").attached());
   EXPECT_THAT(Get("theirs").finalizers(), IsEmpty());
@@ -248,8 +248,7 @@ TEST_F(AttacherTest, AReadOnlyVolumeIsPublishedReadOnlyWhereTheDriverCan) {
   driver.controller_capabilities.insert(DriverInfo::Rpc::PUBLISH_READONLY);
   Begin(driver);
   cluster_.AddVolume("pv-ro", {{"spec", {{"csi", {{"readOnly", true}}}}}});
-  cluster_.client.Add(
-      MakeAttachment("va", {{"spec", {{"source", {{"persistentVolumeName", "pv-ro"}}}}}}));
+  cluster_.Put(MakeAttachment("va", {{"spec", {{"source", {{"persistentVolumeName", "pv-ro"}}}}}}));
   ASSERT_TRUE(WaitAttached("va"));
   EXPECT_TRUE(script()
                   .LastRequest<csi::v1::ControllerPublishVolumeRequest>("ControllerPublishVolume")
@@ -262,7 +261,7 @@ TEST_F(AttacherTest, ALostAnswerOfTheApiIsRepairedByAskingAgain) {
                                  base::Error(StatusCode::kAborted, "lost"));
   cluster_.client.FailNext("patch", "volumeattachments/status",
                            base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   EXPECT_TRUE(WaitAttached("va"));
 }
 
@@ -273,10 +272,10 @@ TEST_F(AttacherTest, ADriverThatIsThereAndSaysUnavailableKeepsTheBackoff) {
   rpc::CallScript& script = cluster_.driver->script();
   script.Fail("ControllerPublishVolume", base::Error(StatusCode::kUnavailable, "later"),
               rpc::CallScript::kAlways);
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").attach_error().empty(); }));
   ASSERT_TRUE(script.WaitFor("ControllerGetCapabilities", 2)) << "its identity is read again";
-  cluster_.client.Add(MakeAttachment("vb"));
+  cluster_.Put(MakeAttachment("vb"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("vb").attach_error().empty(); }));
   ASSERT_TRUE(script.WaitFor("ControllerGetCapabilities", 3));
   EXPECT_EQ(script.Count("ControllerPublishVolume"), 2);
@@ -287,7 +286,7 @@ TEST_F(AttacherTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   slow.retry_start = std::chrono::minutes(10);
   slow.retry_max = std::chrono::minutes(10);
   Begin({}, slow);
-  cluster_.client.Add(MakeAttachment("va"));
+  cluster_.Put(MakeAttachment("va"));
   ASSERT_TRUE(WaitAttached("va"));
   cluster_.driver->GoAway();
   Delete("va");

@@ -24,17 +24,17 @@ class ReconcileTest : public ::testing::Test {
     options.reconcile_sync = std::chrono::milliseconds(20);
     options.max_entries = max_entries;
     cluster_.Add<Attacher>(cluster_.AddDriver(driver), options);
-    cluster_.client.Add(MakeCsiNode("node-a"));
+    cluster_.Put(MakeCsiNode("node-a"));
     for (int i = 1; i <= 3; ++i) {
       const std::string volume = fmt::format("pv-{}", i);
       cluster_.AddVolume(volume);
-      cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                           {"kind", "VolumeAttachment"},
-                           {"metadata", {{"name", fmt::format("va-{}", i)}}},
-                           {"spec",
-                            {{"attacher", "fake.csi.example.com"},
-                             {"nodeName", "node-a"},
-                             {"source", {{"persistentVolumeName", volume}}}}}});
+      cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                    {"kind", "VolumeAttachment"},
+                    {"metadata", {{"name", fmt::format("va-{}", i)}}},
+                    {"spec",
+                     {{"attacher", "fake.csi.example.com"},
+                      {"nodeName", "node-a"},
+                      {"source", {{"persistentVolumeName", volume}}}}}});
     }
     cluster_.Start();
     ASSERT_TRUE(cluster_.WaitUntil([&] {
@@ -112,7 +112,7 @@ TEST_F(ReconcileTest, WhatIsPublishedStillAfterItWasLetGoIsUnpublished) {
   attachment.mutable_json()["metadata"]["finalizers"] = {"example.com/hold"};
   attachment.mutable_json()["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
   attachment.mutable_json()["status"] = {{"attached", false}};
-  cluster_.client.Add(attachment);
+  cluster_.Put(attachment);
   ASSERT_TRUE(script().WaitFor("ControllerUnpublishVolume", 1));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !Published("vol-1"); }));
 }

@@ -31,9 +31,9 @@ class BinderTest : public ::testing::Test {
 };
 
 TEST_F(BinderTest, BindsAClaimToAFreeVolumeReservingTheVolumeFirst) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeVolume("pv-1", {{"spec", {{"capacity", {{"storage", "2Gi"}}}}}}));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeVolume("pv-1", {{"spec", {{"capacity", {{"storage", "2Gi"}}}}}}));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   ASSERT_TRUE(WaitBound("data", "pv-1"));
 
@@ -55,19 +55,19 @@ TEST_F(BinderTest, BindsAClaimToAFreeVolumeReservingTheVolumeFirst) {
 }
 
 TEST_F(BinderTest, ANewVolumeBecomesAvailableAndIsTakenByAWaitingClaim) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor("Warning FailedBinding default/data"));
-  cluster_.client.Add(MakeVolume("pv-1", {{"status", {{"phase", "Pending"}}}}));
+  cluster_.Put(MakeVolume("pv-1", {{"status", {{"phase", "Pending"}}}}));
   EXPECT_TRUE(WaitBound("data", "pv-1"));
 }
 
 TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHoldEnds) {
-  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Put(MakeClass("fast"));
   Claim held(MakeClaim("data"));
   held.add_finalizer(kProvisioningFinalizer);
-  cluster_.client.Add(held);
+  cluster_.Put(held);
   cluster_.Start();
   ASSERT_TRUE(
       cluster_.events.WaitFor("Normal ExternalProvisioning default/data: Waiting for a volume"));
@@ -78,7 +78,7 @@ TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHol
   Json volume = MakeVolume("pvc-uid-data", BoundVolume("data"));
   volume["status"]["phase"] = "Pending";
   volume["metadata"]["annotations"][std::string(kProvisionedBy)] = "fake.csi.example.com";
-  cluster_.client.Add(volume);
+  cluster_.Put(volume);
   ASSERT_TRUE(WaitBound("data", "pvc-uid-data"));
   EXPECT_THAT(GetClaim("data").finalizers(), ElementsAre("kubernetes.io/pvc-protection"));
   std::vector<std::string> names;
@@ -91,46 +91,46 @@ TEST_F(BinderTest, AProvisionedVolumeIsBoundWithThreeWritesAndTheProvisioningHol
 }
 
 TEST_F(BinderTest, AClaimThatTookAnotherVolumeIsHeldForTheOneInTheMaking) {
-  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Put(MakeClass("fast"));
   Claim held(MakeClaim("data"));
   held.add_finalizer(kProvisioningFinalizer);
-  cluster_.client.Add(held);
-  cluster_.client.Add(MakeVolume("pv-by-hand"));
+  cluster_.Put(held);
+  cluster_.Put(MakeVolume("pv-by-hand"));
   cluster_.Start();
   ASSERT_TRUE(WaitBound("data", "pv-by-hand"));
   EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
 }
 
 TEST_F(BinderTest, AClaimThatWaitsForAConsumerIsLeftAloneUntilANodeIsSelected) {
-  cluster_.client.Add(MakeClass("fast", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
-  cluster_.client.Add(MakeVolume("pv-free"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+  cluster_.Put(MakeVolume("pv-free"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor("WaitForFirstConsumer default/data"));
   EXPECT_THAT(cluster_.client.ActionNames(), IsEmpty());
 
   Claim selected = GetClaim("data");
   selected.set_annotation(kSelectedNode, "node-a");
-  cluster_.client.Add(selected);
+  cluster_.Put(selected);
   EXPECT_TRUE(cluster_.WaitUntil(
       [&] { return GetClaim("data").annotation(kStorageProvisioner) == "fake.csi.example.com"; }));
   EXPECT_FALSE(GetVolume("pv-free").has_claim_ref());
 }
 
 TEST_F(BinderTest, TellsWhichPodAClaimWaitsFor) {
-  cluster_.client.Add(MakeClass("fast", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
-  cluster_.client.Add(MakePod("web", "data"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+  cluster_.Put(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   EXPECT_TRUE(cluster_.events.WaitFor(
       "WaitForPodScheduled default/data: waiting for pod web to be scheduled"));
 }
 
 TEST_F(BinderTest, AClaimWithoutClassTakesTheDefaultOneAlsoWhenItComesLater) {
-  cluster_.client.Add(MakeClaim("data", {{"spec", {{"storageClassName", nullptr}}}}));
+  cluster_.Put(MakeClaim("data", {{"spec", {{"storageClassName", nullptr}}}}));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor("no storage class is set"));
-  cluster_.client.Add(
+  cluster_.Put(
       MakeClass("standard",
                 {{"metadata",
                   {{"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}}}));
@@ -140,21 +140,21 @@ TEST_F(BinderTest, AClaimWithoutClassTakesTheDefaultOneAlsoWhenItComesLater) {
 }
 
 TEST_F(BinderTest, AMissingClassIsSaidAndItsAppearanceHelps) {
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningFailed default/data: storageclass.storage.k8s.io \"fast\" not found"));
-  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Put(MakeClass("fast"));
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return GetClaim("data").has_annotation(kStorageProvisioner); }));
 }
 
 TEST_F(BinderTest, AVolumeThatAPersonKeptForAClaimGetsItsUidAndNoAnnotation) {
-  cluster_.client.Add(MakeClass("fast"));
-  cluster_.client.Add(MakeVolume(
+  cluster_.Put(MakeClass("fast"));
+  cluster_.Put(MakeVolume(
       "pv-kept", {{"spec", {{"claimRef", {{"namespace", "default"}, {"name", "data"}}}}}}));
-  cluster_.client.Add(MakeVolume("pv-smaller"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeVolume("pv-smaller"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   ASSERT_TRUE(WaitBound("data", "pv-kept"));
   EXPECT_EQ(GetVolume("pv-kept").claim_uid(), "uid-data");
@@ -163,8 +163,8 @@ TEST_F(BinderTest, AVolumeThatAPersonKeptForAClaimGetsItsUidAndNoAnnotation) {
 }
 
 TEST_F(BinderTest, AVolumeThatAPersonNamedInTheClaimMustFit) {
-  cluster_.client.Add(MakeVolume("pv-block", {{"spec", {{"volumeMode", "Block"}}}}));
-  cluster_.client.Add(MakeClaim("data", {{"spec", {{"volumeName", "pv-block"}}}}));
+  cluster_.Put(MakeVolume("pv-block", {{"spec", {{"volumeMode", "Block"}}}}));
+  cluster_.Put(MakeClaim("data", {{"spec", {{"volumeName", "pv-block"}}}}));
   cluster_.Start();
   EXPECT_TRUE(cluster_.events.WaitFor(
       "Warning VolumeMismatch default/data: Cannot bind to requested volume \"pv-block\": "
@@ -173,19 +173,19 @@ TEST_F(BinderTest, AVolumeThatAPersonNamedInTheClaimMustFit) {
 }
 
 TEST_F(BinderTest, AVolumeOfAnotherClaimIsNotTaken) {
-  cluster_.client.Add(MakeClaim("other", BoundClaim("pv-1")));
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("other")));
-  cluster_.client.Add(MakeClaim("data", {{"spec", {{"volumeName", "pv-1"}}}}));
+  cluster_.Put(MakeClaim("other", BoundClaim("pv-1")));
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("other")));
+  cluster_.Put(MakeClaim("data", {{"spec", {{"volumeName", "pv-1"}}}}));
   cluster_.Start();
   EXPECT_TRUE(cluster_.events.WaitFor("already bound to a different claim"));
   EXPECT_EQ(GetVolume("pv-1").claim_uid(), "uid-other");
 }
 
 TEST_F(BinderTest, OfTwoClaimsThatWantAVolumeOneGetsIt) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeClaim("a"));
-  cluster_.client.Add(MakeClaim("b"));
-  cluster_.client.Add(MakeVolume("pv-1"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeClaim("a"));
+  cluster_.Put(MakeClaim("b"));
+  cluster_.Put(MakeVolume("pv-1"));
   cluster_.Start();
   ASSERT_TRUE(cluster_.events.WaitFor("Warning FailedBinding default/"));
   ASSERT_TRUE(cluster_.WaitUntil(
@@ -195,9 +195,9 @@ TEST_F(BinderTest, OfTwoClaimsThatWantAVolumeOneGetsIt) {
 }
 
 TEST_F(BinderTest, AConflictIsComputedAnewAtOnce) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeVolume("pv-1"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeVolume("pv-1"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.client.FailNext("patch", "persistentvolumes",
                            base::Error(base::StatusCode::kAborted, "changed"));
   cluster_.client.FailNext("patch", "persistentvolumeclaims",
@@ -207,10 +207,10 @@ TEST_F(BinderTest, AConflictIsComputedAnewAtOnce) {
 }
 
 TEST_F(BinderTest, ALostAnswerEndsInTheSameBinding) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeVolume("pv-1"));
-  cluster_.client.Add(MakeVolume("pv-2"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeVolume("pv-1"));
+  cluster_.Put(MakeVolume("pv-2"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.client.LoseNextAnswer("patch", "persistentvolumes",
                                  base::Error(base::StatusCode::kUnavailable, "lost"));
   cluster_.Start();
@@ -219,8 +219,8 @@ TEST_F(BinderTest, ALostAnswerEndsInTheSameBinding) {
 }
 
 TEST_F(BinderTest, AClaimWhoseVolumeVanishedIsLost) {
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
   cluster_.client.Remove(Volume::kInfo, "", "pv-1");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim("data").phase() == "Lost"; }));
@@ -229,9 +229,9 @@ TEST_F(BinderTest, AClaimWhoseVolumeVanishedIsLost) {
 }
 
 TEST_F(BinderTest, AClaimWhoseVolumeIsAnothersIsLost) {
-  cluster_.client.Add(MakeClaim("owner", BoundClaim("pv-1")));
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("owner")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeClaim("owner", BoundClaim("pv-1")));
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("owner")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
   EXPECT_TRUE(cluster_.events.WaitFor("Warning ClaimMisbound default/data"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return GetClaim("data").phase() == "Lost"; }));
@@ -239,8 +239,8 @@ TEST_F(BinderTest, AClaimWhoseVolumeIsAnothersIsLost) {
 }
 
 TEST_F(BinderTest, AVolumeIsReleasedWhenTheApiItselfSaysThatItsClaimIsGone) {
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
   // As long as the API does not answer nothing is released.
   cluster_.client.FailNext("get", "persistentvolumeclaims",
@@ -252,8 +252,8 @@ TEST_F(BinderTest, AVolumeIsReleasedWhenTheApiItselfSaysThatItsClaimIsGone) {
 }
 
 TEST_F(BinderTest, AClaimOfTheSameNameIsAnotherClaim) {
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", {{"metadata", {{"uid", "uid-second"}}}}));
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", {{"metadata", {{"uid", "uid-second"}}}}));
   cluster_.Start();
   EXPECT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-1").phase() == "Released"; }));
   EXPECT_EQ(GetClaim("data").phase(), "Pending");
@@ -262,7 +262,7 @@ TEST_F(BinderTest, AClaimOfTheSameNameIsAnotherClaim) {
 TEST_F(BinderTest, AReleasedVolumeThatNobodyCanDeleteHasFailed) {
   Json volume = MakeVolume("pv-1", BoundVolume("data"));
   volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
-  cluster_.client.Add(volume);
+  cluster_.Put(volume);
   cluster_.Start();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-1").phase() == "Failed"; }));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeFailedDelete pv-1: no provisioner made"));
@@ -273,9 +273,9 @@ TEST_F(BinderTest, AProvisionedVolumeWhoseClaimTookAnotherIsReleased) {
   volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
   volume["metadata"]["annotations"][std::string(kProvisionedBy)] = "fake.csi.example.com";
   volume["status"]["phase"] = "Available";
-  cluster_.client.Add(volume);
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(volume);
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
   EXPECT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pvc-uid-data").phase() == "Released"; }));
   EXPECT_EQ(GetClaim("data").volume_name(), "pv-1");
@@ -285,20 +285,20 @@ TEST_F(BinderTest, AVolumeReservedForAClaimThatTookAnotherIsFreeAgain) {
   Json volume = MakeVolume("pv-2", BoundVolume("data"));
   volume["metadata"]["annotations"][std::string(kBoundByController)] = "yes";
   volume["status"]["phase"] = "Available";
-  cluster_.client.Add(volume);
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(volume);
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetVolume("pv-2").has_claim_ref(); }));
   EXPECT_FALSE(GetVolume("pv-2").has_annotation(kBoundByController));
 }
 
 TEST_F(BinderTest, AnAbsentApiPausesTheWorkAndItGoesOn) {
-  cluster_.client.Add(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
-  cluster_.client.Add(MakeVolume("pv-1"));
+  cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
+  cluster_.Put(MakeVolume("pv-1"));
   cluster_.Start();
   cluster_.client.SetOutage(base::Error(base::StatusCode::kUnavailable, "down"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.client.SetOutage(base::OkStatus());
   EXPECT_TRUE(WaitBound("data", "pv-1"));
 }

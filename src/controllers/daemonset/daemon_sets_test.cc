@@ -24,9 +24,9 @@ class DaemonSetsTest : public ::testing::Test {
     cluster_.Start();
   }
   void AddNodes(const std::vector<std::string>& names) {
-    for (const std::string& name : names) cluster_.client.Add(MakeNode(name));
+    for (const std::string& name : names) cluster_.Put(MakeNode(name));
   }
-  void AddSet(const Json& more = nullptr) { cluster_.client.Add(MakeDaemonSet("log", more)); }
+  void AddSet(const Json& more = nullptr) { cluster_.Put(MakeDaemonSet("log", more)); }
   api::DaemonSet GetSet() { return cluster_.Get<api::DaemonSet>("default", "log"); }
   void ChangeTemplate(const std::string& image) {
     ASSERT_TRUE(
@@ -68,7 +68,7 @@ class DaemonSetsTest : public ::testing::Test {
                             {{{"type", "Ready"},
                               {"status", phase == "Running" ? "True" : "False"},
                               {"lastTransitionTime", api::FormatTime(cluster_.clock.Now())}}}}});
-      cluster_.client.Add(pod);
+      cluster_.Put(pod);
     }
   }
   // The node agents have ended what is being deleted.
@@ -117,13 +117,13 @@ TEST_F(DaemonSetsTest, EveryNodeGetsOnePodAndTheStatusSaysSo) {
 
 TEST_F(DaemonSetsTest, ANodeThatDoesNotFitAnyMoreLosesItsPod) {
   AddNodes({"b"});
-  cluster_.client.Add(MakeNode("a", {{"metadata", {{"labels", {{"role", "log"}}}}}}));
+  cluster_.Put(MakeNode("a", {{"metadata", {{"labels", {{"role", "log"}}}}}}));
   AddSet({{"spec", {{"template", {{"spec", {{"nodeSelector", {{"role", "log"}}}}}}}}}});
   Begin();
   ASSERT_TRUE(WaitPlaced({"a=one"}));
   Run();
   ASSERT_TRUE(WaitStatus("numberReady", 1));
-  cluster_.client.Add(MakeNode("a"));
+  cluster_.Put(MakeNode("a"));
   ASSERT_TRUE(WaitPlaced({}));
   EXPECT_TRUE(cluster_.events.WaitFor("Normal SuccessfulDelete default/log: Deleted pod: log-"));
   EXPECT_TRUE(WaitStatus("desiredNumberScheduled", 0));
@@ -144,16 +144,15 @@ TEST_F(DaemonSetsTest, APodForANodeThatIsNoMoreGoes) {
 TEST_F(DaemonSetsTest, OrphansThatMatchAreAdoptedAndStrangersReleased) {
   AddNodes({"a"});
   AddSet();
-  cluster_.client.Add(
-      MakePod("orphan", "",
-              {{"metadata", {{"labels", {{"app", "log"}}}}},
-               {"spec", {{"nodeName", "a"}, {"containers", {{{"image", "one"}}}}}}}));
+  cluster_.Put(MakePod("orphan", "",
+                       {{"metadata", {{"labels", {{"app", "log"}}}}},
+                        {"spec", {{"nodeName", "a"}, {"containers", {{{"image", "one"}}}}}}}));
   Json other = MakePod("stranger", "",
                        {{"metadata", {{"labels", {{"app", "another"}}}}},
                         {"spec", {{"nodeName", "a"}, {"containers", {{{"image", "x"}}}}}}});
   other["metadata"]["ownerReferences"] =
       Json::array({ControllerReference(api::DaemonSet(MakeDaemonSet("log")))});
-  cluster_.client.Add(other);
+  cluster_.Put(other);
   Begin();
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     const auto owner = cluster_.Get<api::Pod>("default", "orphan").controller();
@@ -171,7 +170,7 @@ TEST_F(DaemonSetsTest, ASetThatIsBeingDeletedTouchesNothing) {
   AddSet(
       {{"metadata",
         {{"deletionTimestamp", "2026-01-01T00:00:00Z"}, {"finalizers", {"foregroundDeletion"}}}}});
-  cluster_.client.Add(MakePod("orphan", "", {{"metadata", {{"labels", {{"app", "log"}}}}}}));
+  cluster_.Put(MakePod("orphan", "", {{"metadata", {{"labels", {{"app", "log"}}}}}}));
   Begin();
   EXPECT_TRUE(Never([&] { return !cluster_.client.ActionNames().empty(); }));
 }
@@ -347,7 +346,7 @@ TEST_F(DaemonSetsTest, ANameThatIsTakenIsPassedBy) {
     taken["data"] = {{"spec", "of somebody else"}};
     taken["metadata"].erase("ownerReferences");
     taken["metadata"]["labels"] = {{"app", "somebody"}};
-    cluster_.client.Add(taken);
+    cluster_.Put(taken);
   }
   Begin();
   ASSERT_TRUE(WaitPlaced({"a=one"}));
@@ -365,7 +364,7 @@ TEST_F(DaemonSetsTest, TwoRevisionsOfOneTemplateBecomeOne) {
   twin["metadata"].erase("uid");
   twin["metadata"]["labels"]["controller-revision-hash"] = "twin";
   twin["revision"] = 2;
-  cluster_.client.Add(twin);
+  cluster_.Put(twin);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Revisions().size() == 1; }));
   EXPECT_EQ(Revisions()[0].name(), "log-twin");
   EXPECT_TRUE(

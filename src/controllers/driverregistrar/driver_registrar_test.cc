@@ -33,10 +33,10 @@ class DriverRegistrarTest : public ::testing::Test {
   }
   CsiDriver Get() { return cluster_.Get<CsiDriver>("", kName); }
   void AddObject(const Json& annotations) {
-    cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                         {"kind", "CSIDriver"},
-                         {"metadata", {{"name", kName}, {"annotations", annotations}}},
-                         {"spec", {{"attachRequired", false}, {"podInfoOnMount", false}}}});
+    cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                  {"kind", "CSIDriver"},
+                  {"metadata", {{"name", kName}, {"annotations", annotations}}},
+                  {"spec", {{"attachRequired", false}, {"podInfoOnMount", false}}}});
   }
 
   FakeCluster cluster_;

@@ -33,7 +33,7 @@ class NamespacesTest : public ::testing::Test {
   void Begin() {
     cluster_.Add<Namespaces>(Options{
         .root_ca = "PEM", .look_again_start = milliseconds(5), .look_again_max = milliseconds(10)});
-    cluster_.client.Add(MakeNamespace("team"));
+    cluster_.Put(MakeNamespace("team"));
     cluster_.Start();
   }
   void DeleteNamespace() {
@@ -83,7 +83,7 @@ TEST_F(NamespacesTest, WhatWasTakenAwayOrChangedIsMadeAgain) {
   }));
   auto map = cluster_.Get<api::ConfigMap>("team", "kube-root-ca.crt");
   map.Set({"data", "ca.crt"}, "forged");
-  cluster_.client.Add(map);
+  cluster_.Put(map);
   cluster_.client.Remove(api::kinds::kServiceAccount, "team", "default");
   EXPECT_TRUE(cluster_.WaitUntil([&] {
     return cluster_.Has<api::ServiceAccount>("team", "default") &&
@@ -95,10 +95,10 @@ TEST_F(NamespacesTest, WhatWasTakenAwayOrChangedIsMadeAgain) {
 TEST_F(NamespacesTest, EverythingGoesBeforeTheNamespaceDoes) {
   cluster_.client.Serve(kWidget);
   Begin();
-  cluster_.client.Add(InTeam(MakePod("web", "")));
-  cluster_.client.Add(InTeam(
+  cluster_.Put(InTeam(MakePod("web", "")));
+  cluster_.Put(InTeam(
       {{"apiVersion", "example.com/v1"}, {"kind", "Widget"}, {"metadata", {{"name", "cog"}}}}));
-  cluster_.client.Add(MakePod("stays", ""));
+  cluster_.Put(MakePod("stays", ""));
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return cluster_.Has<api::ConfigMap>("team", "kube-root-ca.crt"); }));
   DeleteNamespace();
@@ -111,8 +111,8 @@ TEST_F(NamespacesTest, EverythingGoesBeforeTheNamespaceDoes) {
 
 TEST_F(NamespacesTest, APodThatTakesItsTimeHoldsWhatItUses) {
   Begin();
-  cluster_.client.Add(InTeam(MakePod("web", "", {{"spec", {{"nodeName", "node-a"}}}})));
-  cluster_.client.Add(
+  cluster_.Put(InTeam(MakePod("web", "", {{"spec", {{"nodeName", "node-a"}}}})));
+  cluster_.Put(
       InTeam({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "settings"}}}}));
   DeleteNamespace();
   EXPECT_EQ(WaitCondition("NamespaceContentRemaining", "True"),
@@ -126,9 +126,9 @@ TEST_F(NamespacesTest, APodThatTakesItsTimeHoldsWhatItUses) {
 TEST_F(NamespacesTest, AFinalizerThatHoldsIsNamed) {
   cluster_.client.Serve(kWidget);
   Begin();
-  cluster_.client.Add(InTeam({{"apiVersion", "example.com/v1"},
-                              {"kind", "Widget"},
-                              {"metadata", {{"name", "cog"}, {"finalizers", {"example.com/x"}}}}}));
+  cluster_.Put(InTeam({{"apiVersion", "example.com/v1"},
+                       {"kind", "Widget"},
+                       {"metadata", {{"name", "cog"}, {"finalizers", {"example.com/x"}}}}}));
   DeleteNamespace();
   EXPECT_EQ(WaitCondition("NamespaceFinalizersRemaining", "True"),
             "Some content in the namespace has finalizers remaining: example.com/x in 1 resource "
@@ -168,7 +168,7 @@ TEST_F(NamespacesTest, FinalizersOfOthersStay) {
   Begin();
   api::Namespace ns = cluster_.Get<api::Namespace>("", "team");
   ns.Set({"spec", "finalizers"}, {"kubernetes", "example.com/x"});
-  cluster_.client.Add(ns);
+  cluster_.Put(ns);
   DeleteNamespace();
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     return cluster_.Get<api::Namespace>("", "team").spec_finalizers() ==

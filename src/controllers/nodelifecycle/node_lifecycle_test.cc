@@ -30,18 +30,19 @@ class NodeLifecycleTest : public ::testing::Test {
     cluster_.Start();
   }
   void AddNode(const std::string& name) {
-    cluster_.client.Add(MakeNode(name));
+    cluster_.Put(MakeNode(name));
     Renew(name);
   }
-  void Renew(const std::string& name) {
-    cluster_.client.Add({{"apiVersion", "coordination.k8s.io/v1"},
-                         {"kind", "Lease"},
-                         {"metadata", {{"name", name}, {"namespace", kLeases}}},
-                         {"spec", {{"renewTime", fmt::format("renewal {}", ++renewals_)}}}});
+  Json Renewed(const std::string& name) {
+    return {{"apiVersion", "coordination.k8s.io/v1"},
+            {"kind", "Lease"},
+            {"metadata", {{"name", name}, {"namespace", kLeases}}},
+            {"spec", {{"renewTime", fmt::format("renewal {}", ++renewals_)}}}};
   }
+  void Renew(const std::string& name) { cluster_.Put(Renewed(name)); }
   void Pass(milliseconds time) { elapsed_ = elapsed_.load() + time; }
   void SetReady(const std::string& node, const std::string& status) {
-    cluster_.client.Add(
+    cluster_.Put(
         MakeNode(node, {{"spec", cluster_.Get<api::Node>("", node).json()["spec"]},
                         {"status",
                          {{"conditions",
@@ -93,7 +94,7 @@ class NodeLifecycleTest : public ::testing::Test {
 TEST_F(NodeLifecycleTest, ASilentNodeBecomesUnknownIsTaintedAndComesBack) {
   AddNode("node-a");
   AddNode("node-b");
-  cluster_.client.Add(MakePod("web", "", On("node-b", Json::array({Tolerate(kUnreachableTaint)}))));
+  cluster_.Put(MakePod("web", "", On("node-b", Json::array({Tolerate(kUnreachableTaint)}))));
   Begin();
   Pass(seconds(39));
   EXPECT_TRUE(Never([&] { return Ready("node-b") != "True"; }));
@@ -121,7 +122,7 @@ TEST_F(NodeLifecycleTest, ASilentNodeBecomesUnknownIsTaintedAndComesBack) {
 
 TEST_F(NodeLifecycleTest, ANodeThatNeverSpokeHasALittleMoreTime) {
   AddNode("node-a");
-  cluster_.client.Add(MakeNode("node-b", {{"status", {{"conditions", nullptr}}}}));
+  cluster_.Put(MakeNode("node-b", {{"status", {{"conditions", nullptr}}}}));
   Begin();
   Pass(seconds(50));
   Renew("node-a");
@@ -155,8 +156,8 @@ TEST_F(NodeLifecycleTest, AnInformerThatHearsNothingMarksNobody) {
   Begin();
   // Only the watch of leases is deaf: the API itself knows of the renewal.
   cluster_.informers.Of<api::Lease>().Stop();
-  Renew("node-a");
-  Renew("node-b");
+  cluster_.client.Add(Renewed("node-a"));
+  cluster_.client.Add(Renewed("node-b"));
   Pass(seconds(41));
   EXPECT_TRUE(Never([&] { return Ready("node-a") != "True" || Ready("node-b") != "True"; }));
 }
@@ -178,7 +179,7 @@ TEST_F(NodeLifecycleTest, AnAbsentApiAndALateCheckMarkNobody) {
 TEST_F(NodeLifecycleTest, WhenNoNodeIsReadyNobodyIsEvicted) {
   AddNode("node-a");
   AddNode("node-b");
-  cluster_.client.Add(MakePod("web", "", On("node-a")));
+  cluster_.Put(MakePod("web", "", On("node-a")));
   Begin();
   Pass(seconds(41));
   ASSERT_TRUE(WaitReady("node-a", "Unknown"));
@@ -195,7 +196,7 @@ TEST_F(NodeLifecycleTest, WhenNoNodeIsReadyNobodyIsEvicted) {
 TEST_F(NodeLifecycleTest, NodesAreTaintedForEvictionOneByOne) {
   AddNode("node-a");
   for (const char* name : {"node-b", "node-c"}) {
-    cluster_.client.Add(
+    cluster_.Put(
         MakeNode(name, {{"status", {{"conditions", {{{"type", "Ready"}, {"status", "False"}}}}}}}));
   }
   Begin();
@@ -213,13 +214,13 @@ TEST_F(NodeLifecycleTest, NodesAreTaintedForEvictionOneByOne) {
 
 TEST_F(NodeLifecycleTest, PodsGoWhenTheirTolerationEnds) {
   AddNode("node-a");
-  cluster_.client.Add(
+  cluster_.Put(
       MakeNode("node-b", {{"spec", {{"taints", {{{"key", "broken"}, {"effect", "NoExecute"}}}}}}}));
   Renew("node-b");
-  cluster_.client.Add(MakePod("none", "", On("node-b")));
-  cluster_.client.Add(MakePod("short", "", On("node-b", Json::array({Tolerate("broken", 5)}))));
-  cluster_.client.Add(MakePod("ever", "", On("node-b", Json::array({Tolerate("broken")}))));
-  cluster_.client.Add(MakePod("elsewhere", "", On("node-a")));
+  cluster_.Put(MakePod("none", "", On("node-b")));
+  cluster_.Put(MakePod("short", "", On("node-b", Json::array({Tolerate("broken", 5)}))));
+  cluster_.Put(MakePod("ever", "", On("node-b", Json::array({Tolerate("broken")}))));
+  cluster_.Put(MakePod("elsewhere", "", On("node-a")));
   Begin();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Deleting("none"); }));
   EXPECT_TRUE(cluster_.events.WaitFor(
@@ -237,13 +238,13 @@ TEST_F(NodeLifecycleTest, PodsGoWhenTheirTolerationEnds) {
 
 TEST_F(NodeLifecycleTest, ATaintThatGoesInTimeSparesThePod) {
   AddNode("node-a");
-  cluster_.client.Add(
+  cluster_.Put(
       MakeNode("node-b", {{"spec", {{"taints", {{{"key", "broken"}, {"effect", "NoExecute"}}}}}}}));
-  cluster_.client.Add(MakePod("web", "", On("node-b", Json::array({Tolerate("broken", 300)}))));
+  cluster_.Put(MakePod("web", "", On("node-b", Json::array({Tolerate("broken", 300)}))));
   Begin();
   EXPECT_TRUE(Never([&] { return Deleting("web"); }));  // its time begins
   Pass(seconds(20));
-  cluster_.client.Add(MakeNode("node-b"));
+  cluster_.Put(MakeNode("node-b"));
   ASSERT_TRUE(cluster_.events.WaitFor("Cancelling deletion of Pod default/web"));
   Renew("node-b");
   Pass(seconds(30));

@@ -32,7 +32,7 @@ class PodGcTest : public ::testing::Test {
   void Begin(Options options = {.quarantine = milliseconds(50),
                                 .count_interval = milliseconds(5)}) {
     cluster_.Add<PodGc>(options);
-    cluster_.client.Add(MakeNode("node-a"));
+    cluster_.Put(MakeNode("node-a"));
     cluster_.Start();
   }
   bool Has(const std::string& pod) { return cluster_.Has<api::Pod>("default", pod); }
@@ -44,8 +44,8 @@ class PodGcTest : public ::testing::Test {
 };
 
 TEST_F(PodGcTest, PodsOfAVanishedNodeFailAndGo) {
-  cluster_.client.Add(MakePod("orphan", "", On("node-b")));
-  cluster_.client.Add(MakePod("living", "", On("node-a")));
+  cluster_.Put(MakePod("orphan", "", On("node-b")));
+  cluster_.Put(MakePod("living", "", On("node-a")));
   Begin();
   ASSERT_TRUE(WaitGone("orphan"));
   EXPECT_TRUE(Has("living"));
@@ -57,19 +57,19 @@ TEST_F(PodGcTest, PodsOfAVanishedNodeFailAndGo) {
 }
 
 TEST_F(PodGcTest, ANodeThatComesBackInTimeKeepsItsPods) {
-  cluster_.client.Add(MakeNode("node-b"));
-  cluster_.client.Add(MakePod("web", "", On("node-b")));
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(MakePod("web", "", On("node-b")));
   Begin({.quarantine = milliseconds(300)});
   cluster_.client.Remove(api::kinds::kNode, "", "node-b");
-  cluster_.client.Add(MakeNode("node-b"));
-  cluster_.client.Add(MakePod("orphan", "", On("node-c")));
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(MakePod("orphan", "", On("node-c")));
   ASSERT_TRUE(WaitGone("orphan"));  // whose quarantine began later
   EXPECT_TRUE(Has("web"));
 }
 
 TEST_F(PodGcTest, AnApiThatDoesNotAnswerLosesNoPod) {
   Begin();
-  cluster_.client.Add(MakePod("orphan", "", On("node-b")));
+  cluster_.Put(MakePod("orphan", "", On("node-b")));
   cluster_.client.FailNext("get", "nodes", base::Error(base::StatusCode::kUnavailable, "away"));
   // The first look fails, and the pod stays; the next, a second later, sees that the node is gone.
   EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("orphan"); }, milliseconds(500)));
@@ -80,20 +80,20 @@ TEST_F(PodGcTest, AStaleInformerLosesNoPod) {
   Begin();
   // The API knows the node, the informer not yet: its watch is the last to hear of it.
   cluster_.client.FailNext("get", "nodes", base::Error(base::StatusCode::kUnavailable, "away"));
-  cluster_.client.Add(MakePod("early", "", On("node-b")));
-  cluster_.client.Add(MakeNode("node-b"));
+  cluster_.Put(MakePod("early", "", On("node-b")));
+  cluster_.Put(MakeNode("node-b"));
   EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("early"); }, milliseconds(300)));
 }
 
 TEST_F(PodGcTest, PodsBeingDeletedGoFromAnOutOfServiceNodeOnly) {
   const Json down = {{"status", {{"conditions", {{{"type", "Ready"}, {"status", "Unknown"}}}}}}};
-  cluster_.client.Add(MakeNode("node-b", down));
-  cluster_.client.Add(MakePod("leaving", "", Deleting("node-b")));
-  cluster_.client.Add(MakePod("staying", "", On("node-b")));
-  cluster_.client.Add(MakePod("elsewhere", "", Deleting("node-a")));
+  cluster_.Put(MakeNode("node-b", down));
+  cluster_.Put(MakePod("leaving", "", Deleting("node-b")));
+  cluster_.Put(MakePod("staying", "", On("node-b")));
+  cluster_.Put(MakePod("elsewhere", "", Deleting("node-a")));
   Begin();
   EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("leaving"); }, milliseconds(200)));
-  cluster_.client.Add(MakeNode(
+  cluster_.Put(MakeNode(
       "node-b",
       Merged(down, {{"spec",
                      {{"taints",
@@ -104,16 +104,16 @@ TEST_F(PodGcTest, PodsBeingDeletedGoFromAnOutOfServiceNodeOnly) {
 }
 
 TEST_F(PodGcTest, APodBeingDeletedOnNoNodeGoes) {
-  cluster_.client.Add(MakePod("nowhere", "", Deleting("")));
+  cluster_.Put(MakePod("nowhere", "", Deleting("")));
   Begin();
   EXPECT_TRUE(WaitGone("nowhere"));
 }
 
 TEST_F(PodGcTest, OfTooManyEndedPodsEvictedOnesGoFirstThenTheOldest) {
-  cluster_.client.Add(MakePod("a-old", "", Ended("2025-01-01T00:00:00Z")));
-  cluster_.client.Add(MakePod("b-new", "", Ended("2025-03-01T00:00:00Z")));
-  cluster_.client.Add(MakePod("c-evicted", "", Ended("2025-04-01T00:00:00Z", "Evicted")));
-  cluster_.client.Add(MakePod("d-newest", "", Ended("2025-05-01T00:00:00Z")));
+  cluster_.Put(MakePod("a-old", "", Ended("2025-01-01T00:00:00Z")));
+  cluster_.Put(MakePod("b-new", "", Ended("2025-03-01T00:00:00Z")));
+  cluster_.Put(MakePod("c-evicted", "", Ended("2025-04-01T00:00:00Z", "Evicted")));
+  cluster_.Put(MakePod("d-newest", "", Ended("2025-05-01T00:00:00Z")));
   Begin({.terminated_threshold = 2, .count_interval = milliseconds(5)});
   ASSERT_TRUE(WaitGone("c-evicted"));
   ASSERT_TRUE(WaitGone("a-old"));
@@ -122,21 +122,21 @@ TEST_F(PodGcTest, OfTooManyEndedPodsEvictedOnesGoFirstThenTheOldest) {
 }
 
 TEST_F(PodGcTest, APodThatFinalizersHoldIsAskedOnce) {
-  cluster_.client.Add(MakePod(
+  cluster_.Put(MakePod(
       "held", "", Merged(Deleting(""), {{"metadata", {{"finalizers", {"example.com/hold"}}}}})));
   Begin();
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     const auto pod = cluster_.Get<api::Pod>("default", "held");
     return pod.Int({"metadata", "deletionGracePeriodSeconds"}) == 0 && pod.phase() == "Failed";
   }));
-  cluster_.client.Add(MakePod("first", "", Deleting("")));
+  cluster_.Put(MakePod("first", "", Deleting("")));
   ASSERT_TRUE(WaitGone("first"));
   cluster_.client.TakeActions();
   // What brings it to the controller again, and what shows that it was looked at.
   api::Pod held = cluster_.Get<api::Pod>("default", "held");
   held.set_label("touched", "yes");
-  cluster_.client.Add(held);
-  cluster_.client.Add(MakePod("second", "", Deleting("")));
+  cluster_.Put(held);
+  cluster_.Put(MakePod("second", "", Deleting("")));
   ASSERT_TRUE(WaitGone("second"));
   EXPECT_THAT(cluster_.client.ActionNames(), Not(Contains("delete pods/default/held")));
 }

@@ -28,7 +28,7 @@ class ProtectionTest : public ::testing::Test {
   // Returns when the claims' queue came past everything that was there before.
   void Barrier() {
     const std::string name = fmt::format("barrier-{}", ++barriers_);
-    cluster_.client.Add(MakeClaim(name));
+    cluster_.Put(MakeClaim(name));
     Delete(Claim::kInfo, "default", name);
     ASSERT_TRUE(WaitGone(name));
   }
@@ -39,14 +39,14 @@ class ProtectionTest : public ::testing::Test {
 
 TEST_F(ProtectionTest, AnUnusedClaimGoes) {
   cluster_.Start();
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClaim("data"));
   Delete(Claim::kInfo, "default", "data");
   EXPECT_TRUE(WaitGone("data"));
 }
 
 TEST_F(ProtectionTest, AClaimStaysUntilThePodOnANodeIsGone) {
-  cluster_.client.Add(MakeClaim("data"));
-  cluster_.client.Add(MakePod("web", "data", OnNode()));
+  cluster_.Put(MakeClaim("data"));
+  cluster_.Put(MakePod("web", "data", OnNode()));
   cluster_.Start();
   Delete(Claim::kInfo, "default", "data");
   Barrier();
@@ -57,31 +57,30 @@ TEST_F(ProtectionTest, AClaimStaysUntilThePodOnANodeIsGone) {
 }
 
 TEST_F(ProtectionTest, AClaimStaysUntilThePodHasTerminated) {
-  cluster_.client.Add(MakeClaim("data"));
-  cluster_.client.Add(MakePod("job", "data", OnNode()));
+  cluster_.Put(MakeClaim("data"));
+  cluster_.Put(MakePod("job", "data", OnNode()));
   cluster_.Start();
   Delete(Claim::kInfo, "default", "data");
   Barrier();
   EXPECT_TRUE(cluster_.Has<Claim>("default", "data"));
-  cluster_.client.Add(
-      MakePod("job", "data", Merged(OnNode(), {{"status", {{"phase", "Succeeded"}}}})));
+  cluster_.Put(MakePod("job", "data", Merged(OnNode(), {{"status", {{"phase", "Succeeded"}}}})));
   EXPECT_TRUE(WaitGone("data"));
 }
 
 TEST_F(ProtectionTest, APodWithoutNodeDoesNotHold) {
-  cluster_.client.Add(MakeClaim("data"));
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data"));
+  cluster_.Put(MakePod("web", "data"));
   cluster_.Start();
   Delete(Claim::kInfo, "default", "data");
   EXPECT_TRUE(WaitGone("data"));
 }
 
 TEST_F(ProtectionTest, AGenericEphemeralVolumeHoldsItsClaim) {
-  cluster_.client.Add(MakeClaim("web-scratch"));
+  cluster_.Put(MakeClaim("web-scratch"));
   Json pod = MakePod("web", "", OnNode());
   pod["spec"]["volumes"] = {
       {{"name", "scratch"}, {"ephemeral", {{"volumeClaimTemplate", {{"spec", {{"a", 1}}}}}}}}};
-  cluster_.client.Add(pod);
+  cluster_.Put(pod);
   cluster_.Start();
   Delete(Claim::kInfo, "default", "web-scratch");
   Barrier();
@@ -89,11 +88,11 @@ TEST_F(ProtectionTest, AGenericEphemeralVolumeHoldsItsClaim) {
 }
 
 TEST_F(ProtectionTest, AHostMountHoldsItsClaim) {
-  cluster_.client.Add(MakeClaim("data"));
-  cluster_.client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
-                       {"kind", "HostMount"},
-                       {"metadata", {{"name", "m"}, {"namespace", "default"}}},
-                       {"spec", {{"nodeName", "node-a"}, {"claimName", "data"}}}});
+  cluster_.Put(MakeClaim("data"));
+  cluster_.Put({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                {"kind", "HostMount"},
+                {"metadata", {{"name", "m"}, {"namespace", "default"}}},
+                {"spec", {{"nodeName", "node-a"}, {"claimName", "data"}}}});
   cluster_.Start();
   Delete(Claim::kInfo, "default", "data");
   Barrier();
@@ -103,7 +102,7 @@ TEST_F(ProtectionTest, AHostMountHoldsItsClaim) {
 }
 
 TEST_F(ProtectionTest, NothingIsLetGoWhileTheApiCannotSayThatItIsUnused) {
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClaim("data"));
   cluster_.Start();
   cluster_.client.FailNext("list", "pods", base::Error(base::StatusCode::kInternal, "broken"));
   Delete(Claim::kInfo, "default", "data");
@@ -113,10 +112,10 @@ TEST_F(ProtectionTest, NothingIsLetGoWhileTheApiCannotSayThatItIsUnused) {
 TEST_F(ProtectionTest, AMissingFinalizerIsAdded) {
   Json claim = MakeClaim("data");
   claim["metadata"].erase("finalizers");
-  cluster_.client.Add(claim);
+  cluster_.Put(claim);
   Json volume = MakeVolume("pv-1");
   volume["metadata"].erase("finalizers");
-  cluster_.client.Add(volume);
+  cluster_.Put(volume);
   cluster_.Start();
   EXPECT_TRUE(cluster_.WaitUntil([&] {
     return cluster_.Get<Claim>("default", "data").has_finalizer(kClaimProtection) &&
@@ -125,8 +124,8 @@ TEST_F(ProtectionTest, AMissingFinalizerIsAdded) {
 }
 
 TEST_F(ProtectionTest, OnlyABoundVolumeStays) {
-  cluster_.client.Add(MakeVolume("pv-bound", BoundVolume("data")));
-  cluster_.client.Add(MakeVolume("pv-free"));
+  cluster_.Put(MakeVolume("pv-bound", BoundVolume("data")));
+  cluster_.Put(MakeVolume("pv-free"));
   cluster_.Start();
   Delete(Volume::kInfo, "", "pv-bound");
   Delete(Volume::kInfo, "", "pv-free");
@@ -134,7 +133,7 @@ TEST_F(ProtectionTest, OnlyABoundVolumeStays) {
   EXPECT_TRUE(cluster_.Has<Volume>("", "pv-bound"));
   Volume released = cluster_.Get<Volume>("", "pv-bound");
   released.Set({"status", "phase"}, "Released");
-  cluster_.client.Add(released);
+  cluster_.Put(released);
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pv-bound"); }));
 }
 

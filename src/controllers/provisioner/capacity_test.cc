@@ -26,14 +26,14 @@ class CapacityTest : public ProvisionerTest {
   void BeginCapacity(CapacityOptions options = Ours(), rpc::FakeCsiDriver::Options driver = {}) {
     for (const auto& [node, zone] :
          {std::pair{"node-a", "a"}, std::pair{"node-b", "b"}, std::pair{"node-c", "b"}}) {
-      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
-      cluster_.client.Add(MakeCsiNode(node, {"zone"}));
+      cluster_.Put(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
+      cluster_.Put(MakeCsiNode(node, {"zone"}));
     }
     driver.capacity_bytes = int64_t{10} << 30;
-    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
-    cluster_.client.Add(MakeClass("immediate"));
-    cluster_.client.Add(MakeClass("other", {{"provisioner", "another.example.com"},
-                                            {"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeClass("immediate"));
+    cluster_.Put(MakeClass("other", {{"provisioner", "another.example.com"},
+                                     {"volumeBindingMode", "WaitForFirstConsumer"}}));
     cluster_.Add<CapacityController>(cluster_.AddDriver(std::move(driver)), std::move(options));
     cluster_.Start();
   }
@@ -95,16 +95,16 @@ TEST_F(CapacityTest, ADriverThatCannotSayHasNone) {
   rpc::FakeCsiDriver::Options driver;
   driver.controller_capabilities.erase(DriverInfo::Rpc::GET_CAPACITY);
   BeginCapacity(Ours(), driver);
-  cluster_.client.Add(MakeNode("node-d", {{"metadata", {{"labels", {{"zone", "d"}}}}}}));
+  cluster_.Put(MakeNode("node-d", {{"metadata", {{"labels", {{"zone", "d"}}}}}}));
   EXPECT_EQ(script().Count("GetCapacity"), 0);
   EXPECT_THAT(Objects(), IsEmpty());
 }
 
 TEST_F(CapacityTest, AfterARestartWhatIsThereIsKeptMendedOrRemoved) {
-  cluster_.client.Add(Stale("kept", "a"));
-  cluster_.client.Add(Stale("second-for-a", "a"));
-  cluster_.client.Add(Stale("zone-is-gone", "x"));
-  cluster_.client.Add(Stale("of-a-node", "x", "external-provisioner-node-a"));
+  cluster_.Put(Stale("kept", "a"));
+  cluster_.Put(Stale("second-for-a", "a"));
+  cluster_.Put(Stale("zone-is-gone", "x"));
+  cluster_.Put(Stale("of-a-node", "x", "external-provisioner-node-a"));
   BeginCapacity();
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     return !cluster_.Has<Capacity>("driver-system", "second-for-a") &&
@@ -145,7 +145,7 @@ TEST_F(CapacityTest, WhatAnotherDeletesOrChangesIsMendedAtOnce) {
   ASSERT_TRUE(WaitObjects(2));
   Capacity changed = Objects()[0];
   changed.Set({"capacity"}, "1Ki");
-  cluster_.client.Add(changed);
+  cluster_.Put(changed.json());
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Objects()[0].capacity() == "10Gi"; }));
 }
 
@@ -196,13 +196,13 @@ TEST_F(CapacityTest, ObjectsBelongToThePodsOwnerAtTheLevel) {
                  {"uid", fmt::format("uid-{}", name)},
                  {"controller", true}}};
   };
-  cluster_.client.Add({{"apiVersion", "v1"},
-                       {"kind", "Pod"},
-                       {"metadata",
-                        {{"name", "csi-0"},
-                         {"namespace", "driver-system"},
-                         {"uid", "uid-csi-0"},
-                         {"ownerReferences", controlled_by("ReplicaSet", "apps/v1", "rs")}}}});
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Pod"},
+                {"metadata",
+                 {{"name", "csi-0"},
+                  {"namespace", "driver-system"},
+                  {"uid", "uid-csi-0"},
+                  {"ownerReferences", controlled_by("ReplicaSet", "apps/v1", "rs")}}}});
   CapacityOptions options = Ours();
   options.pod_name = "csi-0";
   options.owner_level = 1;
@@ -226,9 +226,9 @@ TEST_F(CapacityTest, ObjectsOfANodeWithoutAPodGoWithTheNode) {
   EXPECT_EQ(CapacityOwner(cluster_.client, options)->size(), 0u);
   options.node_owns = true;
   EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
-  cluster_.client.Add({{"apiVersion", "v1"},
-                       {"kind", "Node"},
-                       {"metadata", {{"name", "node-a"}, {"uid", "uid-node-a"}}}});
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Node"},
+                {"metadata", {{"name", "node-a"}, {"uid", "uid-node-a"}}}});
   const auto owners = CapacityOwner(cluster_.client, options);
   ASSERT_TRUE(owners.ok()) << base::ToString(owners.status());
   ASSERT_THAT(*owners, SizeIs(1));

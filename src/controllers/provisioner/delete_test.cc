@@ -10,20 +10,20 @@ class DeleteTest : public ProvisionerTest {
  protected:
   // A volume as it is left when its claim went.
   std::string Release(const Json& more = nullptr) {
-    cluster_.client.Add(Unprotected("data"));
+    cluster_.Put(Unprotected("data"));
     EXPECT_TRUE(WaitVolume("pvc-uid-data"));
     cluster_.client.Remove(Claim::kInfo, "default", "data");
     Volume volume = GetVolume("pvc-uid-data");
     volume.Set({"status", "phase"}, "Released");
     if (!more.is_null()) volume.mutable_json().merge_patch(more);
-    cluster_.client.Add(volume);
+    cluster_.Put(volume.json());
     return volume.csi().volume_handle();
   }
 
   // Waits until the queue came past what was added to it before.
   void PassQueue() {
     // The finalizer of a volume whose policy changed tells.
-    cluster_.client.Add(MakeVolume(
+    cluster_.Put(MakeVolume(
         "barrier", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
                     {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}));
     ASSERT_TRUE(
@@ -46,7 +46,7 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
   ASSERT_TRUE(cluster_.WaitUntil(deleting));
   Volume volume = GetVolume("pvc-uid-data");
   volume.Set({"metadata", "annotations", "touched"}, "yes");
-  cluster_.client.Add(volume);
+  cluster_.Put(volume.json());
   PassQueue();
   EXPECT_EQ(script().Count("DeleteVolume"), 1);
   cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
@@ -54,13 +54,12 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
 
 TEST_F(DeleteTest, AfterARestartWhatWasDeletedIsNotDeletedAgain) {
   // The finalizer went with the volume; somebody else's holds the object.
-  cluster_.client.Add(
-      MakeVolume("old", {{"metadata",
-                          {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
-                           {"deletionTimestamp", "2026-01-01T00:00:00Z"},
-                           {"finalizers", {"example.com/hold"}}}},
-                         {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
-                         {"status", {{"phase", "Released"}}}}));
+  cluster_.Put(MakeVolume("old", {{"metadata",
+                                   {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
+                                    {"deletionTimestamp", "2026-01-01T00:00:00Z"},
+                                    {"finalizers", {"example.com/hold"}}}},
+                                  {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
+                                  {"status", {{"phase", "Released"}}}}));
   Begin();
   PassQueue();
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
@@ -89,13 +88,13 @@ TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
 
 TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
   Begin();
-  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                       {"kind", "VolumeAttachment"},
-                       {"metadata", {{"name", "va"}}},
-                       {"spec",
-                        {{"attacher", kDriver},
-                         {"nodeName", "node-a"},
-                         {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
+  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                {"kind", "VolumeAttachment"},
+                {"metadata", {{"name", "va"}}},
+                {"spec",
+                 {{"attacher", kDriver},
+                  {"nodeName", "node-a"},
+                  {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
   ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
   Release();
   PassQueue();
@@ -107,9 +106,9 @@ TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
 TEST_F(DeleteTest, AVolumeThatIsAnothersTooIsNotDeleted) {
   Begin();
   // The first volume of the driver is known as "vol-1".
-  cluster_.client.Add(
+  cluster_.Put(
       MakeVolume("twin", {{"spec", {{"csi", {{"driver", kDriver}, {"volumeHandle", "vol-1"}}}}}}));
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   EXPECT_TRUE(cluster_.events.WaitFor("which belongs to PersistentVolume 'twin'"));
   EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
@@ -117,10 +116,10 @@ TEST_F(DeleteTest, AVolumeThatIsAnothersTooIsNotDeleted) {
 
 TEST_F(DeleteTest, AVolumeWithTwoObjectsOutlivesTheFirst) {
   Begin();
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   Volume volume = GetVolume("pvc-uid-data");
-  cluster_.client.Add(MakeVolume(
+  cluster_.Put(MakeVolume(
       "twin",
       {{"spec",
         {{"csi", {{"driver", kDriver}, {"volumeHandle", volume.csi().volume_handle()}}}}}}));
@@ -128,7 +127,7 @@ TEST_F(DeleteTest, AVolumeWithTwoObjectsOutlivesTheFirst) {
   PassQueue();
   cluster_.client.Remove(Claim::kInfo, "default", "data");
   volume.Set({"status", "phase"}, "Released");
-  cluster_.client.Add(volume);
+  cluster_.Put(volume.json());
   EXPECT_TRUE(cluster_.events.WaitFor("is PersistentVolume 'twin', too"));
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
   cluster_.client.Remove(Volume::kInfo, "", "twin");

@@ -18,13 +18,13 @@ class NodeDeploymentTest : public ProvisionerTest {
   void BeginNodes(const std::vector<Options>& nodes, rpc::FakeCsiDriver::Options driver = {}) {
     driver.topology = {{"host", "node-a"}};
     for (const char* node : {"node-a", "node-b"}) {
-      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"host", node}}}}}}));
-      cluster_.client.Add(MakeCsiNode(node, {"host"}));
+      cluster_.Put(MakeNode(node, {{"metadata", {{"labels", {{"host", node}}}}}}));
+      cluster_.Put(MakeCsiNode(node, {"host"}));
     }
     DriverConnection& connection = cluster_.AddDriver(std::move(driver));
     for (const Options& options : nodes) cluster_.Add<Provisioner>(connection, options);
-    cluster_.client.Add(MakeClass("fast"));
-    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeClass("fast"));
+    cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
     cluster_.Start();
   }
   static Json OnLate(const std::string& name, const std::string& node) {
@@ -37,7 +37,7 @@ class NodeDeploymentTest : public ProvisionerTest {
 TEST_F(NodeDeploymentTest, OneOfTheNodesTakesAnImmediateClaim) {
   BeginNodes({OnNode("node-a"), OnNode("node-b")});
   for (const std::string name : {"one", "two", "three"}) {
-    cluster_.client.Add(MakeClaim(name, Asked()));
+    cluster_.Put(MakeClaim(name, Asked()));
     ASSERT_TRUE(WaitVolume("pvc-uid-" + name));
     EXPECT_TRUE(GetClaim(name).has_annotation(kSelectedNode));
   }
@@ -46,8 +46,8 @@ TEST_F(NodeDeploymentTest, OneOfTheNodesTakesAnImmediateClaim) {
 
 TEST_F(NodeDeploymentTest, AClaimOfAnotherNodeIsLeftAlone) {
   BeginNodes({OnNode("node-a")});
-  cluster_.client.Add(OnLate("theirs", "node-b"));
-  cluster_.client.Add(OnLate("ours", "node-a"));
+  cluster_.Put(OnLate("theirs", "node-b"));
+  cluster_.Put(OnLate("ours", "node-a"));
   ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
   EXPECT_FALSE(GetClaim("theirs").has_finalizer(kProvisioningFinalizer));
@@ -62,8 +62,8 @@ TEST_F(NodeDeploymentTest, ImmediateClaimsAreLeftAloneWhereTheFlagSaysSo) {
   Options options = OnNode("node-a");
   options.node_deployment.immediate_binding = false;
   BeginNodes({options});
-  cluster_.client.Add(MakeClaim("data", Asked()));
-  cluster_.client.Add(OnLate("ours", "node-a"));
+  cluster_.Put(MakeClaim("data", Asked()));
+  cluster_.Put(OnLate("ours", "node-a"));
   ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
   EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
 }
@@ -72,7 +72,7 @@ TEST_F(NodeDeploymentTest, ANodeWithoutRoomDoesNotTakeAClaim) {
   rpc::FakeCsiDriver::Options driver;
   driver.capacity_bytes = int64_t{1} << 29;  // half of what the claim asks for
   BeginNodes({OnNode("node-a")}, driver);
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("GetCapacity", 3));
   EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
@@ -86,10 +86,10 @@ TEST_F(NodeDeploymentTest, ANodeThatTheClassExcludesDoesNotTakeAClaim) {
                      {{"allowedTopologies",
                        {{{"matchLabelExpressions", {{{"key", "host"}, {"values", {node}}}}}}}}});
   };
-  cluster_.client.Add(within("there", "node-b"));
-  cluster_.client.Add(within("here", "node-a"));
-  cluster_.client.Add(MakeClaim("theirs", Asked({{"spec", {{"storageClassName", "there"}}}})));
-  cluster_.client.Add(MakeClaim("ours", Asked({{"spec", {{"storageClassName", "here"}}}})));
+  cluster_.Put(within("there", "node-b"));
+  cluster_.Put(within("here", "node-a"));
+  cluster_.Put(MakeClaim("theirs", Asked({{"spec", {{"storageClassName", "there"}}}})));
+  cluster_.Put(MakeClaim("ours", Asked({{"spec", {{"storageClassName", "here"}}}})));
   ASSERT_TRUE(WaitVolume("pvc-uid-ours"));
   EXPECT_FALSE(GetClaim("theirs").has_annotation(kSelectedNode));
 }
@@ -98,12 +98,12 @@ TEST_F(NodeDeploymentTest, ANodeThatHasTheDriverAloneTakesWhateverComes) {
   rpc::FakeCsiDriver::Options driver;
   driver.capacity_bytes = int64_t{1} << 29;  // half of what the claim asks for
   driver.topology = {{"host", "node-a"}};
-  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "node-a"}}}}}}));
-  cluster_.client.Add(MakeCsiNode("node-a", {"host"}));
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "node-a"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-a", {"host"}));
   cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), OnNode("node-a"));
-  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Put(MakeClass("fast"));
   cluster_.Start();
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume", 1));
 }
 
@@ -117,10 +117,10 @@ TEST_F(NodeDeploymentTest, ACopyIsMadeWhereItsSourceIs) {
              {{{"matchExpressions",
                 {{{"key", "host"}, {"operator", "In"}, {"values", {"node-a"}}}}}}}}}}}}}}};
   cluster_.AddVolume("pv-source", Merged(BoundVolume("source"), at_a));
-  cluster_.client.Add(MakeClaim("source", BoundClaim("pv-source")));
+  cluster_.Put(MakeClaim("source", BoundClaim("pv-source")));
   Json copy = OnLate("copy", "node-b");
   copy["spec"]["dataSource"] = {{"kind", "PersistentVolumeClaim"}, {"name", "source"}};
-  cluster_.client.Add(copy);
+  cluster_.Put(copy);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("copy").has_annotation(kSelectedNode); }));
   EXPECT_EQ(cluster_.events.Count("out of reach of node 'node-b'"), 1);
   EXPECT_EQ(script().Count("CreateVolume"), 0);
@@ -129,7 +129,7 @@ TEST_F(NodeDeploymentTest, ACopyIsMadeWhereItsSourceIs) {
 TEST_F(NodeDeploymentTest, AClaimThatTheNodeCannotServeIsOfferedAgain) {
   BeginNodes({OnNode("node-a")});
   script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(script().Count("CreateVolume"), 2);
 }
@@ -138,7 +138,7 @@ TEST_F(NodeDeploymentTest, ALostRaceIsNoFailure) {
   BeginNodes({OnNode("node-a")});
   cluster_.client.FailNext("update", "persistentvolumeclaims",
                            base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(cluster_.events.Count("ProvisioningFailed"), 0);
 }

@@ -14,10 +14,10 @@ using ::testing::SizeIs;
 
 TEST_F(ProvisionerTest, MakesTheVolumeAndItsObjectWithTwoWrites) {
   Begin();
-  cluster_.client.Add(
+  cluster_.Put(
       MakeClass("rich", {{"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}, {"tier", "gold"}}},
                          {"mountOptions", {"noatime"}}}));
-  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "rich"}}}})));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "rich"}}}})));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Normal ProvisioningSucceeded default/data: Successfully provisioned volume pvc-uid-data"));
@@ -59,7 +59,7 @@ TEST_F(ProvisionerTest, MakesTheVolumeAndItsObjectWithTwoWrites) {
 TEST_F(ProvisionerTest, HoldsTheClaimBeforeTheDriverIsAsked) {
   Begin();
   script().Hang("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
   script().Release("CreateVolume");
@@ -68,11 +68,11 @@ TEST_F(ProvisionerTest, HoldsTheClaimBeforeTheDriverIsAsked) {
 
 TEST_F(ProvisionerTest, OtherProvisionersClaimsAreLeftAlone) {
   Begin();
-  cluster_.client.Add(MakeClaim(
+  cluster_.Put(MakeClaim(
       "other", {{"metadata",
                  {{"annotations", {{std::string(kStorageProvisioner), "another.example.com"}}}}}}));
-  cluster_.client.Add(MakeClaim("not-asked"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("not-asked"));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
@@ -80,7 +80,7 @@ TEST_F(ProvisionerTest, OtherProvisionersClaimsAreLeftAlone) {
 TEST_F(ProvisionerTest, AnUnknownOutcomeIsAskedAgainByTheSameName) {
   Begin();
   script().LoseAnswer("CreateVolume", 2);
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   const auto requests = script().Requests<csi::v1::CreateVolumeRequest>("CreateVolume");
   ASSERT_THAT(requests, SizeIs(3));
@@ -91,7 +91,7 @@ TEST_F(ProvisionerTest, AnUnknownOutcomeIsAskedAgainByTheSameName) {
 TEST_F(ProvisionerTest, AClaimDeletedWhileTheOutcomeIsUnknownLeavesNoVolumeWithoutObject) {
   Begin();
   script().LoseAnswer("CreateVolume");
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Delete(Claim::kInfo, "default", "data");
   // The claim stays until the volume has an object; then it goes.
@@ -103,11 +103,11 @@ TEST_F(ProvisionerTest, AClaimTakenAwayByForceWhileTheOutcomeIsUnknownLeavesNoVo
   Begin();
   script().LoseAnswer("CreateVolume", 2);
   script().Hang("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   // Its finalizer does not hold it, and another claim takes its name.
   cluster_.client.Remove(Claim::kInfo, "default", "data");
-  cluster_.client.Add(MakeClaim("data", Asked({{"metadata", {{"uid", "uid-second"}}}})));
+  cluster_.Put(MakeClaim("data", Asked({{"metadata", {{"uid", "uid-second"}}}})));
   script().Release("CreateVolume");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(GetVolume("pvc-uid-data").claim_uid(), "uid-data");
@@ -119,12 +119,12 @@ TEST_F(ProvisionerTest, AClaimTakenAwayByForceThatTheDriverRefusesIsForgotten) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));
   script().Hang("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   cluster_.client.Remove(Claim::kInfo, "default", "data");
   script().Release("CreateVolume");
   ASSERT_TRUE(cluster_.events.WaitFor("code = Internal"));
-  cluster_.client.Add(MakeClaim("barrier", Asked()));
+  cluster_.Put(MakeClaim("barrier", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
   EXPECT_EQ(script().Count("CreateVolume"), 2);
 }
@@ -132,7 +132,7 @@ TEST_F(ProvisionerTest, AClaimTakenAwayByForceThatTheDriverRefusesIsForgotten) {
 TEST_F(ProvisionerTest, ADeletedClaimIsLetGoWhenTheDriverFinallyRefuses) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor("rpc error: code = Internal desc = CreateVolume: no"));
   Delete(Claim::kInfo, "default", "data");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
@@ -143,7 +143,7 @@ TEST_F(ProvisionerTest, AfterARestartADeletedClaimThatWasHeldIsAskedForOnceMore)
   // Killed between CreateVolume and the PersistentVolume, the claim deleted meanwhile.
   Json claim = MakeClaim("data", Asked());
   claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
-  cluster_.client.Add(claim);
+  cluster_.Put(claim);
   Delete(Claim::kInfo, "default", "data");
   ASSERT_TRUE(GetClaim("data").deleting());
   Begin();
@@ -155,11 +155,11 @@ TEST_F(ProvisionerTest, AfterARestartADeletedClaimThatWasHeldIsAskedForOnceMore)
 TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInTheMakingAnObject) {
   Begin();
   script().Hang("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Claim claim = GetClaim("data");
   claim.mutable_json().merge_patch(BoundClaim("pv-by-hand"));
-  cluster_.client.Add(claim);
+  cluster_.Put(claim.json());
   script().LoseAnswer("CreateVolume");
   script().Release("CreateVolume");
   // With its object it can be released and deleted.
@@ -170,12 +170,12 @@ TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInThe
 
 TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
   Begin();
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   Claim claim = GetClaim("data");
   ASSERT_TRUE(claim.has_finalizer(kProvisioningFinalizer));
   claim.mutable_json().merge_patch(BoundClaim("pvc-uid-data"));
-  cluster_.client.Add(claim);
+  cluster_.Put(claim.json());
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
 }
@@ -183,7 +183,7 @@ TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
 TEST_F(ProvisionerTest, AFullPoolIsSaidAndTriedAgain) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "pool is full"), 2);
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
       "\"fast\": rpc error: code = ResourceExhausted desc = CreateVolume: pool is full"));
@@ -195,10 +195,10 @@ TEST_F(ProvisionerTest, AnAbsentDriverIsWaitedFor) {
   slow.retry_start = std::chrono::minutes(10);
   slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
-  cluster_.client.Add(MakeClaim("first", Asked()));
+  cluster_.Put(MakeClaim("first", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-first"));
   cluster_.driver->GoAway();
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Unavailable"));
   ASSERT_TRUE(cluster_.driver->ComeBack().ok());
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
@@ -208,7 +208,7 @@ TEST_F(ProvisionerTest, ALostAnswerOfTheApiEndsInOneObject) {
   Begin();
   cluster_.client.LoseNextAnswer("create", "persistentvolumes",
                                  base::Error(StatusCode::kAborted, "lost"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_THAT(cluster_.client.PeekAll(Volume::kInfo), SizeIs(1));
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
@@ -216,7 +216,7 @@ TEST_F(ProvisionerTest, ALostAnswerOfTheApiEndsInOneObject) {
 
 TEST_F(ProvisionerTest, TheClaimIsWrittenWholeSinceOnlyUpdateIsGranted) {
   Begin();
-  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"someFutureField", 1}}}})));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"someFutureField", 1}}}})));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
   EXPECT_EQ(GetClaim("data").Int({"spec", "someFutureField"}), 1);
@@ -229,7 +229,7 @@ TEST_F(ProvisionerTest, AConflictingWriteOfTheClaimIsMadeAnew) {
   Begin();
   cluster_.client.FailNext("update", "persistentvolumeclaims",
                            base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
@@ -238,14 +238,13 @@ TEST_F(ProvisionerTest, AnUnknownClassParameterIsSaidAndItsCureNoticed) {
   Options slow = Fast();
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
-  cluster_.client.Add(
-      MakeClass("odd", {{"parameters", {{"csi.storage.k8s.io/no-such-thing", "1"}}}}));
-  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "odd"}}}})));
+  cluster_.Put(MakeClass("odd", {{"parameters", {{"csi.storage.k8s.io/no-such-thing", "1"}}}}));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "odd"}}}})));
   ASSERT_TRUE(
       cluster_.events.WaitFor("unknown class parameter 'csi.storage.k8s.io/no-such-thing'"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
   EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
-  cluster_.client.Add(MakeClass("odd"));
+  cluster_.Put(MakeClass("odd"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 
@@ -253,7 +252,7 @@ TEST_F(ProvisionerTest, AForbiddenVolumeObjectKeepsTheClaimUntilItIsAllowed) {
   Begin();
   cluster_.client.FailNext("create", "persistentvolumes",
                            base::Error(StatusCode::kPermissionDenied, "forbidden"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("create PersistentVolume: forbidden"));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
@@ -261,8 +260,7 @@ TEST_F(ProvisionerTest, AForbiddenVolumeObjectKeepsTheClaimUntilItIsAllowed) {
 
 TEST_F(ProvisionerTest, MutableParametersNeedADriverThatTakesThem) {
   Begin();
-  cluster_.client.Add(
-      MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
   EXPECT_TRUE(cluster_.events.WaitFor("takes no mutable parameters"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
 }
@@ -277,7 +275,7 @@ TEST_F(ProvisionerTest, AccessModesAreThoseOfCsi) {
                                    std::pair{"ReadWriteMany", Mode::MULTI_NODE_MULTI_WRITER},
                                    std::pair{"ReadOnlyMany", Mode::MULTI_NODE_READER_ONLY}}) {
     const std::string name = fmt::format("data-{}", static_cast<int>(want));
-    cluster_.client.Add(MakeClaim(name, Asked({{"spec", {{"accessModes", {mode}}}}})));
+    cluster_.Put(MakeClaim(name, Asked({{"spec", {{"accessModes", {mode}}}}})));
     ASSERT_TRUE(WaitVolume("pvc-uid-" + name));
     EXPECT_EQ(CreateRequests().back().volume_capabilities(0).access_mode().mode(), want) << mode;
   }
@@ -285,20 +283,20 @@ TEST_F(ProvisionerTest, AccessModesAreThoseOfCsi) {
 
 TEST_F(ProvisionerTest, SecretsComeFromTheClassAndGoToTheDriver) {
   Begin();
-  cluster_.client.Add(MakeClass(
-      "secret", {{"parameters",
-                  {{"csi.storage.k8s.io/provisioner-secret-name", "creds"},
-                   {"csi.storage.k8s.io/provisioner-secret-namespace", "${pvc.namespace}"},
-                   {"csi.storage.k8s.io/node-stage-secret-name", "stage"},
-                   {"csi.storage.k8s.io/node-stage-secret-namespace", "default"}}}}));
-  cluster_.client.Add(MakeClaim("data", Asked({{"spec", {{"storageClassName", "secret"}}}})));
+  cluster_.Put(MakeClass("secret",
+                         {{"parameters",
+                           {{"csi.storage.k8s.io/provisioner-secret-name", "creds"},
+                            {"csi.storage.k8s.io/provisioner-secret-namespace", "${pvc.namespace}"},
+                            {"csi.storage.k8s.io/node-stage-secret-name", "stage"},
+                            {"csi.storage.k8s.io/node-stage-secret-namespace", "default"}}}}));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "secret"}}}})));
   ASSERT_TRUE(cluster_.events.WaitFor("read secret 'default/creds'"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
   EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
-  cluster_.client.Add({{"apiVersion", "v1"},
-                       {"kind", "Secret"},
-                       {"metadata", {{"name", "creds"}, {"namespace", "default"}}},
-                       {"data", {{"password", "aHVudGVyMg=="}}}});
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Secret"},
+                {"metadata", {{"name", "creds"}, {"namespace", "default"}}},
+                {"data", {{"password", "aHVudGVyMg=="}}}});
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   const auto request = script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
   EXPECT_THAT(request.secrets(), ElementsAre(Pair("password", "hunter2")));
@@ -313,7 +311,7 @@ TEST_F(ProvisionerTest, SecretsComeFromTheClassAndGoToTheDriver) {
 
 TEST_F(ProvisionerTest, ABlockClaimAsksForABlockVolume) {
   Begin();
-  cluster_.client.Add(MakeClaim("raw", Asked({{"spec", {{"volumeMode", "Block"}}}})));
+  cluster_.Put(MakeClaim("raw", Asked({{"spec", {{"volumeMode", "Block"}}}})));
   ASSERT_TRUE(WaitVolume("pvc-uid-raw"));
   EXPECT_TRUE(script()
                   .LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume")
@@ -325,7 +323,7 @@ TEST_F(ProvisionerTest, ABlockClaimAsksForABlockVolume) {
 
 TEST_F(ProvisionerTest, AClaimWithASelectorIsRefused) {
   Begin();
-  cluster_.client.Add(
+  cluster_.Put(
       MakeClaim("data", Asked({{"spec", {{"selector", {{"matchLabels", {{"a", "b"}}}}}}}})));
   EXPECT_TRUE(cluster_.events.WaitFor("claim Selector is not supported"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);

@@ -48,7 +48,7 @@ class ProvisionerTest : public ::testing::Test {
  protected:
   void Begin(rpc::FakeCsiDriver::Options driver = NoTopology(), Options options = Fast()) {
     cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), std::move(options));
-    cluster_.client.Add(MakeClass("fast"));
+    cluster_.Put(MakeClass("fast"));
     cluster_.Start();
   }
 
@@ -68,18 +68,18 @@ class ProvisionerTest : public ::testing::Test {
   }
   // A bound claim "source" with its volume.
   void AddSource() {
-    cluster_.client.Add(MakeClaim("source", Asked()));
+    cluster_.Put(MakeClaim("source", Asked()));
     ASSERT_TRUE(WaitVolume("pvc-uid-source"));
     BindClaim("source");
     Volume volume = GetVolume("pvc-uid-source");
     volume.Set({"status", "phase"}, "Bound");
-    cluster_.client.Add(volume);
+    cluster_.Put(volume.json());
   }
   // What the binder does when the claim's volume is there.
   void BindClaim(const std::string& name) {
     Claim claim = GetClaim(name);
     claim.mutable_json().merge_patch(BoundClaim("pvc-uid-" + name));
-    cluster_.client.Add(claim);
+    cluster_.Put(claim.json());
   }
 
   FakeCluster cluster_;

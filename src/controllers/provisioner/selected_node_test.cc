@@ -12,11 +12,11 @@ class DelayedTest : public ProvisionerTest {
     rpc::FakeCsiDriver::Options driver;
     driver.topology = {{"zone", "a"}};
     for (const auto& [node, zone] : {std::pair{"node-a", "a"}, std::pair{"node-b", "b"}}) {
-      cluster_.client.Add(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
-      cluster_.client.Add(MakeCsiNode(node, {"zone"}));
+      cluster_.Put(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
+      cluster_.Put(MakeCsiNode(node, {"zone"}));
     }
     Begin(driver);
-    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
   }
   Json Late(const std::string& node) {
     Json more = Asked({{"spec", {{"storageClassName", "late"}}}});
@@ -27,11 +27,11 @@ class DelayedTest : public ProvisionerTest {
 
 TEST_F(DelayedTest, ProvisionsWhenANodeIsSelectedAndForItsTopology) {
   BeginDelayed();
-  cluster_.client.Add(Late(""));
-  cluster_.client.Add(MakeClaim("barrier", Asked()));
+  cluster_.Put(Late(""));
+  cluster_.Put(MakeClaim("barrier", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
-  cluster_.client.Add(Late("node-b"));
+  cluster_.Put(Late("node-b"));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   const auto request = script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
   EXPECT_EQ(request.accessibility_requirements().requisite_size(), 2);
@@ -42,19 +42,19 @@ TEST_F(DelayedTest, ProvisionsWhenANodeIsSelectedAndForItsTopology) {
 TEST_F(DelayedTest, ANodeWithoutCapacityIsGivenUpForAnother) {
   BeginDelayed();
   script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
-  cluster_.client.Add(Late("node-b"));
+  cluster_.Put(Late("node-b"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
   // The scheduler's turn; then it works.
   Claim again = GetClaim("data");
   again.set_annotation(kSelectedNode, "node-a");
-  cluster_.client.Add(again);
+  cluster_.Put(again.json());
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 
 TEST_F(DelayedTest, ANodeThatIsGoneIsGivenUp) {
   BeginDelayed();
-  cluster_.client.Add(Late("node-gone"));
+  cluster_.Put(Late("node-gone"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
   EXPECT_TRUE(cluster_.events.WaitFor("CSINode 'node-gone' is not there"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
@@ -65,7 +65,7 @@ TEST_F(DelayedTest, AfterARestartAClaimThatWasHeldIsNotGivenUpWithItsNode) {
   BeginDelayed();
   Json claim = Late("node-gone");
   claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
-  cluster_.client.Add(claim);
+  cluster_.Put(claim);
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(CreateRequests().back().accessibility_requirements().requisite_size(), 2);
 }
@@ -74,7 +74,7 @@ TEST_F(DelayedTest, WithAnUnknownOutcomeTheNodeIsKeptAlsoIfItVanishes) {
   BeginDelayed();
   script().LoseAnswer("CreateVolume");
   script().Hang("CreateVolume");
-  cluster_.client.Add(Late("node-b"));
+  cluster_.Put(Late("node-b"));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   cluster_.client.Remove(api::Node::kInfo, "", "node-b");
   cluster_.client.Remove(api::CsiNode::kInfo, "", "node-b");
@@ -89,14 +89,14 @@ TEST_F(DelayedTest, WithAnUnknownOutcomeTheNodeIsKeptAlsoIfItVanishes) {
 
 TEST_F(DelayedTest, ADriverThatRegistersLaterIsNoticed) {
   BeginDelayed();
-  cluster_.client.Add(MakeNode("node-c", {{"metadata", {{"labels", {{"zone", "c"}}}}}}));
-  cluster_.client.Add(Json{{"apiVersion", "storage.k8s.io/v1"},
-                           {"kind", "CSINode"},
-                           {"metadata", {{"name", "node-c"}}},
-                           {"spec", {{"drivers", Json::array()}}}});
-  cluster_.client.Add(Late("node-c"));
+  cluster_.Put(MakeNode("node-c", {{"metadata", {{"labels", {{"zone", "c"}}}}}}));
+  cluster_.Put(Json{{"apiVersion", "storage.k8s.io/v1"},
+                    {"kind", "CSINode"},
+                    {"metadata", {{"name", "node-c"}}},
+                    {"spec", {{"drivers", Json::array()}}}});
+  cluster_.Put(Late("node-c"));
   ASSERT_TRUE(cluster_.events.WaitFor("not registered there (yet)"));
-  cluster_.client.Add(MakeCsiNode("node-c", {"zone"}));
+  cluster_.Put(MakeCsiNode("node-c", {"zone"}));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 

@@ -21,7 +21,7 @@ TEST_F(CloneTest, ACopyIsMadeFromTheSourcesVolumeAndTheSourceIsHeldMeanwhile) {
   Begin();
   AddSource();
   script().Hang("CreateVolume");
-  cluster_.client.Add(CloneOf("source"));
+  cluster_.Put(CloneOf("source"));
   ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
   EXPECT_TRUE(GetClaim("source").has_finalizer(kCloning));
   script().Release("CreateVolume");
@@ -35,7 +35,7 @@ TEST_F(CloneTest, ACopyIsMadeFromTheSourcesVolumeAndTheSourceIsHeldMeanwhile) {
 TEST_F(CloneTest, ACopySmallerThanItsSourceIsRefused) {
   Begin();
   AddSource();
-  cluster_.client.Add(CloneOf("source", "512Mi"));
+  cluster_.Put(CloneOf("source", "512Mi"));
   EXPECT_TRUE(cluster_.events.WaitFor("the copy must have at least its size, 1Gi"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
@@ -44,7 +44,7 @@ TEST_F(CloneTest, ASourceThatAppearsLaterIsNoticed) {
   Options slow = Fast();
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
-  cluster_.client.Add(CloneOf("source"));
+  cluster_.Put(CloneOf("source"));
   ASSERT_TRUE(cluster_.events.WaitFor("clone claim 'source': it is not there"));
   AddSource();
   EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
@@ -55,7 +55,7 @@ TEST_F(CloneTest, ASourceThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIsKnow
   AddSource();
   script().LoseAnswer("CreateVolume");
   script().Hang("CreateVolume");
-  cluster_.client.Add(CloneOf("source"));
+  cluster_.Put(CloneOf("source"));
   ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
   Delete(Claim::kInfo, "default", "source");
   script().Release("CreateVolume");
@@ -66,18 +66,18 @@ TEST_F(CloneTest, ASourceThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIsKnow
 TEST_F(CloneTest, AnotherNamespacesDataIsRefused) {
   Begin();
   AddSource();
-  cluster_.client.Add(MakeClaim("copy", Asked({{"spec",
-                                                {{"dataSourceRef",
-                                                  {{"kind", "PersistentVolumeClaim"},
-                                                   {"name", "source"},
-                                                   {"namespace", "other"}}}}}})));
+  cluster_.Put(MakeClaim("copy", Asked({{"spec",
+                                         {{"dataSourceRef",
+                                           {{"kind", "PersistentVolumeClaim"},
+                                            {"name", "source"},
+                                            {"namespace", "other"}}}}}})));
   EXPECT_TRUE(cluster_.events.WaitFor("in namespace 'other': data crosses no namespaces"));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
 
 TEST_F(CloneTest, SourcesOfOtherKindsAreLeftToPopulators) {
   Begin();
-  cluster_.client.Add(MakeClaim(
+  cluster_.Put(MakeClaim(
       "pop", Asked({{"spec",
                      {{"dataSourceRef",
                        {{"apiGroup", "example.com"}, {"kind", "Hello"}, {"name", "h"}}}}}})));
@@ -102,7 +102,7 @@ class RestoreTest : public ProvisionerTest {
     handle_ = response.snapshot().snapshot_id();
   }
   void AddSnapshot(const Json& more = nullptr) {
-    cluster_.client.Add(
+    cluster_.Put(
         Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
                 {"kind", "VolumeSnapshot"},
                 {"metadata", {{"name", "snap"}, {"namespace", "default"}, {"uid", "uid-snap"}}},
@@ -113,14 +113,14 @@ class RestoreTest : public ProvisionerTest {
                more));
   }
   void AddContent(const std::string& driver = kDriver) {
-    cluster_.client.Add({{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                         {"kind", "VolumeSnapshotContent"},
-                         {"metadata", {{"name", "content"}}},
-                         {"spec",
-                          {{"driver", driver},
-                           {"volumeSnapshotRef",
-                            {{"name", "snap"}, {"namespace", "default"}, {"uid", "uid-snap"}}}}},
-                         {"status", {{"snapshotHandle", handle_}, {"readyToUse", true}}}});
+    cluster_.Put({{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                  {"kind", "VolumeSnapshotContent"},
+                  {"metadata", {{"name", "content"}}},
+                  {"spec",
+                   {{"driver", driver},
+                    {"volumeSnapshotRef",
+                     {{"name", "snap"}, {"namespace", "default"}, {"uid", "uid-snap"}}}}},
+                  {"status", {{"snapshotHandle", handle_}, {"readyToUse", true}}}});
   }
   static Json Restored(const std::string& name = "restored") {
     return MakeClaim(name, Asked({{"spec",
@@ -142,7 +142,7 @@ TEST_F(RestoreTest, AVolumeIsMadeFromTheSnapshotWhichIsHeldMeanwhile) {
   AddSnapshot();
   AddContent();
   script().Hang("CreateVolume");
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
   EXPECT_TRUE(Held());
   script().Release("CreateVolume");
@@ -159,7 +159,7 @@ TEST_F(RestoreTest, ASnapshotIsLetGoWhenItsClaimIsDeletedBeforeItHadAVolume) {
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
   Json claim = Restored();
   claim["metadata"].erase("finalizers");
-  cluster_.client.Add(claim);
+  cluster_.Put(claim);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Held(); }));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Internal"));
   Delete(Claim::kInfo, "default", "restored");
@@ -172,7 +172,7 @@ TEST_F(RestoreTest, ASnapshotThatGetsReadyIsNoticedAtOnce) {
   BeginWithSnapshot(slow);
   AddSnapshot({{"status", {{"readyToUse", false}}}});
   AddContent();
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   ASSERT_TRUE(cluster_.events.WaitFor("snapshot 'default/snap': it is not ready to use"));
   ASSERT_TRUE(cluster_.client.WaitForWatches(api::kinds::kVolumeSnapshot, 1));
   AddSnapshot();
@@ -185,14 +185,14 @@ TEST_F(RestoreTest, AConflictingWriteOfTheSnapshotIsMadeAnew) {
   AddContent();
   cluster_.client.FailNext("update", "volumesnapshots",
                            base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   ASSERT_TRUE(WaitVolume("pvc-uid-restored"));
   EXPECT_EQ(cluster_.events.Count("ProvisioningFailed"), 0);
 }
 
 TEST_F(RestoreTest, AMissingSnapshotIsSaid) {
   BeginWithSnapshot();
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   EXPECT_TRUE(cluster_.events.WaitFor("snapshot 'default/snap': "));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
@@ -201,7 +201,7 @@ TEST_F(RestoreTest, AnotherDriversSnapshotIsRefused) {
   BeginWithSnapshot();
   AddSnapshot();
   AddContent("another.example.com");
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   EXPECT_TRUE(cluster_.events.WaitFor("it is of driver 'another.example.com'"));
   EXPECT_FALSE(Held());
 }
@@ -212,7 +212,7 @@ TEST_F(RestoreTest, ASnapshotThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIs
   AddContent();
   script().LoseAnswer("CreateVolume");
   script().Hang("CreateVolume");
-  cluster_.client.Add(Restored());
+  cluster_.Put(Restored());
   ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
   Delete(api::kinds::kVolumeSnapshot, "default", "snap");
   script().Release("CreateVolume");

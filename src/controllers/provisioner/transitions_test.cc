@@ -26,9 +26,9 @@ class OutcomeTest : public ProvisionerTest, public ::testing::WithParamInterface
   void BeginRow(Options options) {
     rpc::FakeCsiDriver::Options driver;
     driver.topology = {{"zone", "a"}};
-    cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
-    cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
-    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+    cluster_.Put(MakeCsiNode("node-a", {"zone"}));
+    cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
     Begin(driver, std::move(options));
     script().Fail("CreateVolume", base::Error(GetParam().code, "said the driver"));
   }
@@ -48,7 +48,7 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
   Options options = Fast();
   if (GetParam().then == Then::kMuchLater) options.retry_max = std::chrono::minutes(10);
   BeginRow(options);
-  cluster_.client.Add(TheClaim());
+  cluster_.Put(TheClaim());
   ASSERT_TRUE(cluster_.events.WaitFor(fmt::format(
       "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
       "\"{}\": rpc error: code = {} desc = CreateVolume: said the driver",
@@ -69,7 +69,7 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
       break;
     case Then::kMuchLater: {
       // The finalizer's own write lets the claim be looked at once more.
-      cluster_.client.Add(MakeClaim("barrier", Asked()));
+      cluster_.Put(MakeClaim("barrier", Asked()));
       ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
       EXPECT_LE(script().Count("CreateVolume"), 3);
       break;
@@ -81,7 +81,7 @@ TEST_P(OutcomeTest, ADeletedClaimIsLetGoOnlyWhenNoVolumeCanBeLeft) {
   BeginRow(Fast());
   script().Fail("CreateVolume", base::Error(GetParam().code, "said the driver"), 20);
   script().Hang("CreateVolume");
-  cluster_.client.Add(TheClaim());
+  cluster_.Put(TheClaim());
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Delete(Claim::kInfo, "default", "data");
   script().Release("CreateVolume");

@@ -54,7 +54,7 @@ class LaterFailureTest : public UnknownOutcomeTest,
 TEST_P(LaterFailureTest, DoesNotAbandonTheVolumeOfADeletedClaim) {
   Begin();
   LoseThenFail(GetParam());
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor("an earlier call may have made the volume"));
   Delete(Claim::kInfo, "default", "data");
   ASSERT_TRUE(script().WaitFor("CreateVolume", script().Count("CreateVolume") + 3));
@@ -68,18 +68,18 @@ TEST_P(LaterFailureTest, DoesNotAbandonTheVolumeOfADeletedClaim) {
 TEST_P(LaterFailureTest, NeitherMovesTheClaimNorChangesTheRequest) {
   rpc::FakeCsiDriver::Options driver;
   driver.topology = {{"zone", "a"}};
-  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
-  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
-  cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
+  cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
   Begin(driver);
   LoseThenFail(GetParam());
-  cluster_.client.Add(MakeClaim(
+  cluster_.Put(MakeClaim(
       "data", Asked({{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}},
                      {"spec", {{"storageClassName", "late"}}}})));
   ASSERT_TRUE(cluster_.events.WaitFor("an earlier call may have made the volume"));
   // What would make another request of it.
-  cluster_.client.Add(MakeNode("node-b", {{"metadata", {{"labels", {{"zone", "b"}}}}}}));
-  cluster_.client.Add(MakeCsiNode("node-b", {"zone"}));
+  cluster_.Put(MakeNode("node-b", {{"metadata", {{"labels", {{"zone", "b"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-b", {"zone"}));
   ASSERT_TRUE(script().WaitFor("CreateVolume", script().Count("CreateVolume") + 3));
   EXPECT_TRUE(GetClaim("data").has_annotation(kSelectedNode));
   Relent();
@@ -102,7 +102,7 @@ TEST_F(UnknownOutcomeTest, EndsWhereTheDriverSaysThatTheSameRequestCannotBe) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kDeadlineExceeded, "slow"),
                 rpc::CallScript::kAlways);
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor("code = DeadlineExceeded"));
   Delete(Claim::kInfo, "default", "data");
   script().Fail("CreateVolume", base::Error(StatusCode::kOutOfRange, "too much"),
@@ -112,11 +112,11 @@ TEST_F(UnknownOutcomeTest, EndsWhereTheDriverSaysThatTheSameRequestCannotBe) {
 }
 
 TEST_F(UnknownOutcomeTest, OfAnEarlierProcessEndsOnlyWithTheVolume) {
-  cluster_.client.Add(Held("data"));
+  cluster_.Put(Held("data"));
   Delete(Claim::kInfo, "default", "data");
   cluster_.Add<Provisioner>(cluster_.AddDriver(NoTopology()), Fast());
   script().Fail("CreateVolume", base::Error(StatusCode::kInvalidArgument, "no"), 4);
-  cluster_.client.Add(MakeClass("fast"));
+  cluster_.Put(MakeClass("fast"));
   cluster_.Start();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
   EXPECT_TRUE(cluster_.Has<Volume>("", "pvc-uid-data"));
@@ -127,7 +127,7 @@ TEST_F(UnknownOutcomeTest, ARefusedClaimIsHeldNoLonger) {
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Internal desc = CreateVolume: no"));
   // Whoever comes next, and another program too, sees that nothing is left of it.
   EXPECT_TRUE(
@@ -140,7 +140,7 @@ TEST_F(UnknownOutcomeTest, AnOrderlyEndLetsRefusedClaimsGo) {
   Begin(NoTopology(), slow);
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
   script().Hang("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   cluster_.client.FailNext("update", "persistentvolumeclaims",
                            base::Error(StatusCode::kPermissionDenied, "not now"));
@@ -155,7 +155,7 @@ TEST_F(UnknownOutcomeTest, AnOrderlyEndKeepsClaimsThatMayHaveAVolume) {
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
   script().LoseAnswer("CreateVolume");
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Unavailable"));
   cluster_.Stop();
   EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
@@ -165,10 +165,10 @@ TEST_F(UnknownOutcomeTest, ACallThatWasNeverSentHoldsNoClaim) {
   Options slow = Fast();
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
-  cluster_.client.Add(MakeClaim("first", Asked()));
+  cluster_.Put(MakeClaim("first", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-first"));
   cluster_.driver->GoAway();
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor("default/data: failed to provision volume"));
   Delete(Claim::kInfo, "default", "data");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }))
@@ -176,14 +176,14 @@ TEST_F(UnknownOutcomeTest, ACallThatWasNeverSentHoldsNoClaim) {
 }
 
 TEST_F(UnknownOutcomeTest, AHeldClaimWithoutItsClassSaysWhy) {
-  cluster_.client.Add(Held("data", {{"spec", {{"storageClassName", "gone"}}}}));
+  cluster_.Put(Held("data", {{"spec", {{"storageClassName", "gone"}}}}));
   Begin();
   ASSERT_TRUE(
       cluster_.events.WaitFor("Warning ProvisioningCleanupFailed default/data: its class is gone, "
                               "and a volume may exist in "
                               "the driver: create the class again"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
-  cluster_.client.Add(MakeClass("gone"));
+  cluster_.Put(MakeClass("gone"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 
@@ -191,8 +191,8 @@ TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheClaim) {
   // The driver has one of that name already, in another zone than asked for.
   rpc::FakeCsiDriver::Options driver;
   driver.topology = {{"zone", "b"}};
-  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
-  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
   Begin(driver);
   csi::v1::CreateVolumeRequest request;
   request.set_name("pvc-uid-data");
@@ -202,7 +202,7 @@ TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheClaim) {
   ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
   script().Fail("DeleteVolume", base::Error(StatusCode::kInternal, "busy"),
                 rpc::CallScript::kAlways);
-  cluster_.client.Add(Unprotected("data"));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningCleanupFailed default/data: Error cleaning provisioned volume "
       "\"pvc-uid-data\": rpc error: code = Internal desc = DeleteVolume: busy"));
@@ -214,11 +214,11 @@ TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheClaim) {
 }
 
 TEST_F(ProvisionerTest, AVolumeOfAnothersUnderTheClaimsNameIsSaid) {
-  cluster_.client.Add(MakeVolume(
+  cluster_.Put(MakeVolume(
       "pvc-uid-data",
       {{"spec", {{"claimRef", {{"namespace", "default"}, {"name", "data"}, {"uid", "old"}}}}}}));
   Begin();
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   EXPECT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
       "\"fast\": PersistentVolume 'pvc-uid-data' exists and belongs to another claim"));
@@ -229,7 +229,7 @@ TEST_F(ProvisionerTest, ADriverThatMakesNoVolumesIsSaid) {
   rpc::FakeCsiDriver::Options driver = NoTopology();
   driver.controller_capabilities = {DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME};
   Begin(driver);
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   EXPECT_TRUE(cluster_.events.WaitFor("does not make volumes (it lacks CREATE_DELETE_VOLUME)"));
   EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
 }
@@ -238,7 +238,7 @@ TEST_F(ProvisionerTest, AFailureOfTheApiIsNotToldAsTheDrivers) {
   Begin();
   cluster_.client.FailNext("update", "persistentvolumeclaims",
                            base::Error(StatusCode::kPermissionDenied, "forbidden"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   EXPECT_TRUE(cluster_.events.WaitFor(
       "failed to provision volume with StorageClass \"fast\": add a finalizer: forbidden"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));

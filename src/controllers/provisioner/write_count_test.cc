@@ -17,7 +17,7 @@ class WriteCountTest : public ProvisionerTest {
     provisioner_ = std::make_unique<Provisioner>(
         Context{cluster_.client, cluster_.informers, *recorder_, cluster_.clock},
         cluster_.AddDriver(NoTopology()), Fast());
-    cluster_.client.Add(MakeClass("fast"));
+    cluster_.Put(MakeClass("fast"));
     cluster_.Start();
     provisioner_->Start();
   }
@@ -39,7 +39,7 @@ class WriteCountTest : public ProvisionerTest {
 
 TEST_F(WriteCountTest, AVolumeThatIsMadeAtOnceCostsThree) {
   BeginCounted();
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_THAT(Writes(), ElementsAre("update persistentvolumeclaims/default/data",
                                     "create persistentvolumes/pvc-uid-data",
@@ -50,7 +50,7 @@ TEST_F(WriteCountTest, AClaimThatIsHeldAlreadyCostsTwo) {
   BeginCounted();
   Json claim = MakeClaim("data", Asked());
   claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
-  cluster_.client.Add(claim);
+  cluster_.Put(claim);
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_THAT(Writes(), ElementsAre("create persistentvolumes/pvc-uid-data",
                                     StartsWith("create events/default/data.")));
@@ -76,7 +76,7 @@ TEST_F(WriteCountTest, ForbiddenEventsKeepNoVolumeBack) {
                              base::Error(StatusCode::kPermissionDenied, "forbidden"));
   }
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));
-  cluster_.client.Add(MakeClaim("data", Asked()));
+  cluster_.Put(MakeClaim("data", Asked()));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 

@@ -84,7 +84,7 @@ class ExpandTableTest : public CaseTest {
   }
   // The resizer has gone through its queue.
   void WaitForSentinel() {
-    cluster_.client.Add(MakeClaim(
+    cluster_.Put(MakeClaim(
         "sentinel", Merged(BoundClaim("pv-sentinel"),
                            {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}}})));
     ASSERT_TRUE(cluster_.events.WaitFor("default/sentinel"));
@@ -267,7 +267,7 @@ std::vector<Case> FailureCases() {
        {Call("2Gi")},
        {kResizing, SaysFailed("rpc error: code = FailedPrecondition")},
        [](FakeCluster& cluster) {
-         cluster.client.Add(
+         cluster.Put(
              MakePod("web", "data",
                      {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
          cluster.driver->script().Fail("ControllerExpandVolume",

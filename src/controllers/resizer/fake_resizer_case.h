@@ -70,7 +70,7 @@ class CaseTest : public ::testing::TestWithParam<Case> {
     handle_ = cluster_.Get<api::PersistentVolume>("", "pv-1").csi().volume_handle();
     base::Json claim = BoundClaim("pv-1");
     if (!test.claim.is_null()) claim.merge_patch(test.claim);
-    cluster_.client.Add(MakeClaim("data", claim));
+    cluster_.Put(MakeClaim("data", claim));
     cluster_.AddVolume("pv-sentinel", BoundVolume("sentinel"));
     if (test.given) test.given(cluster_);
     cluster_.Start();

@@ -18,9 +18,9 @@ Json MakeAttributesClass(const std::string& name, const std::string& iops,
           {"parameters", {{"iops", iops}}}};
 }
 void Classes(FakeCluster& cluster) {
-  cluster.client.Add(MakeAttributesClass("gold", "9000"));
-  cluster.client.Add(MakeAttributesClass("silver", "100"));
-  cluster.client.Add(MakeAttributesClass("theirs", "1", "another.example.com"));
+  cluster.Put(MakeAttributesClass("gold", "9000"));
+  cluster.Put(MakeAttributesClass("silver", "100"));
+  cluster.Put(MakeAttributesClass("theirs", "1", "another.example.com"));
 }
 std::function<void(FakeCluster&)> ClassesAnd(std::function<void(FakeCluster&)> more) {
   return [more = std::move(more)](FakeCluster& cluster) {
@@ -108,16 +108,15 @@ class ModifierTest : public CaseTest {
   }
   // The modifier has gone through its queue.
   void WaitForSentinel() {
-    cluster_.client.Add(MakeAttributesClass("sentinel", "1"));
-    cluster_.client.Add(
-        MakeClaim("sentinel", Merged(BoundClaim("pv-sentinel"), Wish("sentinel", ""))));
+    cluster_.Put(MakeAttributesClass("sentinel", "1"));
+    cluster_.Put(MakeClaim("sentinel", Merged(BoundClaim("pv-sentinel"), Wish("sentinel", ""))));
     ASSERT_TRUE(cluster_.events.WaitFor("default/sentinel"));
   }
   Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
   void WishFor(const std::string& name) {
     Claim claim = GetClaim();
     claim.Set({"spec", "volumeAttributesClassName"}, name);
-    cluster_.client.Add(claim);
+    cluster_.Put(claim.json());
   }
   std::string Current() {
     return GetClaim().String({"status", "currentVolumeAttributesClassName"});
@@ -296,7 +295,7 @@ TEST_F(ModifierFlowTest, AClassThatAppearsIsUsed) {
   Begin(OnceOnly());
   WishFor("late");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Pending"; }));
-  cluster_.client.Add(MakeAttributesClass("late", "5"));
+  cluster_.Put(MakeAttributesClass("late", "5"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Current() == "late"; }));
 }
 
@@ -331,7 +330,7 @@ TEST_F(ModifierFlowTest, WhatMayHaveBegunStaysSoWhenItsClassIsMadeAnothers) {
                                  rpc::CallScript::kAlways);
   WishFor("gold");
   ASSERT_TRUE(cluster_.events.WaitFor("slow"));
-  cluster_.client.Add(MakeAttributesClass("gold", "9000", "another.example.com"));
+  cluster_.Put(MakeAttributesClass("gold", "9000", "another.example.com"));
   ASSERT_TRUE(cluster_.events.WaitFor("is for driver 'another.example.com'"));
   EXPECT_EQ(Status(), "InProgress") << "the driver may have changed the volume";
 }

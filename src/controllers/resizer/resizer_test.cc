@@ -29,7 +29,7 @@ class ResizerTest : public ::testing::Test {
   void Begin(rpc::FakeCsiDriver::Options driver = ControllerOnly(), Options options = Fast()) {
     cluster_.Add<Resizer>(cluster_.AddDriver(std::move(driver)), options);
     cluster_.AddVolume("pv-1", BoundVolume("data"));
-    cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+    cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
     cluster_.Start();
   }
   static rpc::FakeCsiDriver::Options ControllerOnly() {
@@ -47,7 +47,7 @@ class ResizerTest : public ::testing::Test {
   void Ask(const std::string& size) {
     Claim claim = GetClaim();
     claim.Set({"spec", "resources", "requests", "storage"}, size);
-    cluster_.client.Add(claim);
+    cluster_.Put(claim.json());
   }
 
   rpc::CallScript& script() { return cluster_.driver->script(); }
@@ -104,7 +104,7 @@ TEST_F(ResizerTest, ATargetInProgressIsFinishedBeforeASmallerOneCounts) {
   // Stopped between the driver's call and its answer; meanwhile the request was reduced.
   cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), Fast());
   cluster_.AddVolume("pv-1", BoundVolume("data"));
-  cluster_.client.Add(MakeClaim(
+  cluster_.Put(MakeClaim(
       "data",
       Merged(BoundClaim("pv-1"),
              {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}},
@@ -141,8 +141,8 @@ TEST_F(ResizerTest, AnUnknownOutcomeIsAskedAgain) {
 
 TEST_F(ResizerTest, WhatIsInUseWaitsForTheEndOfItsUse) {
   Begin();
-  cluster_.client.Add(MakePod(
-      "web", "data", {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
+  cluster_.Put(MakePod("web", "data",
+                       {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
   script().Fail("ControllerExpandVolume",
                 base::Error(StatusCode::kFailedPrecondition, "volume is published"), 1);
   Ask("2Gi");
@@ -158,7 +158,7 @@ TEST_F(ResizerTest, WhereEachNodeHasAResizerItGrowsWhatItsNodeReaches) {
       {{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get", "list", "watch"}}}});
   Options options = Fast();
   options.node_name = "node-a";
-  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "b"}}}}}}));
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "b"}}}}}}));
   cluster_.Add<Resizer>(cluster_.AddDriver(ControllerOnly()), options);
   const Json expression = {{"key", "host"}, {"operator", "In"}, {"values", {"a"}}};
   const Json terms = Json::array({{{"matchExpressions", Json::array({expression})}}});
@@ -166,18 +166,18 @@ TEST_F(ResizerTest, WhereEachNodeHasAResizerItGrowsWhatItsNodeReaches) {
       "pv-1",
       Merged(BoundVolume("data"),
              {{"spec", {{"nodeAffinity", {{"required", {{"nodeSelectorTerms", terms}}}}}}}}));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.AddVolume("pv-near", BoundVolume("near"));
   Json near = BoundClaim("pv-near");
   near["spec"]["resources"]["requests"]["storage"] = "2Gi";
-  cluster_.client.Add(MakeClaim("near", near));
+  cluster_.Put(MakeClaim("near", near));
   cluster_.Start();
   Ask("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.Get<Claim>("default", "near").capacity() == "2Gi"; }));
   EXPECT_EQ(script().Count("ControllerExpandVolume"), 1);
   // The node gets its label, or another.
-  cluster_.client.Add(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "a"}}}}}}));
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "a"}}}}}}));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
 }
 
@@ -186,7 +186,7 @@ TEST_F(ResizerTest, AfterAStopBehindTheVolumesWriteTheClaimFollows) {
   Json more = BoundVolume("data");
   more["spec"]["capacity"]["storage"] = "2Gi";
   cluster_.AddVolume("pv-1", more);
-  cluster_.client.Add(MakeClaim(
+  cluster_.Put(MakeClaim(
       "data",
       Merged(BoundClaim("pv-1"),
              {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}},
@@ -241,7 +241,7 @@ TEST_F(ResizerTest, WhatANodeRefusedIsOfferedAgainAfterAWhile) {
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
   Claim claim = GetClaim();
   claim.Set({"status", "allocatedResourceStatuses", "storage"}, "NodeResizeInfeasible");
-  cluster_.client.Add(claim);
+  cluster_.Put(claim.json());
   EXPECT_TRUE(script().WaitFor("ControllerExpandVolume", 2));
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
@@ -251,8 +251,8 @@ TEST_F(ResizerTest, WithoutHandlingOfUseItIsTriedAgain) {
   Options options = Fast();
   options.handle_volume_inuse_error = false;
   Begin(ControllerOnly(), options);
-  cluster_.client.Add(MakePod(
-      "web", "data", {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
+  cluster_.Put(MakePod("web", "data",
+                       {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
   script().Fail("ControllerExpandVolume",
                 base::Error(StatusCode::kFailedPrecondition, "volume is published"), 2);
   Ask("2Gi");
@@ -275,7 +275,7 @@ TEST_F(ResizerTest, OtherConditionsStay) {
   Claim claim = GetClaim();
   claim.Set({"status", "conditions"}, Json::array({{{"type", "Unrelated"}, {"status", "True"}}}));
   claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
-  cluster_.client.Add(claim);
+  cluster_.Put(claim.json());
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Unrelated"));
 }

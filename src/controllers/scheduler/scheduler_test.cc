@@ -33,14 +33,14 @@ class SchedulerTest : public ::testing::Test {
     options.retry_start = std::chrono::milliseconds(5);
     options.retry_max = std::chrono::milliseconds(20);
     cluster_.Add<Scheduler>(options);
-    cluster_.client.Add(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
-    cluster_.client.Add(MakeClass("by-hand", {{"volumeBindingMode", "WaitForFirstConsumer"},
-                                              {"provisioner", std::string(kNoProvisioner)}}));
+    cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
+    cluster_.Put(MakeClass("by-hand", {{"volumeBindingMode", "WaitForFirstConsumer"},
+                                       {"provisioner", std::string(kNoProvisioner)}}));
     cluster_.Start();
   }
   void AddNodes() {
-    cluster_.client.Add(MakeNode("node-a", Zone("a")));
-    cluster_.client.Add(MakeNode("node-b", Zone("b")));
+    cluster_.Put(MakeNode("node-a", Zone("a")));
+    cluster_.Put(MakeNode("node-b", Zone("b")));
   }
   static Json Late() { return {{"spec", {{"storageClassName", "late"}}}}; }
 
@@ -69,10 +69,10 @@ class SchedulerTest : public ::testing::Test {
   }
   // What binder and provisioner do for a claim with a selected node.
   void BindClaim(const std::string& claim, const Json& volume_more = nullptr) {
-    cluster_.client.Add(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), volume_more)));
+    cluster_.Put(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), volume_more)));
     Claim object = GetClaim(claim);
     object.mutable_json().merge_patch(BoundClaim("pv-" + claim));
-    cluster_.client.Add(object);
+    cluster_.Put(object.json());
   }
 
   FakeCluster cluster_;
@@ -81,11 +81,11 @@ class SchedulerTest : public ::testing::Test {
 TEST_F(SchedulerTest, SpreadsPodsAndThenGoesByName) {
   AddNodes();
   Begin();
-  cluster_.client.Add(MakePod("one", ""));
+  cluster_.Put(MakePod("one", ""));
   EXPECT_EQ(WaitNode("one"), "node-a");
-  cluster_.client.Add(MakePod("two", ""));
+  cluster_.Put(MakePod("two", ""));
   EXPECT_EQ(WaitNode("two"), "node-b");
-  cluster_.client.Add(MakePod("three", ""));
+  cluster_.Put(MakePod("three", ""));
   EXPECT_EQ(WaitNode("three"), "node-a");
   EXPECT_TRUE(cluster_.events.WaitFor(
       "Normal Scheduled default/one: Successfully assigned default/one to node-a"));
@@ -94,11 +94,10 @@ TEST_F(SchedulerTest, SpreadsPodsAndThenGoesByName) {
 TEST_F(SchedulerTest, LeavesAloneWhatIsNotItsOwn) {
   AddNodes();
   Begin();
-  cluster_.client.Add(MakePod("placed", "", {{"spec", {{"nodeName", "elsewhere"}}}}));
-  cluster_.client.Add(MakePod("theirs", "", {{"spec", {{"schedulerName", "another"}}}}));
-  cluster_.client.Add(
-      MakePod("gated", "", {{"spec", {{"schedulingGates", {{{"name", "wait"}}}}}}}));
-  cluster_.client.Add(MakePod("one", ""));
+  cluster_.Put(MakePod("placed", "", {{"spec", {{"nodeName", "elsewhere"}}}}));
+  cluster_.Put(MakePod("theirs", "", {{"spec", {{"schedulerName", "another"}}}}));
+  cluster_.Put(MakePod("gated", "", {{"spec", {{"schedulingGates", {{{"name", "wait"}}}}}}}));
+  cluster_.Put(MakePod("one", ""));
   WaitNode("one");
   EXPECT_EQ(GetPod("placed").node_name(), "elsewhere");
   EXPECT_EQ(GetPod("theirs").node_name(), "");
@@ -106,14 +105,14 @@ TEST_F(SchedulerTest, LeavesAloneWhatIsNotItsOwn) {
 }
 
 TEST_F(SchedulerTest, SaysWhyNoNodeWillDoAndPlacesThePodWhenOneDoes) {
-  cluster_.client.Add(MakeNode(
+  cluster_.Put(MakeNode(
       "node-down", {{"status", {{"conditions", {{{"type", "Ready"}, {"status", "False"}}}}}}}));
-  cluster_.client.Add(MakeNode("node-cordoned", {{"spec", {{"unschedulable", true}}}}));
-  cluster_.client.Add(MakeNode(
+  cluster_.Put(MakeNode("node-cordoned", {{"spec", {{"unschedulable", true}}}}));
+  cluster_.Put(MakeNode(
       "node-tainted",
       {{"spec", {{"taints", {{{"key", "gpu"}, {"value", "yes"}, {"effect", "NoSchedule"}}}}}}}));
   Begin();
-  cluster_.client.Add(MakePod("web", ""));
+  cluster_.Put(MakePod("web", ""));
   const std::string message =
       "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 1 node(s) were not "
       "ready, 1 node(s) were unschedulable.";
@@ -123,50 +122,50 @@ TEST_F(SchedulerTest, SaysWhyNoNodeWillDoAndPlacesThePodWhenOneDoes) {
   EXPECT_EQ(base::json::String(*pod.condition("PodScheduled"), {"reason"}), "Unschedulable");
   EXPECT_EQ(base::json::String(*pod.condition("PodScheduled"), {"status"}), "False");
 
-  cluster_.client.Add(MakeNode("node-down"));
+  cluster_.Put(MakeNode("node-down"));
   EXPECT_EQ(WaitNode("web"), "node-down");
 }
 
 TEST_F(SchedulerTest, WithoutNodesThePodWaitsForOne) {
   Begin();
-  cluster_.client.Add(MakePod("web", ""));
+  cluster_.Put(MakePod("web", ""));
   ASSERT_TRUE(WaitUnschedulable("web", "0/0 nodes are available: no node is registered."));
   AddNodes();
   EXPECT_EQ(WaitNode("web"), "node-a");
 }
 
 TEST_F(SchedulerTest, TolerationsSelectorsAndAffinityCount) {
-  cluster_.client.Add(MakeNode(
+  cluster_.Put(MakeNode(
       "node-a",
       Merged(Zone("a"),
              {{"spec",
                {{"taints", {{{"key", "gpu"}, {"value", "yes"}, {"effect", "NoSchedule"}}}}}}})));
-  cluster_.client.Add(MakeNode("node-b", Zone("b")));
-  cluster_.client.Add(MakeNode("node-c", Zone("c")));
+  cluster_.Put(MakeNode("node-b", Zone("b")));
+  cluster_.Put(MakeNode("node-c", Zone("c")));
   Begin();
-  cluster_.client.Add(MakePod(
-      "tolerant", "", {{"spec", {{"tolerations", {{{"key", "gpu"}, {"operator", "Exists"}}}}}}}));
+  cluster_.Put(MakePod("tolerant", "",
+                       {{"spec", {{"tolerations", {{{"key", "gpu"}, {"operator", "Exists"}}}}}}}));
   EXPECT_EQ(WaitNode("tolerant"), "node-a");
-  cluster_.client.Add(MakePod("selected", "", {{"spec", {{"nodeSelector", {{"zone", "c"}}}}}}));
+  cluster_.Put(MakePod("selected", "", {{"spec", {{"nodeSelector", {{"zone", "c"}}}}}}));
   EXPECT_EQ(WaitNode("selected"), "node-c");
   const Json affinity = Json::parse(
       R"({"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
          {"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"NotIn",
           "values":["a","b"]}]}]}}}}})");
-  cluster_.client.Add(MakePod("affine", "", affinity));
+  cluster_.Put(MakePod("affine", "", affinity));
   EXPECT_EQ(WaitNode("affine"), "node-c");
-  cluster_.client.Add(MakePod("nowhere", "", {{"spec", {{"nodeSelector", {{"zone", "x"}}}}}}));
+  cluster_.Put(MakePod("nowhere", "", {{"spec", {{"nodeSelector", {{"zone", "x"}}}}}}));
   EXPECT_TRUE(WaitUnschedulable("nowhere", "2 node(s) didn't match Pod's node affinity/selector"));
 }
 
 TEST_F(SchedulerTest, ABoundVolumeDecidesWhere) {
   AddNodes();
-  cluster_.client.Add(MakeVolume("pv-1", Merged(BoundVolume("data"), InZone("b"))));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeVolume("pv-1", Merged(BoundVolume("data"), InZone("b"))));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   Begin();
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakePod("web", "data"));
   EXPECT_EQ(WaitNode("web"), "node-b");
-  cluster_.client.Add(MakePod("stuck", "data", {{"spec", {{"nodeSelector", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakePod("stuck", "data", {{"spec", {{"nodeSelector", {{"zone", "a"}}}}}}));
   EXPECT_TRUE(WaitUnschedulable(
       "stuck",
       "1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had volume node affinity "
@@ -176,10 +175,10 @@ TEST_F(SchedulerTest, ABoundVolumeDecidesWhere) {
 TEST_F(SchedulerTest, ClaimsThatAreNotThereOrNotBoundAreWaitedFor) {
   AddNodes();
   Begin();
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakePod("web", "data"));
   ASSERT_TRUE(WaitUnschedulable("web", "persistentvolumeclaim \"data\" not found"));
-  cluster_.client.Add(MakeClass("fast"));
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClass("fast"));
+  cluster_.Put(MakeClaim("data"));
   ASSERT_TRUE(WaitUnschedulable("web", "pod has unbound immediate PersistentVolumeClaims"));
   BindClaim("data");
   EXPECT_EQ(WaitNode("web"), "node-a");
@@ -188,12 +187,12 @@ TEST_F(SchedulerTest, ClaimsThatAreNotThereOrNotBoundAreWaitedFor) {
 TEST_F(SchedulerTest, AWaitingClaimGetsTheNodeAndThePodFollowsWhenItIsBound) {
   AddNodes();
   Begin();
-  cluster_.client.Add(MakeClaim("data", Late()));
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data", Late()));
+  cluster_.Put(MakePod("web", "data"));
   EXPECT_EQ(WaitSelected("data"), "node-a");
   EXPECT_EQ(GetPod("web").node_name(), "");
   // Pods that come meanwhile see the reservation.
-  cluster_.client.Add(MakePod("other", ""));
+  cluster_.Put(MakePod("other", ""));
   EXPECT_EQ(WaitNode("other"), "node-b");
   BindClaim("data");
   EXPECT_EQ(WaitNode("web"), "node-a");
@@ -202,76 +201,73 @@ TEST_F(SchedulerTest, AWaitingClaimGetsTheNodeAndThePodFollowsWhenItIsBound) {
 TEST_F(SchedulerTest, ACopyIsMadeWhereItsSourceIs) {
   AddNodes();
   ServeSnapshots(cluster_.client);
-  cluster_.client.Add(MakeCsiNode("node-a", {"zone"}));
-  cluster_.client.Add(MakeCsiNode("node-b", {"zone"}));
-  cluster_.client.Add(MakeVolume("pv-1", Merged(BoundVolume("data"), InZone("b"))));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
-  cluster_.client.Add(MakeSnapshot(
+  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
+  cluster_.Put(MakeCsiNode("node-b", {"zone"}));
+  cluster_.Put(MakeVolume("pv-1", Merged(BoundVolume("data"), InZone("b"))));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeSnapshot(
       "monday", {{"status", {{"boundVolumeSnapshotContentName", "snapcontent-uid-monday"}}}}));
-  cluster_.client.Add(
+  cluster_.Put(
       MakeContent("monday", "handle", {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
   Begin();
   const Json of_claim = {{"kind", "PersistentVolumeClaim"}, {"name", "data"}};
   const Json of_snapshot = {
       {"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "monday"}};
-  cluster_.client.Add(MakeClaim("clone", Merged(Late(), {{"spec", {{"dataSource", of_claim}}}})));
-  cluster_.client.Add(
-      MakeClaim("restored", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
-  cluster_.client.Add(MakePod("one", "clone"));
+  cluster_.Put(MakeClaim("clone", Merged(Late(), {{"spec", {{"dataSource", of_claim}}}})));
+  cluster_.Put(MakeClaim("restored", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
+  cluster_.Put(MakePod("one", "clone"));
   EXPECT_EQ(WaitSelected("clone"), "node-b");
-  cluster_.client.Add(MakePod("two", "restored"));
+  cluster_.Put(MakePod("two", "restored"));
   EXPECT_EQ(WaitSelected("restored"), "node-b");
   // A node of the same zone would do as well, another would not.
-  cluster_.client.Add(
-      MakeClaim("elsewhere", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
-  cluster_.client.Add(
-      MakePod("three", "elsewhere", {{"spec", {{"nodeSelector", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakeClaim("elsewhere", Merged(Late(), {{"spec", {{"dataSource", of_snapshot}}}})));
+  cluster_.Put(MakePod("three", "elsewhere", {{"spec", {{"nodeSelector", {{"zone", "a"}}}}}}));
   EXPECT_TRUE(WaitUnschedulable("three", "cannot reach what the volume is to be filled from"));
 }
 
 TEST_F(SchedulerTest, ANodeThatCouldNotHaveTheVolumeIsTriedLast) {
   AddNodes();
   Begin();
-  cluster_.client.Add(MakeClaim("data", Late()));
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data", Late()));
+  cluster_.Put(MakePod("web", "data"));
   ASSERT_EQ(WaitSelected("data"), "node-a");
   Claim given_up = GetClaim("data");
   base::json::Remove(given_up.mutable_json(), {"metadata", "annotations", kSelectedNode});
-  cluster_.client.Add(given_up);
+  cluster_.Put(given_up.json());
   EXPECT_EQ(WaitSelected("data"), "node-b");
 }
 
 TEST_F(SchedulerTest, AVolumeMadeByHandIsGivenToTheClaimOnItsNode) {
   AddNodes();
-  cluster_.client.Add(
+  cluster_.Put(
       MakeVolume("local-b", Merged(InZone("b"), {{"spec", {{"storageClassName", "by-hand"}}}})));
   Begin();
-  cluster_.client.Add(MakeClaim("data", {{"spec", {{"storageClassName", "by-hand"}}}}));
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data", {{"spec", {{"storageClassName", "by-hand"}}}}));
+  cluster_.Put(MakePod("web", "data"));
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.Get<Volume>("", "local-b").claim_uid() == "uid-data"; }));
   EXPECT_TRUE(cluster_.Get<Volume>("", "local-b").has_annotation(kBoundByController));
   EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
   Claim claim = GetClaim("data");
   claim.mutable_json().merge_patch(BoundClaim("local-b"));
-  cluster_.client.Add(claim);
+  cluster_.Put(claim.json());
   EXPECT_EQ(WaitNode("web"), "node-b");
 }
 
 TEST_F(SchedulerTest, TwoClaimsOfAPodGetTwoVolumes) {
   AddNodes();
   const Json by_hand = {{"spec", {{"storageClassName", "by-hand"}}}};
-  cluster_.client.Add(MakeVolume("local-1", by_hand));
+  cluster_.Put(MakeVolume("local-1", by_hand));
   Begin();
-  cluster_.client.Add(MakeClaim("one", by_hand));
-  cluster_.client.Add(MakeClaim("two", by_hand));
+  cluster_.Put(MakeClaim("one", by_hand));
+  cluster_.Put(MakeClaim("two", by_hand));
   Json pod = MakePod("web", "one");
   pod["spec"]["volumes"].push_back(
       {{"name", "more"}, {"persistentVolumeClaim", {{"claimName", "two"}}}});
-  cluster_.client.Add(pod);
+  cluster_.Put(pod);
   ASSERT_TRUE(
       WaitUnschedulable("web", "2 node(s) didn't find available persistent volumes to bind"));
-  cluster_.client.Add(MakeVolume("local-2", by_hand));
+  cluster_.Put(MakeVolume("local-2", by_hand));
   EXPECT_TRUE(cluster_.WaitUntil([&] {
     const std::string first = cluster_.Get<Volume>("", "local-1").claim_name();
     const std::string second = cluster_.Get<Volume>("", "local-2").claim_name();
@@ -281,13 +277,13 @@ TEST_F(SchedulerTest, TwoClaimsOfAPodGetTwoVolumes) {
 
 TEST_F(SchedulerTest, PublishedCapacityDecidesWhereAVolumeIsMade) {
   AddNodes();
-  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                       {"kind", "CSIDriver"},
-                       {"metadata", {{"name", "fake.csi.example.com"}}},
-                       {"spec", {{"storageCapacity", true}}}});
+  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                {"kind", "CSIDriver"},
+                {"metadata", {{"name", "fake.csi.example.com"}}},
+                {"spec", {{"storageCapacity", true}}}});
   Begin();
-  cluster_.client.Add(MakeClaim("data", Late()));
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakeClaim("data", Late()));
+  cluster_.Put(MakePod("web", "data"));
   ASSERT_TRUE(WaitUnschedulable("web", "2 node(s) did not have enough free storage"));
   const auto capacity = [](const std::string& name, const std::string& zone, const Json& more) {
     return Merged({{"apiVersion", "storage.k8s.io/v1"},
@@ -297,28 +293,27 @@ TEST_F(SchedulerTest, PublishedCapacityDecidesWhereAVolumeIsMade) {
                    {"nodeTopology", {{"matchLabels", {{"zone", zone}}}}}},
                   more);
   };
-  cluster_.client.Add(
-      capacity("small", "a", {{"capacity", "100Gi"}, {"maximumVolumeSize", "512Mi"}}));
-  cluster_.client.Add(capacity("large", "b", {{"capacity", "100Gi"}}));
+  cluster_.Put(capacity("small", "a", {{"capacity", "100Gi"}, {"maximumVolumeSize", "512Mi"}}));
+  cluster_.Put(capacity("large", "b", {{"capacity", "100Gi"}}));
   EXPECT_EQ(WaitSelected("data"), "node-b");
 }
 
 TEST_F(SchedulerTest, AttachLimitsCountVolumesThatAreThereAndOnTheirWay) {
-  cluster_.client.Add(MakeNode("node-a"));
-  cluster_.client.Add(MakeCsiNode("node-a", {}, {{"allocatable", {{"count", 1}}}}));
+  cluster_.Put(MakeNode("node-a"));
+  cluster_.Put(MakeCsiNode("node-a", {}, {{"allocatable", {{"count", 1}}}}));
   for (const char* claim : {"one", "two"}) {
-    cluster_.client.Add(MakeVolume(fmt::format("pv-{}", claim), BoundVolume(claim)));
-    cluster_.client.Add(MakeClaim(claim, BoundClaim(fmt::format("pv-{}", claim))));
+    cluster_.Put(MakeVolume(fmt::format("pv-{}", claim), BoundVolume(claim)));
+    cluster_.Put(MakeClaim(claim, BoundClaim(fmt::format("pv-{}", claim))));
   }
   Begin();
-  cluster_.client.Add(MakePod("first", "one"));
+  cluster_.Put(MakePod("first", "one"));
   EXPECT_EQ(WaitNode("first"), "node-a");
-  cluster_.client.Add(MakePod("second", "two"));
+  cluster_.Put(MakePod("second", "two"));
   ASSERT_TRUE(WaitUnschedulable("second", "1 node(s) exceed max volume count"));
   // The same volume counts once, and a pod without volumes is not concerned.
-  cluster_.client.Add(MakePod("sharing", "one"));
+  cluster_.Put(MakePod("sharing", "one"));
   EXPECT_EQ(WaitNode("sharing"), "node-a");
-  cluster_.client.Add(MakePod("plain", ""));
+  cluster_.Put(MakePod("plain", ""));
   EXPECT_EQ(WaitNode("plain"), "node-a");
   cluster_.client.Remove(api::Pod::kInfo, "default", "first");
   cluster_.client.Remove(api::Pod::kInfo, "default", "sharing");
@@ -327,30 +322,30 @@ TEST_F(SchedulerTest, AttachLimitsCountVolumesThatAreThereAndOnTheirWay) {
 
 TEST_F(SchedulerTest, ADriverMayWantItsPodsOnlyWhereItIs) {
   AddNodes();
-  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
-                       {"kind", "CSIDriver"},
-                       {"metadata", {{"name", "fake.csi.example.com"}}},
-                       {"spec", {{"preventPodSchedulingIfMissing", true}}}});
-  cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                {"kind", "CSIDriver"},
+                {"metadata", {{"name", "fake.csi.example.com"}}},
+                {"spec", {{"preventPodSchedulingIfMissing", true}}}});
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   Begin();
-  cluster_.client.Add(MakePod("web", "data"));
+  cluster_.Put(MakePod("web", "data"));
   ASSERT_TRUE(WaitUnschedulable("web", "2 node(s) did not have CSI driver fake.csi.example.com"));
-  cluster_.client.Add(MakePod("plain", ""));
+  cluster_.Put(MakePod("plain", ""));
   EXPECT_NE(WaitNode("plain"), "");
-  cluster_.client.Add(MakeCsiNode("node-b"));
+  cluster_.Put(MakeCsiNode("node-b"));
   EXPECT_EQ(WaitNode("web"), "node-b");
 }
 
 TEST_F(SchedulerTest, ReadWriteOncePodIsForOnePod) {
   AddNodes();
   const Json once = {{"spec", {{"accessModes", {"ReadWriteOncePod"}}}}};
-  cluster_.client.Add(MakeVolume("pv-1", Merged(BoundVolume("data"), once)));
-  cluster_.client.Add(MakeClaim("data", Merged(BoundClaim("pv-1"), once)));
+  cluster_.Put(MakeVolume("pv-1", Merged(BoundVolume("data"), once)));
+  cluster_.Put(MakeClaim("data", Merged(BoundClaim("pv-1"), once)));
   Begin();
-  cluster_.client.Add(MakePod("first", "data"));
+  cluster_.Put(MakePod("first", "data"));
   WaitNode("first");
-  cluster_.client.Add(MakePod("second", "data"));
+  cluster_.Put(MakePod("second", "data"));
   ASSERT_TRUE(WaitUnschedulable("second", "ReadWriteOncePod access mode"));
   cluster_.client.Remove(api::Pod::kInfo, "default", "first");
   EXPECT_NE(WaitNode("second"), "");
@@ -361,21 +356,21 @@ TEST_F(SchedulerTest, ALostBindingIsRepaired) {
   Begin();
   cluster_.client.LoseNextAnswer("create", "pods/binding",
                                  base::Error(StatusCode::kUnavailable, "lost"));
-  cluster_.client.Add(MakePod("web", ""));
+  cluster_.Put(MakePod("web", ""));
   EXPECT_EQ(WaitNode("web"), "node-a");
   cluster_.client.FailNext("create", "pods/binding", base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.client.Add(MakePod("again", ""));
+  cluster_.Put(MakePod("again", ""));
   EXPECT_EQ(WaitNode("again"), "node-b");
 }
 
 TEST_F(SchedulerTest, AHostMountSelectsItsOwnNode) {
   AddNodes();
   Begin();
-  cluster_.client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
-                       {"kind", "HostMount"},
-                       {"metadata", {{"name", "m"}, {"namespace", "default"}}},
-                       {"spec", {{"nodeName", "node-b"}, {"claimName", "data"}}}});
-  cluster_.client.Add(MakeClaim("data", Late()));
+  cluster_.Put({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                {"kind", "HostMount"},
+                {"metadata", {{"name", "m"}, {"namespace", "default"}}},
+                {"spec", {{"nodeName", "node-b"}, {"claimName", "data"}}}});
+  cluster_.Put(MakeClaim("data", Late()));
   EXPECT_EQ(WaitSelected("data"), "node-b");
 }
 

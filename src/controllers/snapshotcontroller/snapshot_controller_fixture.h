@@ -20,9 +20,9 @@ class Bed {
  public:
   Bed() {
     ServeSnapshots(cluster_.client);
-    cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
-    cluster_.client.Add(MakeVolume("pv-1", BoundVolume("data")));
-    cluster_.client.Add(MakeSnapshotClass("snap"));
+    cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
+    cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+    cluster_.Put(MakeSnapshotClass("snap"));
   }
   void Begin(Options options = Fast()) {
     cluster_.Add<SnapshotController>(options);
@@ -40,7 +40,7 @@ class Bed {
     options.retry_max = std::chrono::minutes(10);
     return options;
   }
-  void Add(const Json& more = nullptr) { cluster_.client.Add(MakeSnapshot("monday", more)); }
+  void Add(const Json& more = nullptr) { cluster_.Put(MakeSnapshot("monday", more)); }
   Snapshot Get() { return cluster_.Get<Snapshot>("default", "monday"); }
   Content GetContent(const std::string& name = kContent) { return cluster_.Get<Content>("", name); }
   Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
@@ -84,7 +84,7 @@ class ExistingBed : public Bed {
   void AddExisting(const Json& more = nullptr) {
     Json content = MakeContent("monday", "", Existing("snap-7"));
     content["metadata"]["name"] = "by-hand";
-    cluster_.client.Add(Merged(std::move(content), more));
+    cluster_.Put(Merged(std::move(content), more));
   }
   void AddAsking() {
     Add({{"spec",

@@ -71,7 +71,7 @@ TEST_F(SnapshotControllerTest, TheDriversErrorIsTheSnapshotsUntilItIsReady) {
 TEST_F(SnapshotControllerTest, TheClaimStaysUntilTheLastSnapshotOfItIsTaken) {
   Begin();
   Add();
-  cluster_.client.Add(MakeSnapshot("tuesday"));
+  cluster_.Put(MakeSnapshot("tuesday"));
   ASSERT_TRUE(WaitBound());
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return cluster_.Has<Content>("", "snapcontent-uid-tuesday"); }));
@@ -109,8 +109,8 @@ TEST_F(SnapshotControllerTest, TheDefaultClassOfTheVolumesDriverIsWrittenDown) {
   const Json is_default = {{"metadata", {{"annotations", {{kDefaultSnapshotClass, "true"}}}}}};
   Json other = is_default;
   other["driver"] = "other.example.com";
-  cluster_.client.Add(MakeSnapshotClass("others", other));
-  cluster_.client.Add(MakeSnapshotClass("best", is_default));
+  cluster_.Put(MakeSnapshotClass("others", other));
+  cluster_.Put(MakeSnapshotClass("best", is_default));
   Begin();
   Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
   ASSERT_TRUE(WaitBound());
@@ -124,15 +124,15 @@ TEST_F(SnapshotControllerTest, NoOneDefaultClassIsToldAndAwaited) {
   Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
   ASSERT_TRUE(WaitError("cannot find default snapshot class"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning SetDefaultSnapshotClassFailed"));
-  cluster_.client.Add(MakeSnapshotClass("best", is_default));
+  cluster_.Put(MakeSnapshotClass("best", is_default));
   ASSERT_TRUE(WaitBound());
   EXPECT_EQ(Get().error(), "");
 }
 
 TEST_F(SnapshotControllerTest, TwoDefaultClassesAreOneTooMany) {
   const Json is_default = {{"metadata", {{"annotations", {{kDefaultSnapshotClass, "true"}}}}}};
-  cluster_.client.Add(MakeSnapshotClass("a", is_default));
-  cluster_.client.Add(MakeSnapshotClass("b", is_default));
+  cluster_.Put(MakeSnapshotClass("a", is_default));
+  cluster_.Put(MakeSnapshotClass("b", is_default));
   Begin();
   Add({{"spec", {{"volumeSnapshotClassName", nullptr}}}});
   ASSERT_TRUE(WaitError("2 default snapshot classes were found"));
@@ -145,12 +145,12 @@ TEST_F(SnapshotControllerTest, AClassThatDoesNotExistIsToldAndAwaited) {
   ASSERT_TRUE(WaitError("VolumeSnapshotClass \"later\" not found"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning GetSnapshotClassFailed"));
   EXPECT_FALSE(GetClaim().has_finalizer(kClaimSourceProtection));
-  cluster_.client.Add(MakeSnapshotClass("later"));
+  cluster_.Put(MakeSnapshotClass("later"));
   ASSERT_TRUE(WaitBound());
 }
 
 TEST_F(SnapshotControllerTest, TheClassesSecretAndPolicyStandInTheContent) {
-  cluster_.client.Add(MakeSnapshotClass(
+  cluster_.Put(MakeSnapshotClass(
       "snap",
       {{"deletionPolicy", "Retain"},
        {"parameters",
@@ -176,26 +176,24 @@ TEST_F(SnapshotControllerTest, WhatCannotBeTakenIsTold) {
   for (const Case& one : {
            Case{[](auto& c) { c.client.Remove(Claim::kInfo, "default", "data"); },
                 "the PVC data does not exist"},
-           Case{[](auto& c) { c.client.Add(MakeClaim("data")); },
-                "the PVC data is not yet bound to a PV"},
-           Case{[](auto& c) { c.client.Add(MakeVolume("pv-1", BoundVolume("another"))); },
+           Case{[](auto& c) { c.Put(MakeClaim("data")); }, "the PVC data is not yet bound to a PV"},
+           Case{[](auto& c) { c.Put(MakeVolume("pv-1", BoundVolume("another"))); },
                 "is not bound to it"},
            Case{[](auto& c) {
                   Json local = MakeVolume("pv-1", BoundVolume("data"));
                   local["spec"].erase("csi");
-                  c.client.Add(local);
+                  c.Put(local);
                 },
                 "cannot find CSI PersistentVolumeSource"},
-           Case{[](auto& c) {
-                  c.client.Add(MakeSnapshotClass("snap", {{"driver", "other.example.com"}}));
-                },
-                "is of driver 'other.example.com'"},
+           Case{
+               [](auto& c) { c.Put(MakeSnapshotClass("snap", {{"driver", "other.example.com"}})); },
+               "is of driver 'other.example.com'"},
            Case{[](auto& c) {
                   ASSERT_TRUE(c.client.Delete(Claim::kInfo, "default", "data", {}).ok());
                 },
                 "because it is being deleted"},
            Case{[](auto& c) {
-                  c.client.Add(MakeSnapshotClass(
+                  c.Put(MakeSnapshotClass(
                       "snap",
                       {{"parameters", {{"csi.storage.k8s.io/snapshotter-secret-name", "x"}}}}));
                 },
@@ -212,11 +210,11 @@ TEST_F(SnapshotControllerTest, WhatCannotBeTakenIsTold) {
 }
 
 TEST_F(SnapshotControllerTest, AClaimThatIsBoundLaterIsNoticed) {
-  cluster_.client.Add(MakeClaim("data"));
+  cluster_.Put(MakeClaim("data"));
   Begin(Slow());
   Add();
   ASSERT_TRUE(WaitError("not yet bound"));
-  cluster_.client.Add(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   EXPECT_TRUE(WaitBound());
 }
 
@@ -227,7 +225,7 @@ TEST_F(SnapshotControllerTest, ASourceThatIsNoneOrBothIsRefused) {
     fresh.Begin();
     Json snapshot = MakeSnapshot("monday");
     snapshot["spec"]["source"] = source;
-    fresh.cluster_.client.Add(snapshot);
+    fresh.cluster_.Put(snapshot);
     EXPECT_TRUE(fresh.WaitError("Exactly one of"));
     EXPECT_TRUE(fresh.cluster_.events.WaitFor("Warning SnapshotValidationError"));
   }
@@ -247,9 +245,9 @@ TEST_F(SnapshotControllerTest, WhereEachNodeHasASnapshotterTheContentNamesOneTha
   volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array(
       {{{"matchExpressions",
          {{{"key", "kubernetes.io/hostname"}, {"operator", "In"}, {"values", {"node-b"}}}}}}});
-  cluster_.client.Add(volume);
-  cluster_.client.Add(MakeNode("node-a"));
-  cluster_.client.Add(MakeNode("node-b"));
+  cluster_.Put(volume);
+  cluster_.Put(MakeNode("node-a"));
+  cluster_.Put(MakeNode("node-b"));
   Options options = Fast();
   options.distributed_snapshotting = true;
   Begin(options);
@@ -269,14 +267,14 @@ TEST_F(SnapshotControllerTest, ASnapshotWhoseContentVanishedIsNeverTakenAgain) {
   EXPECT_FALSE(Get().ready());
   // Its own write of the error brings it here again.
   ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentMissing"));
-  cluster_.client.Add(MakeSnapshot("other"));
+  cluster_.Put(MakeSnapshot("other"));
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return cluster_.Has<Content>("", "snapcontent-uid-other"); }));
   EXPECT_FALSE(cluster_.Has<Content>("", kContent));
 }
 
 TEST_F(SnapshotControllerTest, AContentOfAnotherSnapshotIsNotTaken) {
-  cluster_.client.Add(
+  cluster_.Put(
       MakeContent("monday", "handle-pv-1", {{"spec", {{"volumeSnapshotRef", {{"uid", "old"}}}}}}));
   Begin();
   Add();
@@ -389,11 +387,11 @@ TEST_F(SnapshotControllerTest, ASnapshotFromWhichAVolumeIsBeingRestoredStays) {
                           {{"apiGroup", "snapshot.storage.k8s.io"},
                            {"kind", "VolumeSnapshot"},
                            {"name", "monday"}}}}}};
-  cluster_.client.Add(MakeClaim("copy", source));
+  cluster_.Put(MakeClaim("copy", source));
   Delete();
   ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotDeletePending"));
   EXPECT_FALSE(GetContent().has_annotation(kBeingDeleted));
-  cluster_.client.Add(MakeClaim("copy", Merged(source, BoundClaim("pv-2"))));
+  cluster_.Put(MakeClaim("copy", Merged(source, BoundClaim("pv-2"))));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
   ContentEnds();
   EXPECT_TRUE(WaitGone());
@@ -413,7 +411,7 @@ TEST_F(SnapshotControllerTest, ASnapshotThatIsDeletedBeforeItIsTakenLetsTheClaim
 }
 
 TEST_F(SnapshotControllerTest, ARetainedSnapshotWaitsForWhatIsNotKnownYet) {
-  cluster_.client.Add(MakeSnapshotClass("snap", {{"deletionPolicy", "Retain"}}));
+  cluster_.Put(MakeSnapshotClass("snap", {{"deletionPolicy", "Retain"}}));
   Begin();
   Add();
   ASSERT_TRUE(WaitBound());
@@ -436,7 +434,7 @@ TEST_F(SnapshotControllerTest, ASnapshotThatNeverHadAContentGoes) {
 }
 
 TEST_F(SnapshotControllerTest, AContentThatNamesAnotherIsNotDeletedWithIt) {
-  cluster_.client.Add(
+  cluster_.Put(
       MakeContent("monday", "handle-pv-1", {{"spec", {{"volumeSnapshotRef", {{"uid", "old"}}}}}}));
   Begin();
   Add({{"metadata", {{"finalizers", {kSnapshotSourceProtection, kSnapshotBoundProtection}}}},
@@ -449,8 +447,7 @@ TEST_F(SnapshotControllerTest, AContentThatNamesAnotherIsNotDeletedWithIt) {
 
 TEST_F(SnapshotControllerTest, AContentWithoutItsSnapshotIsKept) {
   // Copied from elsewhere, perhaps, by somebody who means to make the VolumeSnapshot next.
-  cluster_.client.Add(
-      MakeContent("monday", "handle-pv-1", {{"metadata", {{"finalizers", nullptr}}}}));
+  cluster_.Put(MakeContent("monday", "handle-pv-1", {{"metadata", {{"finalizers", nullptr}}}}));
   Begin();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().has_finalizer(kContentProtection); }));
   EXPECT_FALSE(GetContent().deleting());

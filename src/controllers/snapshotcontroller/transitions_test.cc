@@ -74,7 +74,7 @@ class TransitionTest : public ::testing::TestWithParam<Row>, public ExistingBed 
         if (GetParam().state != State::kAsked) Write(Get(), {{"spec", {{"note", "before"}}}});
         break;
       case Event::kClaimUnbound:
-        cluster_.client.Add(MakeClaim("data", {{"status", {{"phase", "Lost"}}}}));
+        cluster_.Put(MakeClaim("data", {{"status", {{"phase", "Lost"}}}}));
         WaitKnown<Claim>("default/data", [](auto* it) { return it->phase() == "Lost"; });
         break;
       case Event::kClaimGone:
@@ -88,11 +88,10 @@ class TransitionTest : public ::testing::TestWithParam<Row>, public ExistingBed 
         Write(GetContent(content()), {{"spec", {{"volumeSnapshotRef", {{"uid", "another"}}}}}});
         break;
       case Event::kSecondAsks:
-        cluster_.client.Add(
-            MakeSnapshot("second", {{"spec",
-                                     {{"source",
-                                       {{"persistentVolumeClaimName", nullptr},
-                                        {"volumeSnapshotContentName", content()}}}}}}));
+        cluster_.Put(MakeSnapshot("second", {{"spec",
+                                              {{"source",
+                                                {{"persistentVolumeClaimName", nullptr},
+                                                 {"volumeSnapshotContentName", content()}}}}}}));
         break;
     }
     if (GetParam().state == State::kAsked) Add();
@@ -100,7 +99,7 @@ class TransitionTest : public ::testing::TestWithParam<Row>, public ExistingBed 
   // Whatever it is, the controller has looked at the VolumeSnapshot once more.
   void LookAgain() {
     Write(Get(), {{"spec", {{"note", "look"}}}});
-    cluster_.client.Add(MakeSnapshot("barrier", {{"spec", {{"source", nullptr}}}}));
+    cluster_.Put(MakeSnapshot("barrier", {{"spec", {{"source", nullptr}}}}));
     ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotValidationError default/barrier"));
   }
 };
@@ -175,14 +174,13 @@ TEST_F(ExistingSnapshotTest, AHandleCanBeSharedByTwoContents) {
   Begin();
   AddExisting({{"spec", {{"deletionPolicy", "Retain"}}}});
   AddAsking();
-  cluster_.client.Add(
+  cluster_.Put(
       Merged(MakeContent("second", "", Existing("snap-7")),
              {{"metadata", {{"name", "by-hand-too"}}}, {"spec", {{"deletionPolicy", "Retain"}}}}));
-  cluster_.client.Add(
-      MakeSnapshot("second", {{"spec",
-                               {{"source",
-                                 {{"persistentVolumeClaimName", nullptr},
-                                  {"volumeSnapshotContentName", "by-hand-too"}}}}}}));
+  cluster_.Put(MakeSnapshot("second", {{"spec",
+                                        {{"source",
+                                          {{"persistentVolumeClaimName", nullptr},
+                                           {"volumeSnapshotContentName", "by-hand-too"}}}}}}));
   const auto second = [&] { return cluster_.Get<Snapshot>("default", "second"); };
   ASSERT_TRUE(WaitBound());
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !second().content_name().empty(); }));
@@ -212,12 +210,12 @@ TEST_P(RestoreTest, ADeletionWaitsForWhatIsBeingRestored) {
   ASSERT_TRUE(WaitBound());
   Taken();
   ASSERT_TRUE(WaitReady());
-  cluster_.client.Add(MakeClaim("copy", Merged({{"spec",
-                                                 {{"dataSource",
-                                                   {{"apiGroup", "snapshot.storage.k8s.io"},
-                                                    {"kind", "VolumeSnapshot"},
-                                                    {"name", "monday"}}}}}},
-                                               GetParam().claim)));
+  cluster_.Put(MakeClaim("copy", Merged({{"spec",
+                                          {{"dataSource",
+                                            {{"apiGroup", "snapshot.storage.k8s.io"},
+                                             {"kind", "VolumeSnapshot"},
+                                             {"name", "monday"}}}}}},
+                                        GetParam().claim)));
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.informers.Of<Claim>().Get("default/copy") != nullptr; }));
   Delete();

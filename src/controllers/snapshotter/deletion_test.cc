@@ -30,7 +30,7 @@ TEST_F(SnapshotterTest, ASnapshotIsGivenToOneContentOnly) {
     fresh.cluster_.driver->state().options().on_snapshot = [taken](Answer& answer) {
       answer.mutable_snapshot()->set_snapshot_id(taken);
     };
-    fresh.cluster_.client.Add(MakeContent("owner", fresh.handle_, one.more(taken)));
+    fresh.cluster_.Put(MakeContent("owner", fresh.handle_, one.more(taken)));
     ASSERT_TRUE(fresh.cluster_.WaitUntil([&] {
       return fresh.cluster_.informers.Of<Content>().Get("snapcontent-uid-owner") != nullptr;
     }));
@@ -56,7 +56,7 @@ TEST_F(SnapshotterTest, OfTwoWorkersThatGetTheSameSnapshotOneHasIt) {
     return std::ranges::count(actions,
                               "patch volumesnapshotcontents/snapcontent-uid-monday/status") == 1;
   }));
-  cluster_.client.Add(MakeContent("tuesday", handle_));
+  cluster_.Put(MakeContent("tuesday", handle_));
   const auto tuesday = [&] { return cluster_.Get<Content>("", "snapcontent-uid-tuesday"); };
   ASSERT_TRUE(cluster_.WaitUntil([&] { return tuesday().has_status(); }));
   ASSERT_TRUE(WaitReady());
@@ -73,7 +73,7 @@ TEST_F(SnapshotterTest, AContentThatWentGivesItsSnapshotFree) {
   Begin(driver);
   Add();
   ASSERT_TRUE(WaitReady());
-  cluster_.client.Add(MakeContent("tuesday", handle_));
+  cluster_.Put(MakeContent("tuesday", handle_));
   const auto tuesday = [&] { return cluster_.Get<Content>("", "snapcontent-uid-tuesday"); };
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !tuesday().error().empty(); }));
   Write(kContent, {{"metadata", {{"finalizers", nullptr}}}});
@@ -108,7 +108,7 @@ TEST_P(DeleteTest, DestroysDataOnlyWhereItIsMeant) {
   if (row.gone) {
     ASSERT_TRUE(WaitGone());
   } else {
-    cluster_.client.Add(MakeContent("barrier", handle_));
+    cluster_.Put(MakeContent("barrier", handle_));
     ASSERT_TRUE(cluster_.WaitUntil(
         [&] { return cluster_.Get<Content>("", "snapcontent-uid-barrier").ready(); }));
     EXPECT_TRUE(cluster_.Has<Content>("", kContent));
@@ -142,7 +142,7 @@ TEST_P(TwinTest, KeepsTheDataOfAnother) {
   Json twin = Existing(old);
   twin["spec"]["deletionPolicy"] = "Retain";
   twin.merge_patch(GetParam().twin);
-  cluster_.client.Add(MakeContent("twin", handle_, twin));
+  cluster_.Put(MakeContent("twin", handle_, twin));
   Json more = ReadyContent(old);
   more.merge_patch(kDeleted);
   Add(more);
@@ -181,7 +181,7 @@ TEST_F(SnapshotterTest, ADeletionThatWaitedForAnotherGoesOnWhenThatGoes) {
   const std::string old = AddToDriver();
   Json both = ReadyContent(old);
   both.merge_patch(kDeleted);
-  cluster_.client.Add(MakeContent("twin", handle_, both));
+  cluster_.Put(MakeContent("twin", handle_, both));
   Add(both);
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.informers.Of<Content>().Get("snapcontent-uid-twin") != nullptr; }));

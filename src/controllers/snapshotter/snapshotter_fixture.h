@@ -24,7 +24,7 @@ class Bed {
     cluster_.Add<Snapshotter>(cluster_.AddDriver(std::move(driver)), std::move(options));
     cluster_.AddVolume("pv-1");
     handle_ = cluster_.Get<api::PersistentVolume>("", "pv-1").csi().volume_handle();
-    cluster_.client.Add(MakeSnapshotClass("snap"));
+    cluster_.Put(MakeSnapshotClass("snap"));
     cluster_.Start();
   }
   static Options Fast() {
@@ -40,9 +40,7 @@ class Bed {
     return options;
   }
 
-  void Add(const Json& more = nullptr) {
-    cluster_.client.Add(MakeContent("monday", handle_, more));
-  }
+  void Add(const Json& more = nullptr) { cluster_.Put(MakeContent("monday", handle_, more)); }
   // The driver has a snapshot already, made by somebody else.
   std::string AddToDriver() {
     csi::v1::CreateSnapshotRequest request;

@@ -45,13 +45,13 @@ TEST_F(SnapshotterTest, TheDriverGetsItsParametersTheSecretAndWhatItMayKnow) {
   options.snapshot_name_prefix = "snap";
   options.snapshot_name_uuid_length = 6;
   Begin({}, options);
-  cluster_.client.Add(MakeSnapshotClass(
+  cluster_.Put(MakeSnapshotClass(
       "snap",
       {{"parameters", {{"speed", "high"}, {"csi.storage.k8s.io/snapshotter-secret-name", "x"}}}}));
-  cluster_.client.Add({{"apiVersion", "v1"},
-                       {"kind", "Secret"},
-                       {"metadata", {{"name", "key"}, {"namespace", "vault"}}},
-                       {"data", {{"password", "c2VjcmV0"}}}});
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Secret"},
+                {"metadata", {{"name", "key"}, {"namespace", "vault"}}},
+                {"data", {{"password", "c2VjcmV0"}}}});
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     const auto known = cluster_.informers.Of<api::VolumeSnapshotClass>().Get("snap");
     return known != nullptr && !known->parameters().empty();
@@ -88,7 +88,7 @@ TEST_F(SnapshotterTest, ARefusalIsToldAndNothingIsLeftToAskFor) {
   EXPECT_FALSE(Get().ready());
   EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotCreationFailed"));
   // Its own write of the error does not shorten the backoff; its class does.
-  cluster_.client.Add(MakeSnapshotClass("snap", {{"parameters", {{"speed", "high"}}}}));
+  cluster_.Put(MakeSnapshotClass("snap", {{"parameters", {{"speed", "high"}}}}));
   ASSERT_TRUE(WaitReady());
   EXPECT_EQ(Get().error(), "");
   EXPECT_EQ(script().Count("CreateSnapshot"), 2);
@@ -186,7 +186,7 @@ TEST_F(SnapshotterTest, AContentOfNoNodeIsServedByTheOneThatTakesThem) {
   options.node_name = "node-a";
   options.takes_unassigned = true;
   Begin({}, options);
-  cluster_.client.Add(
+  cluster_.Put(
       MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
   Add();
   ASSERT_TRUE(WaitReady());
@@ -198,10 +198,10 @@ TEST_F(SnapshotterTest, AnotherDriversAnotherNodesAndGroupsContentsAreLeftAlone)
   options.node_name = "node-a";
   Begin({}, options);
   Json theirs = MakeContent("theirs", handle_, {{"spec", {{"driver", "other.example.com"}}}});
-  cluster_.client.Add(theirs);
-  cluster_.client.Add(
+  cluster_.Put(theirs);
+  cluster_.Put(
       MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
-  cluster_.client.Add(MakeContent(
+  cluster_.Put(MakeContent(
       "member", handle_,
       {{"metadata",
         {{"labels", {{kManagedBy, "node-a"}}}, {"annotations", {{kGroupHandle, "group-1"}}}}}}));
@@ -277,7 +277,7 @@ TEST_F(SnapshotterTest, NothingIsDeletedInTheDriverUnlessTheControllerSaidSo) {
   Add();
   ASSERT_TRUE(WaitReady());
   Delete();
-  cluster_.client.Add(MakeContent("later", handle_));
+  cluster_.Put(MakeContent("later", handle_));
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.Get<Content>("", "snapcontent-uid-later").ready(); }));
   EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
@@ -336,7 +336,7 @@ TEST_F(SnapshotterTest, AContentThatNobodyBoundIsItsOwn) {
 
 TEST_F(SnapshotterTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   Begin({}, Slow());
-  cluster_.client.Add(MakeContent("first", handle_));
+  cluster_.Put(MakeContent("first", handle_));
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.Get<Content>("", "snapcontent-uid-first").ready(); }));
   cluster_.driver->GoAway();

@@ -31,9 +31,8 @@ class FailureTest : public SnapshotterTest, public ::testing::WithParamInterface
  protected:
   // Has the class's contents looked at again; `speed` goes to the driver.
   void WriteClass(const std::string& speed, const std::string& note) {
-    cluster_.client.Add(MakeSnapshotClass(
-        "snap",
-        {{"metadata", {{"annotations", {{"note", note}}}}}, {"parameters", {{"speed", speed}}}}));
+    cluster_.Put(MakeSnapshotClass("snap", {{"metadata", {{"annotations", {{"note", note}}}}},
+                                            {"parameters", {{"speed", speed}}}}));
     ASSERT_TRUE(cluster_.WaitUntil([&] {
       const auto known = cluster_.informers.Of<api::VolumeSnapshotClass>().Get("snap");
       return known != nullptr && known->annotation("note") == note;
@@ -209,7 +208,7 @@ TEST_F(SnapshotterTest, AnApiThatIsAwayIsNoErrorOfTheSnapshots) {
   for (const bool exists : {false, true}) {
     Bed fresh;
     fresh.Begin();
-    fresh.cluster_.client.Add(MakeSnapshotClass(
+    fresh.cluster_.Put(MakeSnapshotClass(
         "snap", {{"parameters",
                   {{"csi.storage.k8s.io/snapshotter-list-secret-name", "key"},
                    {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "vault"}}}}));
@@ -217,9 +216,9 @@ TEST_F(SnapshotterTest, AnApiThatIsAwayIsNoErrorOfTheSnapshots) {
       const auto known = fresh.cluster_.informers.Of<api::VolumeSnapshotClass>().Get("snap");
       return known != nullptr && !known->parameters().empty();
     }));
-    fresh.cluster_.client.Add({{"apiVersion", "v1"},
-                               {"kind", "Secret"},
-                               {"metadata", {{"name", "key"}, {"namespace", "vault"}}}});
+    fresh.cluster_.Put({{"apiVersion", "v1"},
+                        {"kind", "Secret"},
+                        {"metadata", {{"name", "key"}, {"namespace", "vault"}}}});
     fresh.cluster_.client.FailNext("get", "secrets",
                                    base::Error(StatusCode::kUnavailable, "the API is away"));
     Json more = exists ? Existing(fresh.AddToDriver()) : Json::object();
