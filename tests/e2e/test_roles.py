@@ -1,16 +1,22 @@
 """Berth in place of the CSI sidecars: roles against an API, the registrar, probes. Its leaders: test_leaders.py."""
+import os
 import socket
 import subprocess
+import time
 
 import pytest
 import yaml
 
 from lib import objects
 from lib.csi_double import NAME, CsiDouble
-from lib.roles import LEASE, holder, kubeconfig_of
+from lib.roles import LEASE, kubeconfig_of
 from lib.standalone import BINARY, ROOT, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
+
+ROLES = ["provisioner", "attacher", "resizer"]
+# How many seconds the API is away, beyond the time in which leaders notice.
+API_AWAY = int(os.environ.get("BERTH_API_AWAY", 0))
 
 
 @pytest.fixture
@@ -46,15 +52,18 @@ def test_a_sidecars_name_takes_its_flags_and_does_its_work(berth, known_double, 
 def test_an_absent_api_and_an_absent_driver_end_nothing(berth, known_double, start, tmp_path):
     kubeconfig = kubeconfig_of(tmp_path / "kubeconfig", berth.data / "api.sock")
     berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
-    role = start("controller", "--roles=provisioner", "--csi-address", known_double.socket, "--kubeconfig",
+    role = start("controller", f"--roles={','.join(ROLES)}", "--csi-address", known_double.socket, "--kubeconfig",
                  kubeconfig, *LEASE)
-    wait_for("it to lead", lambda: holder(berth, NAME))
+    wait_for("it to lead", lambda: role.log().count("is ours: working") == len(ROLES))
     berth.stop()
-    wait_for("it to pause", lambda: "is lost: pausing" in role.log())
+    wait_for("it to pause", lambda: role.log().count("is lost: pausing") == len(ROLES))
+    before = len(role.log())
+    time.sleep(API_AWAY)
+    assert len(role.log()) - before < 2000 + 300 * API_AWAY, "it says it too often"
     known_double.stop()
     berth.start()
     berth.apply(objects.claim("one", "1Mi", "double"))
-    wait_for("it to lead again", lambda: role.log().count("is ours: working") == 2)
+    wait_for("it to lead again", lambda: role.log().count("is ours: working") == 2 * len(ROLES), seconds=120)
     assert role.process.poll() is None
     known_double.start()
     wait_bound(berth, "one")
