@@ -102,6 +102,13 @@ const KindInfo kServiceAccount{.group = "",
                                .singular = "serviceaccount",
                                .short_names = {"sa"},
                                .namespaced = true};
+const KindInfo kEndpoints{.group = "",
+                          .version = "v1",
+                          .kind = "Endpoints",
+                          .plural = "endpoints",
+                          .singular = "endpoints",
+                          .short_names = {"ep"},
+                          .namespaced = true};
 const KindInfo kEvent{.group = "",
                       .version = "v1",
                       .kind = "Event",
@@ -218,7 +225,7 @@ const KindInfo kSelfSubjectRulesReview = Review(
 
 std::span<const KindInfo* const> AllKinds() {
   using namespace kinds;
-  static constexpr std::array<const KindInfo*, 29> kAll = {&kNamespace,
+  static constexpr std::array<const KindInfo*, 30> kAll = {&kNamespace,
                                                            &kNode,
                                                            &kPod,
                                                            &kPersistentVolume,
@@ -226,6 +233,7 @@ std::span<const KindInfo* const> AllKinds() {
                                                            &kSecret,
                                                            &kConfigMap,
                                                            &kServiceAccount,
+                                                           &kEndpoints,
                                                            &kEvent,
                                                            &kEventsEvent,
                                                            &kLease,

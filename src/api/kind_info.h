@@ -38,7 +38,7 @@ struct KindInfo {
 
 namespace kinds {
 extern const KindInfo kNamespace, kNode, kPod, kPersistentVolume, kPersistentVolumeClaim, kSecret,
-    kConfigMap, kServiceAccount, kEvent, kEventsEvent, kLease, kStorageClass, kVolumeAttachment,
+    kConfigMap, kServiceAccount, kEndpoints, kEvent, kEventsEvent, kLease, kStorageClass, kVolumeAttachment,
     kCsiNode, kCsiDriver, kCsiStorageCapacity, kVolumeAttributesClass, kRuntimeClass, kDaemonSet,
     kControllerRevision, kCustomResourceDefinition, kApiService, kHostMount;
 // Reviews.

@@ -142,6 +142,19 @@ Part PersistentVolumeClaim::data_source() const {
   return Part(reference.empty() ? Map(json(), {"spec", "dataSource"}) : reference);
 }
 
+std::vector<std::string> Endpoints::addresses() const {
+  std::vector<std::string> out;
+  for (const Json& subset : Array(json(), {"subsets"})) {
+    for (const Json& address : Array(subset, {"addresses"})) {
+      std::string ip = base::json::String(address, {"ip"});
+      if (!ip.empty() && std::find(out.begin(), out.end(), ip) == out.end()) {
+        out.push_back(std::move(ip));
+      }
+    }
+  }
+  return out;
+}
+
 std::vector<CsiNode::Driver> CsiNode::drivers() const {
   std::vector<Driver> out;
   for (const Json& item : Array(json(), {"spec", "drivers"})) {

@@ -244,6 +244,15 @@ class ServiceAccount : public Object {
   using Object::Object;
 };
 
+// The addresses of servers, by name: of those that serve a GlusterFS volume.
+class Endpoints : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kEndpoints;
+  using Object::Object;
+  // IP addresses of all subsets that are ready, each once, in their order.
+  std::vector<std::string> addresses() const;
+};
+
 class Event : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kEvent;

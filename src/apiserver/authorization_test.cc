@@ -83,6 +83,9 @@ TEST(NodeRulesTest, ANodeMayWhatTheNodeAuthorizerAllows) {
       {Ask("update", "", "secrets", "mine", "", "n"), false},
       {Ask("get", "", "configmaps", "mine", "", "n"), true},
       {Ask("get", "", "configmaps", "other", "", "n"), false, kNoRelation},
+      {Ask("get", "", "endpoints", "mine", "", "n"), true},
+      {Ask("get", "", "endpoints", "other", "", "n"), false, kNoRelation},
+      {Ask("list", "", "endpoints", "", "", "n"), false},
       {Ask("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
       {Ask("list", "", "persistentvolumeclaims"), false},
       {Ask("patch", "", "persistentvolumeclaims", "mine", "status", "n"), true},
@@ -158,12 +161,15 @@ TEST(NodeRulesTest, WhatAPodRefersToIsWhatItsNodeMayRead) {
                   {"name": "e", "projected": {"sources": [{"secret": {"name": "proj"}},
                                                           {"configMap": {"name": "proj"}}]}},
                   {"name": "f", "csi": {"nodePublishSecretRef": {"name": "csi"}}},
-                  {"name": "g", "emptyDir": {}}]}})");
+                  {"name": "g", "emptyDir": {}},
+                  {"name": "h", "cephfs": {"secretRef": {"name": "ceph"}}},
+                  {"name": "i", "glusterfs": {"endpoints": "servers"}}]}})");
   ASSERT_TRUE(pod.ok());
   EXPECT_THAT(
       PodReferences(*pod),
       ElementsAre("configmaps/n/env", "configmaps/n/init", "configmaps/n/proj", "configmaps/n/vol",
-                  "persistentvolumeclaims/n/claim", "persistentvolumeclaims/n/p-d", "secrets/n/csi",
+                  "endpoints/n/servers", "persistentvolumeclaims/n/claim",
+                  "persistentvolumeclaims/n/p-d", "secrets/n/ceph", "secrets/n/csi",
                   "secrets/n/env", "secrets/n/from", "secrets/n/proj", "secrets/n/pull",
                   "secrets/n/vol", "serviceaccounts/n/sa"));
   Json mirror = *pod;
@@ -444,6 +450,41 @@ TEST_F(NodeReachTest, FollowsClaimsToVolumesAndTheirSecrets) {
         << resource;
   }
   EXPECT_FALSE(reach.Reaches("b", "", "persistentvolumes", "", "pv"));
+}
+
+TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
+  struct Case {
+    std::string_view source;
+    std::string_view resource, ns, name;
+  };
+  const Case cases[] = {
+      {R"({"glusterfs":{"endpoints":"e","path":"v"}})", "endpoints", "default", "e"},
+      {R"({"glusterfs":{"endpoints":"e","path":"v","endpointsNamespace":"stores"}})", "endpoints",
+       "stores", "e"},
+      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s"}}})", "secrets", "default", "s"},
+      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s","namespace":"vault"}}})", "secrets",
+       "vault", "s"},
+  };
+  for (int i = 0; const Case& one : cases) {
+    const std::string pv_name = fmt::format("pv-{}", i), claim_name = fmt::format("c-{}", i);
+    const std::string node = fmt::format("node-{}", i++);
+    const auto claim = Post(kClaims, ClaimNamed(claim_name));
+    ASSERT_EQ(claim.code, 201) << claim.body;
+    Json pv = {{"metadata", {{"name", pv_name}}}, {"spec", base::json::Parse(one.source).value()}};
+    pv["spec"]["capacity"] = {{"storage", "1Gi"}};
+    pv["spec"]["accessModes"] = {"ReadWriteMany"};
+    pv["spec"]["claimRef"] = {
+        {"namespace", "default"}, {"name", claim_name}, {"uid", claim.json["metadata"]["uid"]}};
+    const auto made = Post("/api/v1/persistentvolumes", pv);
+    ASSERT_EQ(made.code, 201) << made.body;
+    ASSERT_EQ(Patch(At(kClaims, claim_name), {{"spec", {{"volumeName", pv_name}}}}).code, 200);
+    MakePod(fmt::format("p-{}", node), node, ClaimVolume(claim_name));
+    NodeReach reach(*store_);
+    EXPECT_TRUE(reach.Reaches(node, "", one.resource, one.ns, one.name)) << one.source;
+    EXPECT_FALSE(reach.Reaches(node, "", one.resource, "other", one.name)) << one.source;
+    EXPECT_FALSE(reach.Reaches(node, "", one.resource, one.ns, "other")) << one.source;
+    EXPECT_FALSE(reach.Reaches("elsewhere", "", one.resource, one.ns, one.name)) << one.source;
+  }
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ const std::vector<Row>& Rows() {
       {kSecret, R"({})", kPlain},
       {kConfigMap, R"({})", kPlain},
       {kServiceAccount, R"({})", kReturnsObject},
+      {kEndpoints, R"({"subsets":[{"addresses":[{"ip":"10.0.0.7"}],"ports":[{"port":1}]}]})",
+       kCreatedByPut},
       {kEvent, R"({"involvedObject":{"namespace":"default"}})", kCreatedByPut},
       {kEventsEvent,
        R"({"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"c","action":"a",

@@ -1,4 +1,8 @@
-// Namespace, Secret, ConfigMap, ServiceAccount, APIService.
+// Namespace, Secret, ConfigMap, ServiceAccount, Endpoints, APIService.
+
+#include <arpa/inet.h>
+
+#include <cstring>
 
 #include "api/names.h"
 #include "apiserver/kind_rules.h"
@@ -178,6 +182,83 @@ void UpdateSecret(const Json& json, const Json& old, FieldErrors& errors) {
   KeepImmutableData(json, old, errors);
 }
 
+// ---- Endpoints
+
+void DefaultEndpoints(Json& object) {
+  Json* subsets = Mutable(object, {"subsets"});
+  if (subsets == nullptr || !subsets->is_array()) return;
+  for (Json& subset : *subsets) {
+    Json* ports = Mutable(subset, {"ports"});
+    if (ports == nullptr || !ports->is_array()) continue;
+    for (Json& port : *ports) Default(port, {"protocol"}, "TCP");
+  }
+}
+
+// One address in two forms: an IPv4 one is known by its form in IPv6, too.
+bool ParseAddress(const std::string& text, in6_addr& address) {
+  if (inet_pton(AF_INET6, text.c_str(), &address) == 1) return true;
+  return inet_pton(AF_INET6, ("::ffff:" + text).c_str(), &address) == 1;
+}
+
+// What another machine could not be reached by, or only the node's own services could.
+std::string_view SpecialAddress(const in6_addr& address) {
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    uint32_t word = 0;
+    std::memcpy(&word, address.s6_addr + 12, sizeof(word));
+    word = ntohl(word);
+    if (word == INADDR_ANY) return "may not be unspecified";
+    if (word >> 24 == 127) return "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+    if (word >> 16 == 0xa9fe)
+      return "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+    if (word >> 8 == 0xe00000) {
+      return "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+    }
+    return "";
+  }
+  if (IN6_IS_ADDR_UNSPECIFIED(&address)) return "may not be unspecified";
+  if (IN6_IS_ADDR_LOOPBACK(&address))
+    return "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+  if (IN6_IS_ADDR_LINKLOCAL(&address)) {
+    return "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+  }
+  if (IN6_IS_ADDR_MC_LINKLOCAL(&address)) {
+    return "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+  }
+  return "";
+}
+
+void CheckEndpointAddress(const Checked& address) {
+  const Checked ip = address["ip"];
+  in6_addr parsed = {};
+  if (!ParseAddress(ip.text(), parsed)) {
+    ip.Invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+  } else if (const std::string_view special = SpecialAddress(parsed); !special.empty()) {
+    ip.Invalid(special);
+  }
+  address["hostname"].IsIfGiven(api::CheckDns1123Label);
+  address["nodeName"].IsIfGiven(api::CheckDns1123Subdomain);
+}
+
+void ValidateEndpoints(const Json& json, FieldErrors& errors) {
+  constexpr int kMaxPort = 65535;
+  for (const Checked& subset : Checked(json, errors)["subsets"].Items()) {
+    if (!subset["addresses"].given() && !subset["notReadyAddresses"].given()) {
+      subset.Required("must specify `addresses` or `notReadyAddresses`");
+    }
+    for (const std::string_view list : {"addresses", "notReadyAddresses"}) {
+      for (const Checked& address : subset[list].Items()) CheckEndpointAddress(address);
+    }
+    const std::vector<Checked> ports = subset["ports"].Items();
+    for (const Checked& port : ports) {
+      if (ports.size() > 1) port["name"].Needed();
+      port["name"].IsIfGiven(api::CheckDns1123Label);
+      port["port"].Between(1, kMaxPort);
+      port["protocol"].OneOf({"SCTP", "TCP", "UDP"});
+      port["appProtocol"].IsIfGiven(api::CheckQualifiedName);
+    }
+  }
+}
+
 }  // namespace
 
 void AddCoreRules(std::vector<KindRules>& rules) {
@@ -210,6 +291,12 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   KindRules account(api::kinds::kServiceAccount);
   account.delete_returns_object = true;
   rules.push_back(account);
+
+  KindRules endpoints(api::kinds::kEndpoints);
+  endpoints.create_on_update = true;
+  endpoints.defaults = DefaultEndpoints;
+  endpoints.validate = ValidateEndpoints;
+  rules.push_back(endpoints);
 
   KindRules service(api::kinds::kApiService);  // kept by the server: api_services.h
   service.check_name = api::CheckPathSegment;  // "v1.", of the core group

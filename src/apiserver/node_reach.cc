@@ -205,8 +205,8 @@ bool NodeReach::ReachesVolume(std::string_view node, std::string_view name) {
                                   String(volume, {"spec", "claimRef", "namespace"}), claim));
 }
 
-bool NodeReach::ReachesSecretOfVolume(std::string_view node, std::string_view ns,
-                                      std::string_view name) {
+bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource,
+                                std::string_view ns, std::string_view name) {
   std::shared_ptr<References> all[2];
   {
     MutexLock lock(mutex_);
@@ -227,7 +227,7 @@ bool NodeReach::ReachesSecretOfVolume(std::string_view node, std::string_view ns
       const Json pv = DecodeStored(*volume->value).value_or(Json());
       // The volume must own up to the claim: a claim alone may name any volume.
       if (String(pv, {"spec", "claimRef", "uid"}) != String(object, {"metadata", "uid"})) continue;
-      if (VolumeNamesSecret(pv, ns, name)) return true;
+      if (VolumeRefersTo(pv, resource, ns, name)) return true;
     }
   }
   return false;
@@ -245,7 +245,8 @@ bool NodeReach::Reaches(std::string_view node, std::string_view group, std::stri
   if (resource == "pods") return IsBound(api::kinds::kPod, node, ns, name);
   if (resource == "persistentvolumes") return ReachesVolume(node, name);
   if (Refers(node, ReferenceTo(resource, ns, name))) return true;
-  return resource == "secrets" && ReachesSecretOfVolume(node, ns, name);
+  return (resource == "secrets" || resource == "endpoints") &&
+         ReachesByVolume(node, resource, ns, name);
 }
 
 }  // namespace berth::apiserver

@@ -1,8 +1,9 @@
 // What is a node's: the pods that are bound to it and what they refer to.
 //
-//   node ◀─ pod ◀─ secret, configmap, service account
+//   node ◀─ pod ◀─ secret, configmap, service account, endpoints
 //     ▲      ▲
-//     │      └──── claim ◀─ volume ◀─ secret (of its CSI or Flexvolume driver)
+//     │      └──── claim ◀─ volume ◀─ secret (of its CSI or Flexvolume driver, of CephFS),
+//     │                                endpoints (of GlusterFS)
 //     ├── host mount ◀─ claim ...
 //     └── volume attachment
 //
@@ -46,7 +47,8 @@ class NodeReach : public ReachOracle {
   bool IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
                std::string_view name);
   bool ReachesVolume(std::string_view node, std::string_view name);
-  bool ReachesSecretOfVolume(std::string_view node, std::string_view ns, std::string_view name);
+  bool ReachesByVolume(std::string_view node, std::string_view resource, std::string_view ns,
+                       std::string_view name);
 
   store::Store& store_;
   base::Mutex mutex_;

@@ -78,6 +78,7 @@ std::span<const NodeRule> NodeRules() {
       {"", "pods", "status", {"update", "patch"}},
       {"", "secrets", "", {"get", "list", "watch"}, Limit::kReached},
       {"", "configmaps", "", {"get", "list", "watch"}, Limit::kReached},
+      {"", "endpoints", "", {"get"}, Limit::kReached},
       {"", "persistentvolumeclaims", "", {"get"}, Limit::kReached},
       {"", "persistentvolumeclaims", "status", {"update", "patch"}, Limit::kReached},
       {"", "persistentvolumes", "", {"get"}, Limit::kReached},

@@ -46,6 +46,8 @@ class Collector {
     }
     Add("secrets", String(volume, {"csi", "nodePublishSecretRef", "name"}));
     Add("secrets", String(volume, {"flexVolume", "secretRef", "name"}));
+    Add("secrets", String(volume, {"cephfs", "secretRef", "name"}));
+    Add("endpoints", String(volume, {"glusterfs", "endpoints"}));
   }
 
   std::vector<std::string> Take() { return {found_.begin(), found_.end()}; }
@@ -80,7 +82,15 @@ std::vector<std::string> PodReferences(const Json& pod) {
   return found.Take();
 }
 
-bool VolumeNamesSecret(const Json& volume, std::string_view ns, std::string_view name) {
+bool VolumeRefersTo(const Json& volume, std::string_view resource, std::string_view ns,
+                    std::string_view name) {
+  const std::string claim_ns = String(volume, {"spec", "claimRef", "namespace"});
+  if (resource == "endpoints") {
+    const Json& gluster = base::json::Map(volume, {"spec", "glusterfs"});
+    return String(gluster, {"endpoints"}) == name &&
+           String(gluster, {"endpointsNamespace"}, claim_ns) == ns;
+  }
+  if (resource != "secrets") return false;
   const auto names = [&](const Json& reference, const std::string& default_ns) {
     return String(reference, {"name"}) == name &&
            String(reference, {"namespace"}, default_ns) == ns;
@@ -91,8 +101,8 @@ bool VolumeNamesSecret(const Json& volume, std::string_view ns, std::string_view
        {"nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"}) {
     if (names(base::json::Map(csi, {use}), "")) return true;
   }
-  return names(base::json::Map(volume, {"spec", "flexVolume", "secretRef"}),
-               String(volume, {"spec", "claimRef", "namespace"}));
+  return names(base::json::Map(volume, {"spec", "flexVolume", "secretRef"}), claim_ns) ||
+         names(base::json::Map(volume, {"spec", "cephfs", "secretRef"}), claim_ns);
 }
 
 }  // namespace berth::apiserver

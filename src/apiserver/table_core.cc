@@ -95,6 +95,28 @@ Json ConfigDataCell(const Json& config, base::WallTime) {
   return Map(config, {"data"}).size() + Map(config, {"binaryData"}).size();
 }
 
+// The first addresses with their ports, as kubectl shows them.
+Json EndpointsCell(const Json& endpoints, base::WallTime) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> all;
+  for (const Json& subset : Array(endpoints, {"subsets"})) {
+    for (const Json& address : Array(subset, {"addresses"})) {
+      const std::string ip = String(address, {"ip"});
+      if (Array(subset, {"ports"}).empty()) all.push_back(ip);
+      for (const Json& port : Array(subset, {"ports"})) {
+        const bool v6 = ip.find(':') != std::string::npos;
+        all.push_back(
+            fmt::format("{0}{1}{2}:{3}", v6 ? "[" : "", ip, v6 ? "]" : "", Int(port, {"port"})));
+      }
+    }
+  }
+  if (all.empty()) return std::string(kNone);
+  const size_t more = all.size() > kShown ? all.size() - kShown : 0;
+  all.resize(all.size() - more);
+  return more == 0 ? fmt::format("{}", fmt::join(all, ","))
+                   : fmt::format("{} + {} more...", fmt::join(all, ","), more);
+}
+
 Json AvailableCell(const Json& service, base::WallTime) {
   for (const Json& condition : Array(service, {"status", "conditions"})) {
     if (String(condition, {"type"}) == "Available") return String(condition, {"status"});
@@ -138,6 +160,8 @@ void AddCoreColumns(ColumnMap& columns) {
                               {"Age", AgeCell}};
   columns[&kinds::kConfigMap] = {
       {"Name", NameCell}, {"Data", ConfigDataCell, false, "integer"}, {"Age", AgeCell}};
+  columns[&kinds::kEndpoints] = {
+      {"Name", NameCell}, {"Endpoints", EndpointsCell}, {"Age", AgeCell}};
   columns[&kinds::kLease] = {
       {"Name", NameCell}, {"Holder", Text<"spec", "holderIdentity">}, {"Age", AgeCell}};
   columns[&kinds::kRuntimeClass] = {

@@ -144,6 +144,12 @@ void CheckNfs(const Checked& source, SourcePlace) {
   }
 }
 
+void CheckGlusterfs(const Checked& source, SourcePlace place) {
+  if (place == SourcePlace::kVolume && source["endpointsNamespace"].present()) {
+    source["endpointsNamespace"].Is(api::CheckDns1123Label);
+  }
+}
+
 void CheckLocal(const Checked& source, SourcePlace) { source["path"].NoBacksteps(); }
 
 struct SourceRule {
@@ -169,7 +175,7 @@ std::span<const SourceRule> SourceRules() {
       {"secret", kPod, {"secretName"}, CheckFiles},
       {"nfs", kBoth, {"server", "path"}, CheckNfs},
       {"iscsi", kBoth, {"targetPortal", "iqn"}},
-      {"glusterfs", kBoth, {"endpoints", "path"}},
+      {"glusterfs", kBoth, {"endpoints", "path"}, CheckGlusterfs},
       {"persistentVolumeClaim", kPod, {"claimName"}},
       {"rbd", kBoth, {"monitors", "image"}},
       {"cinder", kBoth, {"volumeID"}},

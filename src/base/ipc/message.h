@@ -1,0 +1,67 @@
+// What goes over the socket: a flat JSON object, whose values are strings, whole numbers and lists
+// of strings. Written here without a JSON library, for programs that are to stay small.
+//
+// A string is a sequence of any bytes, as arguments and output are. What is UTF-8 goes as it is;
+// each byte that is not goes as the lone surrogate \udc00 + byte, so that what is written is JSON
+// for everybody.
+//
+// A request names its `method`; a reply either has what the method gives, or an `error`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ipc/result.h"
+
+namespace berth::base::ipc {
+
+using Strings = std::vector<std::string>;
+
+class Message {
+ public:
+  using Value = std::variant<std::string, int64_t, Strings>;
+
+  Message& Set(std::string_view name, std::string value) { return Put(name, std::move(value)); }
+  Message& Set(std::string_view name, int64_t value) { return Put(name, value); }
+  Message& Set(std::string_view name, Strings value) { return Put(name, std::move(value)); }
+
+  // Null (none) for a field that is not there or is of another type.
+  const std::string* Text(std::string_view name) const { return As<std::string>(name); }
+  const Strings* List(std::string_view name) const { return As<Strings>(name); }
+  std::optional<int64_t> Number(std::string_view name) const {
+    const int64_t* number = As<int64_t>(name);
+    return number == nullptr ? std::nullopt : std::optional(*number);
+  }
+
+  // In the order of their setting.
+  const std::vector<std::pair<std::string, Value>>& fields() const { return fields_; }
+  bool operator==(const Message&) const = default;
+
+ private:
+  Message& Put(std::string_view name, Value value);
+  const Value* Find(std::string_view name) const;
+  template <typename T>
+  const T* As(std::string_view name) const {
+    const Value* value = Find(name);
+    return value == nullptr ? nullptr : std::get_if<T>(value);
+  }
+
+  std::vector<std::pair<std::string, Value>> fields_;
+};
+
+inline constexpr std::string_view kMethod = "method";
+inline constexpr std::string_view kError = "error";
+inline constexpr size_t kMostFields = 64;
+
+std::string WriteJson(const Message& message);
+
+// kBroken, with the place, for everything that is not such an object: a field named twice, a
+// fraction, a nested object, bytes behind the end.
+Result<Message> ReadJson(std::string_view json);
+
+}  // namespace berth::base::ipc

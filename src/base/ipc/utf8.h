@@ -1,0 +1,55 @@
+// What the reader and the writer of messages know of UTF-8.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace berth::base::ipc {
+
+// A byte that is not UTF-8 is written as this lone surrogate plus the byte.
+inline constexpr unsigned kLoneByte = 0xdc00;
+
+// How many bytes the character at the front of `text` has (1 to 4); 0 where none is: a stray or
+// missing byte, an overlong form, a surrogate, beyond U+10FFFF.
+inline size_t Utf8Length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto at = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = at(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xc2 && first < 0xe0   ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  }
+  if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) >= 0xa0) ||
+      (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) >= 0x90)) {
+    return 0;
+  }
+  return length;
+}
+
+// `code` is no surrogate.
+inline void AppendUtf8(std::string& out, unsigned code) {
+  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    out += static_cast<char>(0xc0 | (code >> 6));
+    tail(0);
+  } else if (code < 0x10000) {
+    out += static_cast<char>(0xe0 | (code >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    out += static_cast<char>(0xf0 | (code >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+}  // namespace berth::base::ipc

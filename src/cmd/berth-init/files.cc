@@ -1,0 +1,75 @@
+#include "cmd/berth-init/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
+
+namespace berth::init {
+
+using base::UniqueFd;
+using base::ipc::Failure;
+using base::ipc::Ok;
+using base::ipc::Result;
+using base::ipc::SystemFailure;
+
+namespace {
+
+Failure WriteAll(int fd, const std::string& path, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t count = write(fd, content.data(), content.size());
+    if (count < 0 && errno != EINTR) return SystemFailure("write '" + path + "'", errno);
+    if (count > 0) content.remove_prefix(static_cast<size_t>(count));
+  }
+  // Whatever the umask is, others may read it.
+  if (fchmod(fd, 0644) != 0) return SystemFailure("set the mode of '" + path + "'", errno);
+  if (fsync(fd) != 0) return SystemFailure("sync '" + path + "'", errno);
+  return Ok();
+}
+
+Failure WriteTemp(const std::string& path, std::string_view content) {
+  // Of an earlier start of this container that was cut short.
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return SystemFailure("remove '" + path + "'", errno);
+  }
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!fd.valid()) return SystemFailure("make '" + path + "'", errno);
+  return WriteAll(fd.get(), path, content);
+}
+
+}  // namespace
+
+Result<std::string> ReadWhole(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return SystemFailure("open '" + path + "'", errno);
+  std::string content;
+  char part[16384];
+  while (true) {
+    const ssize_t count = read(fd.get(), part, sizeof(part));
+    if (count == 0) return content;
+    if (count > 0) content.append(part, static_cast<size_t>(count));
+    if (count < 0 && errno != EINTR) return SystemFailure("read '" + path + "'", errno);
+  }
+}
+
+Failure WriteAtomically(const std::string& folder, const std::string& name, const std::string& temp,
+                        std::string_view content) {
+  const std::string path = folder + "/" + name;
+  const std::string temp_path = folder + "/" + temp;
+  Failure failure = WriteTemp(temp_path, content);
+  if (failure.ok() && rename(temp_path.c_str(), path.c_str()) != 0) {
+    failure = SystemFailure("replace '" + path + "'", errno);
+  }
+  if (!failure.ok()) {
+    unlink(temp_path.c_str());
+    return failure;
+  }
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || fsync(fd.get()) != 0) return SystemFailure("sync '" + folder + "'", errno);
+  return Ok();
+}
+
+}  // namespace berth::init

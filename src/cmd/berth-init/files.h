@@ -1,0 +1,19 @@
+// Small files, for programs without absl: src/platform/durable_file.h has the same for the others.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/ipc/result.h"
+
+namespace berth::init {
+
+// The whole content. Reads to the end, since files of /proc have no size.
+base::ipc::Result<std::string> ReadWhole(const std::string& path);
+
+// Replaces `folder`/`name` whole, mode 0644: written to `folder`/`temp`, synced, renamed, and the
+// folder synced.
+base::ipc::Failure WriteAtomically(const std::string& folder, const std::string& name,
+                                   const std::string& temp, std::string_view content);
+
+}  // namespace berth::init

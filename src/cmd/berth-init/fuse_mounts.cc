@@ -1,0 +1,172 @@
+#include "cmd/berth-init/fuse_mounts.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cmd/berth-init/files.h"
+
+namespace berth::init {
+namespace {
+
+// The kernel's dev_t within itself: 12 bits of major, 20 of minor.
+constexpr unsigned kMinorBits = 20;
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+// Undoes the kernel's \040 for a blank and the like.
+std::string Unescape(std::string_view text) {
+  const auto octal = [&](size_t i) { return text[i] >= '0' && text[i] <= '7'; };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
+      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                               (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> handle(opendir(folder.c_str()), closedir);
+  if (handle == nullptr) return names;
+  while (const dirent* entry = readdir(handle.get())) names.emplace_back(entry->d_name);
+  return names;
+}
+
+// Where a link leads, without going there: what it leads to may hang.
+std::string LinkTarget(const std::string& path) {
+  char target[256];
+  const ssize_t size = readlink(path.c_str(), target, sizeof(target));
+  return {target, size < 0 ? 0 : static_cast<size_t>(size)};
+}
+
+std::optional<std::string> Connection(std::string_view fdinfo) {
+  constexpr std::string_view kField = "fuse_connection:";
+  for (const std::string_view line : Split(fdinfo, '\n')) {
+    if (!line.starts_with(kField)) continue;
+    const unsigned long number =
+        strtoul(std::string(line.substr(kField.size())).c_str(), nullptr, 10);
+    return std::to_string(number >> kMinorBits) + ":" +
+           std::to_string(number & ((1UL << kMinorBits) - 1));
+  }
+  return std::nullopt;
+}
+
+void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
+  FuseServer server;
+  for (const std::string& fd : Names(process + "/fd")) {
+    if (!LinkTarget(process + "/fd/" + fd).ends_with("/dev/fuse")) continue;
+    const auto info = ReadWhole(process + "/fdinfo/" + fd);
+    // One that is closed by now.
+    if (info.ok()) server.connections.push_back(Connection(*info));
+  }
+  if (server.connections.empty()) return;
+  if (const auto line = ReadWhole(process + "/cmdline"); line.ok()) {
+    for (const std::string_view word : Split(*line, '\0')) server.arguments.emplace_back(word);
+  }
+  servers.push_back(std::move(server));
+}
+
+// What came into the namespace from outside has no parent in it.
+void AddUtility(const std::string& process, const std::string& pid,
+                std::vector<std::string>& utilities) {
+  const auto stat = ReadWhole(process + "/stat");
+  if (!stat.ok() || pid == "1") return;
+  // PID (NAME) STATE PARENT ..., and the name may hold anything.
+  const size_t open = stat->find('(');
+  const size_t close = stat->rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close < open) return;
+  const auto fields = Split(std::string_view(*stat).substr(close + 1), ' ');
+  if (fields.size() < 2 || fields[0] == "Z" || fields[1] != "0") return;
+  utilities.push_back(stat->substr(open + 1, close - open - 1) + " (pid " + pid + ")");
+}
+
+bool HasDevice(const std::vector<Mount>& table, const std::string& device) {
+  return std::any_of(table.begin(), table.end(),
+                     [&](const Mount& mount) { return mount.device == device; });
+}
+
+}  // namespace
+
+std::vector<Mount> ParseMounts(std::string_view mountinfo) {
+  std::vector<Mount> table;
+  for (const std::string_view line : Split(mountinfo, '\n')) {
+    // 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+    const std::vector<std::string_view> fields = Split(line, ' ');
+    const auto dash = std::find(fields.begin(), fields.end(), "-");
+    if (dash - fields.begin() < 6 || fields.end() - dash < 2) continue;
+    const std::string_view type = dash[1];
+    table.push_back({.id = std::string(fields[0]),
+                     .device = std::string(fields[2]),
+                     .mount_point = Unescape(fields[4]),
+                     .fuse = type == "fuse" || type == "fuseblk" || type.starts_with("fuse.")});
+  }
+  return table;
+}
+
+Processes FindProcesses(const std::string& proc) {
+  Processes found;
+  for (const std::string& name : Names(proc)) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    AddServer(proc + "/" + name, found.servers);
+    AddUtility(proc + "/" + name, name, found.utilities);
+  }
+  return found;
+}
+
+std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vector<Mount>& host,
+                          const std::vector<Mount>& own, const std::vector<Mount>& earlier) {
+  std::vector<std::string> devices;  // that are served for sure
+  const auto is_served = [&](const Mount& mount) {
+    return std::find(devices.begin(), devices.end(), mount.device) != devices.end();
+  };
+  for (const FuseServer& server : servers) {
+    for (const auto& connection : server.connections) {
+      if (connection) devices.push_back(*connection);
+    }
+  }
+  const auto may_be_served = [&](const Mount& mount) {
+    return mount.fuse && HasDevice(own, mount.device) &&
+           std::find(earlier.begin(), earlier.end(), mount) == earlier.end();
+  };
+  bool any = false;  // of those that came may be served
+  for (const FuseServer& server : servers) {
+    if (std::find(server.connections.begin(), server.connections.end(), std::nullopt) ==
+        server.connections.end()) {
+      continue;
+    }
+    bool named = false;
+    for (const Mount& mount : host) {
+      if (!may_be_served(mount) || std::find(server.arguments.begin(), server.arguments.end(),
+                                             mount.mount_point) == server.arguments.end()) {
+        continue;
+      }
+      named = true;
+      devices.push_back(mount.device);
+    }
+    any |= !named;
+  }
+  std::vector<Mount> served;
+  for (const Mount& mount : host) {
+    if (is_served(mount) || (any && may_be_served(mount))) served.push_back(mount);
+  }
+  return served;
+}
+
+}  // namespace berth::init

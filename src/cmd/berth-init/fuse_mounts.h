@@ -1,0 +1,51 @@
+// Which file systems the FUSE daemons of this container serve, and which of those the host uses.
+//
+// A daemon has /dev/fuse open. A newer kernel (6.18) says of which file system
+// (`fuse_connection` in fdinfo is the number of its device). Of an older kernel's, it is one that
+// came while this container ran, and that is mounted at one of the daemon's arguments; for a daemon
+// whose arguments name none, every one that came is held to be its own: better to stay too long
+// than to leave too early.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace berth::init {
+
+struct Mount {
+  std::string id;      // in its mount table
+  std::string device;  // "0:49"
+  std::string mount_point;
+  bool fuse = false;
+
+  bool operator==(const Mount&) const = default;
+};
+
+// A mount table (/proc/PID/mountinfo); lines that make no sense are left out.
+std::vector<Mount> ParseMounts(std::string_view mountinfo);
+
+struct FuseServer {
+  std::vector<std::string> arguments;
+  // For each open /dev/fuse, its file system's device; none: the kernel does not say.
+  std::vector<std::optional<std::string>> connections;
+};
+
+struct Processes {
+  std::vector<FuseServer> servers;
+  // Utilities that run: they came into the container by exec. "mkfs.xfs (pid 17)".
+  std::vector<std::string> utilities;
+};
+
+// The processes of this PID namespace, by its /proc.
+Processes FindProcesses(const std::string& proc = "/proc");
+
+// Of the host's mounts, those that `servers` serve. `own` is this container's table, and `earlier`
+// the host's mounts that were there before the container ran.
+std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vector<Mount>& host,
+                          const std::vector<Mount>& own, const std::vector<Mount>& earlier);
+
+}  // namespace berth::init

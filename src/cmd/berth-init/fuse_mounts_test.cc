@@ -1,0 +1,104 @@
+#include "cmd/berth-init/fuse_mounts.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace berth::init {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Mount Fuse(const std::string& id, const std::string& device, const std::string& mount_point) {
+  return {.id = id, .device = device, .mount_point = mount_point, .fuse = true};
+}
+
+TEST(MountsTest, ReadsAMountTable) {
+  EXPECT_THAT(
+      ParseMounts("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext3 /dev/root rw\n"
+                  "114 87 0:49 / /k/a\\040b\\134 rw - fuse.glusterfs 10.0.0.7:/v rw,user_id=0\n"
+                  "115 87 0:50 / /c rw - fuse ceph-fuse rw\n"
+                  "116 87 0:51 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n"
+                  "rubbish\n"
+                  "1 2 3:4 - x\n"),
+      ElementsAre(Mount{"36", "98:0", "/mnt2", false}, Mount{"114", "0:49", "/k/a b\\", true},
+                  Mount{"115", "0:50", "/c", true},
+                  Mount{"116", "0:51", "/sys/fs/fuse/connections", false}));
+}
+
+// Two daemons in the container, the file system of a third elsewhere.
+const std::vector<Mount> kHost = {{.id = "1", .device = "8:1", .mount_point = "/"},
+                                  Fuse("2", "0:49", "/k/one"),
+                                  Fuse("3", "0:49", "/k/one-again"),
+                                  Fuse("4", "0:50", "/k/two"),
+                                  Fuse("5", "0:51", "/k/other")};
+
+TEST(ServedTest, GoesByTheConnectionsThatTheKernelNames) {
+  const std::vector<FuseServer> servers = {{.connections = {"0:49"}}};
+  EXPECT_THAT(Served(servers, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
+  // It still is served if it was there before: the container knows better.
+  EXPECT_THAT(Served(servers, kHost, {}, kHost), ElementsAre(kHost[1], kHost[2]));
+  // Mounted nowhere on the host any more.
+  EXPECT_THAT(Served(servers, {kHost[0], kHost[3]}, kHost, {}), IsEmpty());
+  EXPECT_THAT(Served({}, kHost, kHost, {}), IsEmpty());
+}
+
+TEST(ServedTest, GoesByTheArgumentsWhereTheKernelNamesNone) {
+  const FuseServer one{.arguments = {"glusterfs", "/k/one"}, .connections = {std::nullopt}};
+  const FuseServer unnamed{.arguments = {"daemon"}, .connections = {std::nullopt}};
+  EXPECT_THAT(Served({one}, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
+  // One of those that came is its own, and nobody knows which.
+  EXPECT_THAT(Served({unnamed}, kHost, kHost, {}),
+              ElementsAre(kHost[1], kHost[2], kHost[3], kHost[4]));
+  // Not those that were there before, nor those that are not seen here.
+  EXPECT_THAT(Served({unnamed}, kHost, {kHost[3], kHost[4]}, {kHost[4]}), ElementsAre(kHost[3]));
+  // With the same number, but another mount than before.
+  EXPECT_THAT(Served({unnamed}, {Fuse("9", "0:51", "/k/new")}, kHost, {kHost[4]}),
+              ElementsAre(Fuse("9", "0:51", "/k/new")));
+}
+
+TEST(ProcessesTest, FindsServersAndUtilities) {
+  namespace fs = std::filesystem;
+  char folder[] = "/tmp/berth-proc-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const fs::path proc = folder;
+  const auto process = [&](const std::string& pid, const std::string& stat,
+                           const std::string& fuse_info) {
+    fs::create_directories(proc / pid / "fd");
+    fs::create_directories(proc / pid / "fdinfo");
+    std::ofstream(proc / pid / "stat") << stat;
+    std::ofstream(proc / pid / "cmdline") << std::string("daemon\0/k/one\0", 14);
+    fs::create_symlink("/dev/null", proc / pid / "fd" / "0");
+    std::ofstream(proc / pid / "fdinfo" / "0") << "pos:\t0\n";
+    if (fuse_info.empty()) return;
+    fs::create_symlink("/dev/fuse", proc / pid / "fd" / "5");
+    std::ofstream(proc / pid / "fdinfo" / "5") << fuse_info;
+  };
+  process("1", "1 (berth-init) S 0 1", "");
+  process("20", "20 (a daemon) S 1 20", "pos:\t0\nfuse_connection:\t49\n");
+  process("21", "21 (block) S 1 21", "pos:\t0\nfuse_connection:\t8388609\n");
+  process("22", "22 (old) S 1 22", "pos:\t0\n");
+  process("30", "30 (mkfs) xfs)) R 0 30", "");
+  process("31", "31 (sh) Z 0 31", "");
+  fs::create_directories(proc / "self");
+  Processes found = FindProcesses(proc);
+  fs::remove_all(proc);
+
+  std::vector<std::string> connections;
+  for (const FuseServer& server : found.servers) {
+    EXPECT_THAT(server.arguments, ElementsAre("daemon", "/k/one"));
+    for (const auto& connection : server.connections) {
+      connections.push_back(connection.value_or("unknown"));
+    }
+  }
+  EXPECT_THAT(connections, ::testing::UnorderedElementsAre("0:49", "8:1", "unknown"));
+  EXPECT_THAT(found.utilities, ElementsAre("mkfs) xfs) (pid 30)"));
+}
+
+}  // namespace
+}  // namespace berth::init

@@ -1,0 +1,198 @@
+#include "cmd/berth-init/init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cmd/berth-init/child.h"
+#include "cmd/berth-init/files.h"
+#include "cmd/berth-init/registration.h"
+#include "cmd/berth-init/say.h"
+
+namespace berth::init {
+
+using base::ipc::Failure;
+using base::ipc::Result;
+using base::ipc::SystemFailure;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr const char* kOwnTable = "/proc/self/mountinfo";
+// Repairs what a change of the tables did not tell: a kernel that does not, a daemon that closed
+// /dev/fuse.
+constexpr milliseconds kResync{5000};
+constexpr milliseconds kForEver{-1};
+// What is left has that long to end by itself.
+constexpr milliseconds kLastGrace{5000};
+
+constexpr int kLeaveSignals[] = {SIGTERM, SIGINT, SIGQUIT};
+constexpr int kPassedSignals[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+
+std::string Seconds(seconds time) { return std::to_string(time.count()) + " s"; }
+
+Result<std::vector<Mount>> Table(const std::string& path) {
+  const auto text = ReadWhole(path);
+  if (!text.ok()) return text.failure();
+  return ParseMounts(*text);
+}
+
+}  // namespace
+
+int Init::Run() {
+  if (Failure failure = Begin(); !failure.ok()) {
+    Say(failure.text);
+    return 1;
+  }
+  Serve();
+  StayWhileUsed();
+  End();
+  return exit_code_;
+}
+
+Failure Init::Begin() {
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGCHLD);
+  for (const int signal : kLeaveSignals) sigaddset(&taken, signal);
+  for (const int signal : kPassedSignals) sigaddset(&taken, signal);
+  sigprocmask(SIG_BLOCK, &taken, &outer_signals_);
+  signals_.Reset(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return SystemFailure("take signals", errno);
+
+  host_table_.Reset(open(options_.host_mounts.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto host = ReadWhole(options_.host_mounts);
+  if (!host_table_.valid() || !host.ok()) {
+    return {base::ipc::Problem::kSystem,
+            "the host's mount table, by which is seen what is in use, cannot be read: " +
+                host.failure().text + ": mount the host's /proc at /host/proc"};
+  }
+  own_table_.Reset(open(kOwnTable, O_RDONLY | O_CLOEXEC));
+  earlier_ = ParseMounts(*host);
+
+  // A command that cannot be run leaves no registration behind.
+  if (!options_.command.empty()) {
+    auto child = StartChild(options_.command);
+    if (!child.ok()) return child.failure();
+    child_ = *child;
+  }
+  return Register(options_);
+}
+
+void Init::Serve() {
+  while (!leaving_) Wait(kForEver);
+}
+
+void Init::StayWhileUsed() {
+  Withdraw(options_);
+  const Clock::time_point began = Clock::now();
+  std::vector<std::string> told;
+  while (true) {
+    const std::vector<std::string> used = InUse();
+    if (used.empty()) return;
+    if (used != told) {
+      Say("stays, since " + std::to_string(used.size()) + " in use:");
+      for (const std::string& line : used) Say("  " + line);
+      told = used;
+    }
+    milliseconds limit = kResync;
+    if (options_.grace.count() > 0) {
+      const auto rest = std::chrono::ceil<milliseconds>(began + options_.grace - Clock::now());
+      if (rest.count() <= 0) {
+        Say("leaves what is in use after " + Seconds(options_.grace) + ", as --grace says");
+        return;
+      }
+      limit = std::min(limit, rest);
+    }
+    Wait(limit);
+  }
+}
+
+void Init::End() {
+  if (child_) {
+    kill(*child_, SIGTERM);
+    while (child_) Wait(kForEver);
+  }
+  // All in this PID namespace but this process: Main has seen that it is its first.
+  kill(-1, SIGTERM);
+  const Clock::time_point end = Clock::now() + kLastGrace;
+  while (!no_children_ && Clock::now() < end) {
+    Wait(std::chrono::ceil<milliseconds>(end - Clock::now()));
+  }
+  Say("ends");
+}
+
+void Init::Wait(milliseconds limit) {
+  pollfd entries[] = {{.fd = signals_.get(), .events = POLLIN},
+                      {.fd = host_table_.get(), .events = POLLPRI},
+                      {.fd = own_table_.get(), .events = POLLPRI}};
+  if (poll(entries, 3, static_cast<int>(limit.count())) <= 0) {
+    Reap();
+    return;
+  }
+  if (entries[0].revents != 0) TakeSignals();
+  if (entries[1].revents != 0) NoteTables();
+}
+
+void Init::TakeSignals() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    if (std::find(std::begin(kLeaveSignals), std::end(kLeaveSignals), signal) !=
+        std::end(kLeaveSignals)) {
+      if (!leaving_) Say("is told to end, by signal " + std::to_string(signal));
+      leaving_ = true;
+    } else if (child_) {
+      kill(*child_, signal);
+    }
+  }
+  Reap();
+}
+
+void Init::Reap() {
+  int status = 0;
+  pid_t pid = 0;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    if (pid != child_) continue;
+    child_.reset();
+    exit_code_ = ExitCode(status);
+    Say("the command '" + options_.command.front() + "' ended with " + std::to_string(exit_code_));
+    leaving_ = true;
+  }
+  no_children_ = pid < 0 && errno == ECHILD;
+}
+
+// Of the mounts that were there before, those that are there still: another one may get the number
+// of one that went.
+void Init::NoteTables() {
+  const auto host = Table(options_.host_mounts);
+  if (!host.ok()) return;
+  std::erase_if(earlier_, [&](const Mount& mount) {
+    return std::find(host->begin(), host->end(), mount) == host->end();
+  });
+}
+
+std::vector<std::string> Init::InUse() const {
+  const auto host = Table(options_.host_mounts);
+  const auto own = Table(kOwnTable);
+  for (const auto* table : {&host, &own}) {
+    if (!table->ok()) return {"what nobody knows: " + table->failure().text};
+  }
+  const Processes processes = FindProcesses();
+  std::vector<std::string> used;
+  for (const Mount& mount : Served(processes.servers, *host, *own, earlier_)) {
+    used.push_back("the file system mounted at '" + mount.mount_point + "' (device " +
+                   mount.device + ")");
+  }
+  for (const std::string& utility : processes.utilities) used.push_back("the utility " + utility);
+  return used;
+}
+
+}  // namespace berth::init

@@ -1,0 +1,18 @@
+#include "cmd/berth-init/say.h"
+
+#include <unistd.h>
+
+#include <string>
+
+namespace berth::init {
+
+void Say(std::string_view text) {
+  std::string line = "berth-init: ";
+  // What comes from outside cannot forge a line.
+  for (const char c : text) line += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  line += '\n';
+  // A log that nobody takes is no reason to stop serving.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace berth::init

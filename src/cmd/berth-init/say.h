@@ -1,0 +1,11 @@
+// What berth-init tells, in the container's log.
+#pragma once
+
+#include <string_view>
+
+namespace berth::init {
+
+// "berth-init: TEXT", as one line on standard error.
+void Say(std::string_view text);
+
+}  // namespace berth::init

@@ -1,0 +1,46 @@
+// Random bytes to the reader of base/ipc: as a message's JSON, and as what a peer sends.
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/ipc/connection.h"
+
+namespace {
+
+using namespace berth::base;  // NOLINT(google-build-using-namespace)
+
+void TryJson(std::string_view text) {
+  const auto message = ipc::ReadJson(text);
+  if (!message.ok()) return;
+  // What was read is written and read again as the same.
+  const auto again = ipc::ReadJson(ipc::WriteJson(*message));
+  if (!again.ok() || !(*again == *message)) std::abort();
+}
+
+void TryFrame(std::string_view bytes) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+  UniqueFd peer(ends[1]);
+  auto connection = ipc::Connection::Of(UniqueFd(ends[0]), geteuid());
+  if (!connection.ok()) std::abort();
+  if (send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) std::abort();
+  peer.Reset();
+  const auto message = connection->Receive(4096, ipc::In(std::chrono::seconds(5)));
+  // The peer has left, so that nothing is waited for.
+  if (message.failure().problem == ipc::Problem::kTimeout) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  TryJson(input);
+  TryFrame(input);
+  // Random bytes seldom are a head.
+  std::string framed("BIPC\1\0\0\0", 8);
+  const auto length = static_cast<uint32_t>(size);
+  framed.append(reinterpret_cast<const char*>(&length), 4).append(4, '\0').append(input);
+  TryFrame(framed);
+  return 0;
+}

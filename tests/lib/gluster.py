@@ -1,0 +1,118 @@
+"""A real GlusterFS server for one test, in network, mount and process namespaces of its own: the host gets no package and
+no mount, and an end of a veth pair as long as the server lives.
+
+glusterd refuses loopback addresses, so it has the other end. The brick is an ext4 on a loop device, which goes with the
+namespace.
+"""
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import uuid
+
+from lib import debian_root
+from lib.standalone import Failure, wait_for
+
+PACKAGES = ["glusterfs-server", "dash", "coreutils", "grep", "sed", "mawk", "util-linux", "mount", "procps", "hostname",
+            "libc-bin"]
+
+# Run as PID 1 of the server's process namespace. $1: root, $2: the brick's image.
+START = r"""
+set -e
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount --rbind /dev dev
+for folder in run tmp var/lib/glusterd var/log; do mount -t tmpfs tmpfs "$folder"; done
+mkdir -p var/log/glusterfs var/lib/glusterd run/gluster
+mount -t tmpfs tmpfs srv
+mkdir srv/brick
+mount -o loop "$2" srv/brick
+ip link set lo up
+exec chroot . /bin/sh -c '
+  while ! [ -e /run/go ]; do sleep 0.05; done
+  /usr/sbin/glusterd --no-daemon --log-level=WARNING --log-file=/dev/stderr &
+  wait'
+"""
+
+
+class GlusterServer:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.link = f"bg{uuid.uuid4().hex[:8]}"
+        self.process = self.pid = self.address = None
+
+    def start(self):
+        root = debian_root.cached(PACKAGES)
+        brick = self.folder / "brick.img"
+        with open(brick, "wb") as file:
+            file.truncate(256 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", brick], check=True)
+        with open(self.folder / "gluster.log", "wb") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+                 "sh", "-c", START, "sh", root, brick], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.pid = wait_for("the server's namespaces", self._inner_pid)
+        self._connect()
+        self.inside("touch", "/run/go")
+        wait_for("glusterd", lambda: self.inside("gluster", "volume", "list", check=False).returncode == 0, interval=0.2)
+        return self
+
+    def _inner_pid(self):
+        """PID 1 of its process namespace, once its root is the server's."""
+        if self.process.poll() is not None:
+            raise Failure(f"the GlusterFS server did not start: {(self.folder / 'gluster.log').read_text()}")
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        with contextlib.suppress(OSError):
+            if children and os.readlink(f"/proc/{children[0]}/root") != "/":
+                return int(children[0])
+        return None
+
+    def _connect(self):
+        """A /30 that nobody routes yet; the third and fourth number by chance, as tests run beside each other."""
+        for _ in range(50):
+            number = uuid.uuid4().int % (1 << 14)
+            third, fourth = number >> 6, (number & 63) << 2
+            ours, self.address = f"10.214.{third}.{fourth + 1}", f"10.214.{third}.{fourth + 2}"
+            routes = subprocess.run(["ip", "-o", "route"], capture_output=True, text=True, check=True).stdout
+            if f"10.214.{third}.{fourth}/30" not in routes:
+                break
+        run = subprocess.check_call
+        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid)])
+        run(["ip", "address", "add", f"{ours}/30", "dev", self.link])
+        run(["ip", "link", "set", self.link, "up"])
+        enter = ["nsenter", "--target", str(self.pid), "--net"]
+        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", "eth0"])
+        run([*enter, "ip", "link", "set", "eth0", "up"])
+
+    def inside(self, *command, check=True):
+        result = subprocess.run(
+            ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--root", "--wd", *command],
+            capture_output=True, text=True, timeout=60, env={"PATH": "/usr/sbin:/usr/bin"})
+        if check and result.returncode != 0:
+            raise Failure(f"{' '.join(command)}: {result.stdout}{result.stderr}")
+        return result
+
+    def volume(self, name):
+        """A volume of one brick, started; what a mount names it by."""
+        self.inside("gluster", "--mode=script", "volume", "create", name, f"{self.address}:/srv/brick/{name}", "force")
+        self.inside("gluster", "--mode=script", "volume", "start", name)
+        return f"{self.address}:/{name}"
+
+    def read(self, volume, path):
+        """A file as it lies on the brick."""
+        return self.inside("cat", f"/srv/brick/{volume}/{path}").stdout
+
+    def stop(self):
+        if self.process is not None:
+            if self.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        subprocess.run(["ip", "link", "delete", self.link], capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
