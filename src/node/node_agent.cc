@@ -74,6 +74,7 @@ class NodeAgentImpl : public NodeAgent {
     if (own_pods_ != nullptr) own_pods_->Stop();
     if (pods_ != nullptr) pods_->Stop();
     if (volumes_ != nullptr) volumes_->Stop();
+    if (host_ != nullptr) host_->utilities().Close();
     LeaveKubeletFolder();
   }
 
@@ -108,6 +109,16 @@ class NodeAgentImpl : public NodeAgent {
     // other way.
     RETURN_IF_ERROR_WITH(host_->mounter().MakeShared(options_.kubelet_folder),
                          fmt::format("share '{}' with containers", options_.kubelet_folder));
+    if (options_.make_utilities) {
+      ASSIGN_OR_RETURN(auto utilities,
+                       options_.make_utilities({.data_folder = options_.data_folder,
+                                                .cri_endpoint = options_.cri_endpoint,
+                                                .paths = host_->paths(),
+                                                .mounter = host_->mounter(),
+                                                .events = events_,
+                                                .node = NodeReference(options_.node_name)}));
+      host_->UseUtilities(std::move(utilities));
+    }
     plugins_ = make_plugins(*host_);
     std::vector<volume::VolumePlugin*> plugins;
     for (const auto& plugin : plugins_) plugins.push_back(plugin.get());

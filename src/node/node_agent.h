@@ -21,6 +21,7 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "volume/host.h"
+#include "volume/utilities.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
@@ -41,6 +42,8 @@ struct NodeAgentOptions {
   bool own_pods_only = false;
   // The node's flight record, in a folder that is there (base/flight.h); empty: none.
   std::string flight_file = "";
+  // How plugins run their utilities; none: all on this host.
+  volume::MakeUtilities make_utilities = nullptr;
 };
 
 class NodeAgent {

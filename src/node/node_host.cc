@@ -22,8 +22,7 @@ NodeHost::NodeHost(std::string node_name, std::string kubelet_folder, kube::Clie
       csi_drivers_(informers.Of<api::CsiDriver>()),
       nodes_(informers.Of<api::Node>()),
       mounter_(platform::NewMounter()),
-      exec_(platform::NewHostExec()),
-      helper_mounts_(volume::NewHostHelperMounts(*exec_, *mounter_)),
+      utilities_(volume::NewHostUtilities(*mounter_)),
       // Of selinuxfs, which is mounted there only where the kernel enforces or would.
       selinux_(access("/sys/fs/selinux/enforce", F_OK) == 0) {}
 

@@ -15,6 +15,7 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "volume/host.h"
+#include "volume/utilities.h"
 
 namespace berth::node {
 
@@ -24,12 +25,17 @@ class NodeHost : public volume::Host {
   NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
            kube::Informers& informers, base::EventSink& events, const base::Clock& clock);
 
+  // Before any plugin is made. Without it all utilities run on this host.
+  void UseUtilities(std::unique_ptr<volume::Utilities> utilities) {
+    utilities_ = std::move(utilities);
+  }
+  volume::Utilities& utilities() { return *utilities_; }
+
   const std::string& node_name() const override { return node_name_; }
   const volume::Paths& paths() const override { return paths_; }
   platform::Mounter& mounter() override { return *mounter_; }
-  // All utilities run on the host.
-  platform::Exec& exec(std::string_view) override { return *exec_; }
-  volume::HelperMounts& helper_mounts() override { return *helper_mounts_; }
+  platform::Exec& exec(std::string_view plugin) override { return utilities_->For(plugin); }
+  volume::HelperMounts& helper_mounts() override { return utilities_->helper_mounts(); }
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }
   volume::DriverRegistry& drivers() override { return drivers_; }
@@ -48,8 +54,7 @@ class NodeHost : public volume::Host {
   kube::InformerBase& csi_drivers_;
   kube::InformerBase& nodes_;
   const std::unique_ptr<platform::Mounter> mounter_;
-  const std::unique_ptr<platform::Exec> exec_;
-  const std::unique_ptr<volume::HelperMounts> helper_mounts_;
+  std::unique_ptr<volume::Utilities> utilities_;
   volume::DriverRegistry drivers_;
   const bool selinux_;
 };

@@ -259,9 +259,7 @@ void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::s
 
 std::unique_ptr<Exec> NewHostExec() { return std::make_unique<HostExec>(); }
 
-base::StatusOr<std::string> RunOk(Exec& exec, const Command& command) {
-  ASSIGN_OR_RETURN(CommandResult result, exec.Run(command));
-  if (result.exit_code == 0) return std::move(result.out);
+base::Status ExitFailure(const Command& command, const CommandResult& result) {
   constexpr size_t kQuoted = 1024;
   std::string_view text = result.err;
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) text = result.out;
@@ -269,6 +267,12 @@ base::StatusOr<std::string> RunOk(Exec& exec, const Command& command) {
   if (text.size() > kQuoted) text.remove_prefix(text.size() - kQuoted);
   return base::Error(base::StatusCode::kInternal, "{} exited with {}: {}", command.argv[0],
                      result.exit_code, text.empty() ? "no output" : text);
+}
+
+base::StatusOr<std::string> RunOk(Exec& exec, const Command& command) {
+  ASSIGN_OR_RETURN(CommandResult result, exec.Run(command));
+  if (result.exit_code != 0) return ExitFailure(command, result);
+  return std::move(result.out);
 }
 
 }  // namespace berth::platform

@@ -52,8 +52,11 @@ void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::s
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.
 std::unique_ptr<Exec> NewHostExec();
 
-// As exec.Run, but a non-zero exit is an error that quotes the end of standard error:
-// INTERNAL "mkfs.ext4 exited with 1: ...". Gives standard output.
+// What a non-zero exit says as an error, with the end of standard error, or else of the output:
+// INTERNAL "mkfs.ext4 exited with 1: ...".
+base::Status ExitFailure(const Command& command, const CommandResult& result);
+
+// As exec.Run, but a non-zero exit is an error (ExitFailure). Gives standard output.
 base::StatusOr<std::string> RunOk(Exec& exec, const Command& command);
 
 }  // namespace berth::platform

@@ -16,8 +16,9 @@ struct CriClient::Stubs {
   cri::ImageService::Stub Image;
 };
 
-base::StatusOr<std::unique_ptr<CriClient>> CriClient::New(const std::string& endpoint) {
-  ASSIGN_OR_RETURN(auto channel, UnixChannel::New(endpoint));
+base::StatusOr<std::unique_ptr<CriClient>> CriClient::New(const std::string& endpoint,
+                                                          int max_answer_bytes) {
+  ASSIGN_OR_RETURN(auto channel, UnixChannel::New(endpoint, max_answer_bytes));
   return std::unique_ptr<CriClient>(new CriClient(std::make_unique<Stubs>(std::move(channel))));
 }
 

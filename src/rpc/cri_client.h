@@ -1,7 +1,7 @@
 // A client of a container runtime (CRI v1: services RuntimeService and ImageService).
 //
-// Every call has a deadline and blocks the caller; UNAVAILABLE when nobody listens. Answers of up
-// to 16 MiB. Each call passes the fault points "rpc.cri.METHOD.before" and ".after". Thread-safe.
+// Every call has a deadline and blocks the caller; UNAVAILABLE when nobody listens. Each call
+// passes the fault points "rpc.cri.METHOD.before" and ".after". Thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,11 @@ namespace cri = ::runtime::v1;
 
 class CriClient {
  public:
-  // `endpoint` is a socket's path, with or without "unix://". The runtime need not be up.
-  static base::StatusOr<std::unique_ptr<CriClient>> New(const std::string& endpoint);
+  // `endpoint` is a socket's path, with or without "unix://". The runtime need not be up. Answers
+  // longer than `max_answer_bytes` cannot be read; one of ExecSync holds two streams of up to 16
+  // MB.
+  static base::StatusOr<std::unique_ptr<CriClient>> New(const std::string& endpoint,
+                                                        int max_answer_bytes = 16 * 1024 * 1024);
   virtual ~CriClient();
 
 #define BERTH_CRI_RPCS(X)      \

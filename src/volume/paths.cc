@@ -27,6 +27,14 @@ std::string Paths::PluginSocket(std::string_view driver) const {
   return fmt::format("{}/plugins/{}/csi.sock", root_, driver);
 }
 
+std::string Paths::PluginContainers() const { return fmt::format("{}/plugin-containers", root_); }
+
+std::string Paths::PluginContainerFile(std::string_view plugin) {
+  return Escaped(plugin) + ".json";
+}
+
+std::string Paths::PluginRuns() const { return fmt::format("{}/plugin-runs", root_); }
+
 std::string Paths::Pods() const { return fmt::format("{}/pods", root_); }
 
 std::string Paths::Pod(std::string_view pod_uid) const {

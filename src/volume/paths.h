@@ -3,6 +3,8 @@
 //   <kubelet>/                               /var/lib/kubelet, or <data>/kubelet in standalone
 //     plugins_registry/                      registration sockets of plugins
 //     plugins/<driver>/csi.sock              drivers' sockets
+//     plugin-containers/<plugin~>.json       pods that run a plugin's utilities (volume/exec)
+//     plugin-runs/                           a tmpfs: what such a run reads and writes
 //     plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/
 //         vol_data.json, globalmount/        staged CSI file systems
 //     plugins/kubernetes.io/csi/volumeDevices/
@@ -29,6 +31,10 @@ class Paths {
   std::string PluginsRegistry() const;
   std::string Plugins() const;
   std::string PluginSocket(std::string_view driver) const;
+  std::string PluginContainers() const;
+  // The name of the registration file in that folder.
+  static std::string PluginContainerFile(std::string_view plugin);
+  std::string PluginRuns() const;
   std::string Pods() const;
   std::string Pod(std::string_view pod_uid) const;
   std::string PodVolumes(std::string_view pod_uid, std::string_view plugin) const;

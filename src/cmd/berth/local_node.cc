@@ -15,6 +15,7 @@
 #include "platform/supervised_process.h"
 #include "rpc/unix_socket.h"
 #include "volume/csi/csi_plugin.h"
+#include "volume/exec/router.h"
 #include "volume/local/local_plugins.h"
 #include "volume/paths.h"
 
@@ -107,6 +108,15 @@ class LocalNodeImpl : public LocalNode {
     return base::OkStatus();
   }
 
+  volume::MakeUtilities HowUtilitiesRun() const {
+    return [this](const volume::UtilitySurroundings& around)
+               -> StatusOr<std::unique_ptr<volume::Utilities>> {
+      const volume::HostWay host{.containerized = options_.containerized};
+      if (!options_.mount_containers) return volume::NewHostUtilities(around.mounter, host);
+      return volume::NewUtilityRouter(around, host);
+    };
+  }
+
   Status StartAgent() {
     const node::NodeAgentOptions options{
         .node_name = options_.node_name,
@@ -117,7 +127,8 @@ class LocalNodeImpl : public LocalNode {
         .log_folder = Below("pod-logs"),
         .own_folder = options_.data_folder,
         .labels = options_.labels,
-        .flight_file = cli::FlightFile(options_.data_folder, "node")};
+        .flight_file = cli::FlightFile(options_.data_folder, "node"),
+        .make_utilities = HowUtilitiesRun()};
     const auto make_plugins = [](volume::Host& host) {
       auto plugins = volume::NewLocalPlugins(host);
       plugins.push_back(volume::NewCsiPlugin(host));

@@ -34,6 +34,10 @@ struct LocalNodeOptions {
   std::string node_sockets;  // empty: <data>/run/nodes
   std::string pool_folder;   // empty: <data>/pool
   double overcommit = 2.0;
+  // The feature gate MountContainers: utilities run in the pods that are registered for them.
+  bool mount_containers = true;
+  // The agent runs in a container: what mounts on the host does so in the host's mount namespace.
+  bool containerized = false;
 };
 
 // With what is left open filled in, and absolute paths. INVALID_ARGUMENT: no node is called so, or

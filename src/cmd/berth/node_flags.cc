@@ -1,5 +1,7 @@
 #include "cmd/berth/node_flags.h"
 
+#include "cmd/go_flags.h"
+
 namespace berth::cmd {
 
 void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
@@ -25,6 +27,26 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
   app.add_option("--overcommit", options.overcommit,
                  "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
+  app.add_option_function<std::string>(
+      "--feature-gates",
+      [&options](const std::string& text) {
+        const auto gates = ParseGates(text);
+        if (!gates.ok()) {
+          throw CLI::ValidationError("--feature-gates", std::string(base::Message(gates.status())));
+        }
+        for (const auto& [name, on] : *gates) {
+          if (name != "MountContainers") {
+            throw CLI::ValidationError("--feature-gates",
+                                       "'" + name + "' is unknown; known is MountContainers");
+          }
+          options.mount_containers = on;
+        }
+      },
+      "NAME=true|false,...; MountContainers (true): volumes' utilities run in the pods that are "
+      "registered for them");
+  app.add_flag("--containerized", options.containerized,
+               "This runs in a container, with the host's process ids: what is mounted on the host "
+               "is mounted in the host's mount namespace");
 }
 
 }  // namespace berth::cmd

@@ -1,0 +1,42 @@
+// Which container runs a plugin's utilities now. Thread-safe.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/event_sink.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "rpc/cri_client.h"
+#include "volume/exec/pod_container.h"
+#include "volume/paths.h"
+
+namespace berth::volume {
+
+class ContainerChoice {
+ public:
+  // All borrowed. Events are about `node`. Registrations are of user `owner`.
+  ContainerChoice(rpc::CriClient& runtime, const Paths& paths, base::EventSink& events,
+                  base::ObjectReference node, uid_t owner = 0)
+      : runtime_(runtime), paths_(paths), events_(events), node_(std::move(node)), owner_(owner) {}
+
+  // None: the host. FAILED_PRECONDITION: the registration is refused, and an event says so, not
+  // again before the fault is another one. Else the runtime's failure, nothing having been run.
+  base::StatusOr<std::optional<PodContainer>> Now(std::string_view plugin);
+
+ private:
+  // Whether this is not what was last told of the plugin; "" for nothing.
+  bool IsNews(std::string_view plugin, std::string_view fault);
+
+  rpc::CriClient& runtime_;
+  const Paths& paths_;
+  base::EventSink& events_;
+  const base::ObjectReference node_;
+  const uid_t owner_;
+  base::Mutex mutex_;
+  std::map<std::string, std::string, std::less<>> told_ ABSL_GUARDED_BY(mutex_);  // by plugin
+};
+
+}  // namespace berth::volume

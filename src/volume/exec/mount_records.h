@@ -1,0 +1,43 @@
+// How each mount that a utility made was made: on disk before it is made, for its unmount, which
+// goes the same way, also after the agent was started anew.
+//
+//   <data_folder>/helper-mounts/<sha256 of target>.json
+//
+// Thread-safe for different targets.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "volume/exec/pod_container.h"
+
+namespace berth::volume {
+
+struct MountRecord {
+  std::string target;
+  std::string plugin;
+  std::optional<PodContainer> container;  // none: on the host
+};
+
+class MountRecords {
+ public:
+  explicit MountRecords(std::string folder) : folder_(std::move(folder)) {}
+
+  // Makes the folder; takes torn writes, and records of mounts that went with another boot, away.
+  base::Status Take();
+
+  base::Status Write(const MountRecord& record);
+  // None: no such mount was made, or in another boot. INTERNAL: the record cannot be read.
+  base::StatusOr<std::optional<MountRecord>> Read(std::string_view target) const;
+  base::Status Remove(std::string_view target);
+
+ private:
+  std::string FileOf(std::string_view target) const;
+
+  const std::string folder_;
+  std::string boot_;
+};
+
+}  // namespace berth::volume

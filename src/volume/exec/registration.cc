@@ -1,0 +1,158 @@
+#include "volume/exec/registration.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "api/names.h"
+#include "base/json.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Status;
+using base::StatusOr;
+
+constexpr size_t kMaxBytes = 64 * 1024;
+
+Status Fault(std::string_view fault) {
+  return Status(base::StatusCode::kFailedPrecondition, base::ToAbsl(fault));
+}
+
+// Local disk alone: the folder is the agent's own, so that no child with a deadline is needed.
+// NOT_FOUND, or a fault.
+StatusOr<base::UniqueFd> Open(int folder, const char* name, int flags) {
+  open_how how = {};
+  // A FIFO or a device in the file's place is not waited for.
+  how.flags = static_cast<uint64_t>(flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  int fd = -1;
+  do {
+    fd = static_cast<int>(syscall(SYS_openat2, folder, name, &how, sizeof(how)));
+  } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+  if (fd >= 0) return base::UniqueFd(fd);
+  if (errno == ENOENT) return Status(base::StatusCode::kNotFound, "not there");
+  if (errno == ELOOP) return Fault("it is a symlink");
+  if (errno == ENXIO) return Fault("it is no regular file");
+  if (errno == ENOTDIR) return Fault("it is no folder");
+  return Fault(base::Message(platform::ErrnoError(errno, "open")));
+}
+
+Status CheckOwner(int fd, mode_t type, uid_t owner) {
+  struct stat stat = {};
+  if (fstat(fd, &stat) != 0) return platform::ErrnoError(errno, "fstat");
+  if ((stat.st_mode & S_IFMT) != type) return Fault("it is no regular file");
+  if (stat.st_uid != owner) {
+    return Fault(owner == 0 ? fmt::format("it is owned by user {}, not by root", stat.st_uid)
+                            : fmt::format("it is owned by user {}", stat.st_uid));
+  }
+  if ((stat.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Fault(
+        fmt::format("others than its owner may write it (mode {:04o})", stat.st_mode & 07777));
+  }
+  return base::OkStatus();
+}
+
+StatusOr<std::string> ReadAll(int fd) {
+  std::string text(kMaxBytes + 1, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = read(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return platform::ErrnoError(errno, "read");
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  if (done > kMaxBytes) return Fault("it is longer than 64 KiB");
+  text.resize(done);
+  return text;
+}
+
+Status CheckUid(std::string_view uid) {
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+  };
+  // As a label's value, by which the runtime is asked for it.
+  if (uid.size() <= 63 && std::all_of(uid.begin(), uid.end(), plain)) return base::OkStatus();
+  return base::Error(base::StatusCode::kInvalidArgument, "no UID of a pod");
+}
+
+struct Member {
+  const char* name;
+  std::string Registration::* value;
+  Status (*check)(std::string_view);
+};
+constexpr Member kMembers[] = {
+    {"podNamespace", &Registration::pod_namespace, api::CheckDns1123Label},
+    {"podName", &Registration::pod_name, api::CheckDns1123Subdomain},
+    {"podUID", &Registration::pod_uid, CheckUid},
+    {"containerName", &Registration::container, api::CheckDns1123Label},
+};
+
+StatusOr<Registration> Parse(std::string_view text) {
+  const auto json = base::json::Parse(text, {.max_bytes = kMaxBytes, .max_depth = 16});
+  if (!json.ok()) {
+    return Fault(fmt::format("it is no JSON: {}", base::Message(json.status())));
+  }
+  if (!json->is_object()) return Fault("it is no JSON object");
+  Registration registration;
+  for (const Member& member : kMembers) {
+    const auto found = json->find(member.name);
+    if (found == json->end()) return Fault(fmt::format("it has no {}", member.name));
+    if (!found->is_string()) return Fault(fmt::format("{} is no string", member.name));
+    const auto& value = found->get_ref<const std::string&>();
+    if (value.empty()) return Fault(fmt::format("{} is empty", member.name));
+    if (const Status good = member.check(value); !good.ok()) {
+      return Fault(fmt::format("{}: {}", member.name, base::Message(good)));
+    }
+    registration.*member.value = value;
+  }
+  return registration;
+}
+
+Status Of(const std::string& path, const Status& fault) {
+  return base::Error(base::StatusCode::kFailedPrecondition, "the registration '{}' is refused: {}",
+                     path, base::Message(fault));
+}
+
+}  // namespace
+
+StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths, std::string_view plugin,
+                                                       uid_t owner) {
+  const std::string folder_path = paths.PluginContainers();
+  // The way to the kubelet folder may lead through symlinks of the administrator's.
+  const base::UniqueFd root(open(paths.root().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid() && errno == ENOENT) return std::nullopt;
+  if (!root.valid()) return Of(folder_path, platform::ErrnoError(errno, "open its folder"));
+  const std::string folder_name = folder_path.substr(paths.root().size() + 1);
+  const auto folder = Open(root.get(), folder_name.c_str(), O_DIRECTORY);
+  if (folder.status().code() == base::StatusCode::kNotFound) return std::nullopt;
+  if (!folder.ok()) return Of(folder_path, folder.status());
+
+  const std::string name = Paths::PluginContainerFile(plugin);
+  const std::string path = fmt::format("{}/{}", folder_path, name);
+  const auto file = Open(folder->get(), name.c_str(), 0);
+  if (file.status().code() == base::StatusCode::kNotFound) return std::nullopt;
+  if (!file.ok()) return Of(path, file.status());
+  // Who may write the folder may put any file of root's in this one's place.
+  if (const Status safe = CheckOwner(folder->get(), S_IFDIR, owner); !safe.ok()) {
+    return Of(path, base::Annotate(safe, "its folder"));
+  }
+  if (const Status safe = CheckOwner(file->get(), S_IFREG, owner); !safe.ok()) {
+    return Of(path, safe);
+  }
+  const auto text = ReadAll(file->get());
+  if (!text.ok()) return Of(path, text.status());
+  auto registration = Parse(*text);
+  if (!registration.ok()) return Of(path, registration.status());
+  return *std::move(registration);
+}
+
+}  // namespace berth::volume

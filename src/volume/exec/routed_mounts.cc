@@ -1,0 +1,149 @@
+#include "volume/exec/routed_mounts.h"
+
+#include "base/log.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+// A dead file system's umount is not waited for.
+constexpr std::chrono::seconds kUmountTimeout(20);
+
+// Whether a utility that failed so may still have mounted.
+bool MayHaveMounted(const Status& status) {
+  return !rpc::WasNotSent(status) && !rpc::IsFinal(status);
+}
+
+}  // namespace
+
+RoutedMounts::RoutedMounts(const UtilitySurroundings& around, rpc::CriClient& runtime,
+                           ContainerChoice& choice, ContainerExec& containers, HelperMounts& host)
+    : mounter_(around.mounter),
+      events_(around.events),
+      node_(around.node),
+      runtime_(runtime),
+      choice_(choice),
+      containers_(containers),
+      host_(host),
+      records_(around.data_folder + "/helper-mounts") {}
+
+StatusOr<bool> RoutedMounts::IsMounted(std::string_view target) {
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  return platform::FindMount(table, target) != nullptr;
+}
+
+Status RoutedMounts::Mount(const HelperMount& mount) {
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(mount.target));
+  if (mounted) {
+    return base::Error(StatusCode::kAlreadyExists, "something is mounted at '{}'", mount.target);
+  }
+  constexpr int kLooks = 2;
+  for (int look = 0; look < kLooks; ++look) {
+    ASSIGN_OR_RETURN(const auto container, choice_.Now(mount.plugin));
+    bool gone = false;
+    const Status done = MountRecorded(mount, container, gone);
+    if (!gone) return done;
+  }
+  return rpc::NotSent(base::Error(StatusCode::kUnavailable,
+                                  "nothing was mounted: the containers of {} do not keep running",
+                                  mount.plugin));
+}
+
+// `gone`: the container ended before anything was done.
+Status RoutedMounts::MountRecorded(const HelperMount& mount,
+                                   const std::optional<PodContainer>& container, bool& gone) {
+  RETURN_IF_ERROR(
+      records_.Write({.target = mount.target, .plugin = mount.plugin, .container = container}));
+  const Status done = container ? MountInPod(mount, *container, gone) : host_.Mount(mount);
+  if (done.ok() && !gone) return done;
+  // What may be mounted, or become so, keeps its record.
+  if (MayHaveMounted(done)) return done;
+  const auto mounted = IsMounted(mount.target);
+  if (mounted.ok() && !*mounted) RETURN_IF_ERROR(records_.Remove(mount.target));
+  return done;
+}
+
+Status RoutedMounts::MountInPod(const HelperMount& mount, const PodContainer& container,
+                                bool& gone) {
+  const platform::Command command = HelperCommand(mount);
+  ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command));
+  gone = !result.has_value();
+  if (gone) return base::OkStatus();
+  if (result->exit_code != 0) {
+    return base::Annotate(platform::ExitFailure(command, *result), container.Name());
+  }
+  ASSIGN_OR_RETURN(const bool done, IsMounted(mount.target));
+  if (done) return base::OkStatus();
+  bool ignored = false;
+  if (const Status left = UmountIn(container, mount.target, ignored); !left.ok()) {
+    LOG_WARNING("{}", base::ToString(left));
+  }
+  return base::Error(
+      StatusCode::kFailedPrecondition,
+      "{} ended well in {}, but nothing is mounted at '{}' on the host: the container "
+      "must mount the kubelet folder with mountPropagation Bidirectional",
+      command.argv[0], container.Name(), mount.target);
+}
+
+Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
+  const auto record = records_.Read(target);
+  if (!record.ok()) {
+    // What cannot be read says nothing: the plain way.
+    LOG_WARNING("{}", base::ToString(record.status()));
+    RETURN_IF_ERROR(host_.Unmount(plugin, target));
+    return records_.Remove(target);
+  }
+  if (!record->has_value()) return host_.Unmount(plugin, target);
+  if (const auto& container = (*record)->container; container) {
+    RETURN_IF_ERROR(UnmountInPod(**record, *container));
+  } else {
+    RETURN_IF_ERROR(host_.Unmount(plugin, target));
+  }
+  // Another mount beneath that one is unmounted by another call, the same way.
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(target));
+  return mounted ? base::OkStatus() : records_.Remove(target);
+}
+
+Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer& container) {
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(record.target));
+  ASSIGN_OR_RETURN(const bool running, IsRunning(runtime_, container.id));
+  bool gone = !running;
+  if (running) {
+    const Status done = UmountIn(container, record.target, gone);
+    if (!mounted) return base::OkStatus();  // at most the pod had it, which is no use to anybody
+    if (!gone) {
+      ASSIGN_OR_RETURN(const bool left, IsMounted(record.target));
+      if (!left) return base::OkStatus();
+      // The container lacks umount, or it is busy: then the host's says so, too.
+      if (!done.ok()) LOG_WARNING("{}", base::ToString(done));
+      return mounter_.Unmount(record.target);
+    }
+  }
+  if (!mounted) return base::OkStatus();
+  RETURN_IF_ERROR(mounter_.UnmountLazy(record.target));
+  TellOfGonePod(record, container);
+  return base::OkStatus();
+}
+
+// `gone`: the container ended before it was asked.
+Status RoutedMounts::UmountIn(const PodContainer& container, const std::string& target,
+                              bool& gone) {
+  const platform::Command command{.argv = {"umount", target}, .timeout = kUmountTimeout};
+  ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command));
+  gone = !result.has_value();
+  if (gone || result->exit_code == 0) return base::OkStatus();
+  return base::Annotate(platform::ExitFailure(command, *result), container.Name());
+}
+
+void RoutedMounts::TellOfGonePod(const MountRecord& record, const PodContainer& container) {
+  const std::string message = fmt::format(
+      "'{}' was detached lazily: {} (UID {}), which had mounted it for {}, does not run any more",
+      record.target, container.Name(), container.registration.pod_uid, record.plugin);
+  LOG_WARNING("{}", message);
+  events_.Record(node_, base::EventType::kWarning, "PluginContainerGone", message);
+}
+
+}  // namespace berth::volume

@@ -1,0 +1,126 @@
+#include "volume/exec/router.h"
+
+#include <map>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "platform/durable_file.h"
+#include "volume/exec/container_choice.h"
+#include "volume/exec/container_exec.h"
+#include "volume/exec/routed_mounts.h"
+#include "volume/exec/run_folders.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using platform::Command;
+using platform::CommandResult;
+
+// Two streams of at most 16 MB each, and room for more than today's runtimes give.
+constexpr int kMaxAnswer = 64 * 1024 * 1024;
+
+// There is one device manager on a machine, the host's: a plugin that talks to it does so there.
+bool IsOfDeviceManager(const Command& command) {
+  if (command.argv.empty()) return false;
+  std::string_view program = command.argv[0];
+  program.remove_prefix(program.rfind('/') + 1);
+  return program == "udevadm" || program == "udevsettle" || program == "udevtrigger" ||
+         program == "mdev";
+}
+
+class PluginExec : public platform::Exec {
+ public:
+  // `host` is null for one that never runs there.
+  PluginExec(std::string_view plugin, ContainerChoice& choice, ContainerExec& containers,
+             platform::Exec* host)
+      : plugin_(plugin), choice_(choice), containers_(containers), host_(host) {}
+
+  StatusOr<CommandResult> Run(const Command& command) override {
+    if (IsOfDeviceManager(command)) return OnHost(command);
+    // What is gone when it is to run has another in its place, or none: looked for once more.
+    constexpr int kLooks = 2;
+    for (int look = 0; look < kLooks; ++look) {
+      ASSIGN_OR_RETURN(const auto container, choice_.Now(plugin_));
+      if (!container.has_value()) return OnHost(command);
+      ASSIGN_OR_RETURN(auto result, containers_.Run(*container, command));
+      if (result.has_value()) return *std::move(result);
+      LOG_INFO("{} ended before '{}' could run in it", container->Name(), command.argv[0]);
+    }
+    return rpc::NotSent(base::Error(StatusCode::kUnavailable,
+                                    "'{}' was not run: the containers of {} do not keep running",
+                                    command.argv[0], plugin_));
+  }
+
+ private:
+  StatusOr<CommandResult> OnHost(const Command& command) {
+    if (host_ != nullptr) return host_->Run(command);
+    return base::Error(StatusCode::kFailedPrecondition,
+                       "no pod that runs on this node is registered for {}", plugin_);
+  }
+
+  const std::string plugin_;
+  ContainerChoice& choice_;
+  ContainerExec& containers_;
+  platform::Exec* const host_;
+};
+
+class UtilityRouter : public Utilities {
+ public:
+  UtilityRouter(const UtilitySurroundings& around, const HostWay& way,
+                std::unique_ptr<rpc::CriClient> runtime)
+      : runtime_(std::move(runtime)),
+        host_(NewHostWayExec(way)),
+        host_mounts_(NewHostWayMounts(*host_, around.mounter, way)),
+        folders_(around.paths, around.mounter),
+        choice_(*runtime_, around.paths, around.events, around.node),
+        containers_(*runtime_, folders_),
+        mounts_(around, *runtime_, choice_, containers_, *host_mounts_) {}
+
+  platform::Exec& For(std::string_view plugin) override { return WaysOf(plugin).any; }
+  platform::Exec& InPod(std::string_view plugin) override { return WaysOf(plugin).in_pod; }
+  HelperMounts& helper_mounts() override { return mounts_; }
+  void Close() override { folders_.Close(); }
+
+  Status TakeRecords() { return mounts_.TakeRecords(); }
+
+ private:
+  struct Ways {
+    PluginExec any, in_pod;
+  };
+  Ways& WaysOf(std::string_view plugin) {
+    base::MutexLock lock(mutex_);
+    auto& ways = ways_[std::string(plugin)];
+    if (ways == nullptr) {
+      ways.reset(new Ways{PluginExec(plugin, choice_, containers_, host_.get()),
+                          PluginExec(plugin, choice_, containers_, nullptr)});
+    }
+    return *ways;
+  }
+
+  const std::unique_ptr<rpc::CriClient> runtime_;
+  const std::unique_ptr<platform::Exec> host_;
+  const std::unique_ptr<HelperMounts> host_mounts_;
+  RunFolders folders_;
+  ContainerChoice choice_;
+  ContainerExec containers_;
+  RoutedMounts mounts_;
+  base::Mutex mutex_;
+  std::map<std::string, std::unique_ptr<Ways>> ways_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings& around,
+                                                      const HostWay& host) {
+  // Made here, it is root's alone to write.
+  RETURN_IF_ERROR(platform::MakeFolders(around.paths.PluginContainers(), 0755));
+  ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint, kMaxAnswer));
+  auto router = std::make_unique<UtilityRouter>(around, host, std::move(runtime));
+  RETURN_IF_ERROR(router->TakeRecords());
+  return std::unique_ptr<Utilities>(std::move(router));
+}
+
+}  // namespace berth::volume

@@ -1,0 +1,128 @@
+#include "volume/exec/run_folders.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Status;
+using base::StatusOr;
+
+constexpr char kOptions[] = "size=64m,nr_inodes=16k,mode=0700";
+constexpr unsigned kTmpfs = 0x01021994;  // TMPFS_MAGIC
+
+// Whether `folder` is a tmpfs of its own, not one of its parent's.
+bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
+  struct stat own = {}, above = {};
+  struct statfs kind = {};
+  return stat(folder.c_str(), &own) == 0 && stat(parent.c_str(), &above) == 0 &&
+         own.st_dev != above.st_dev && statfs(folder.c_str(), &kind) == 0 &&
+         static_cast<unsigned>(kind.f_type) == kTmpfs;
+}
+
+}  // namespace
+
+RunFolder::~RunFolder() {
+  if (const Status removed = platform::RemoveTree(path_); !removed.ok()) {
+    LOG_WARNING("{}", base::ToString(removed));
+  }
+}
+
+std::string RunFolder::PathOf(std::string_view name) const {
+  return fmt::format("{}/{}", path_, name);
+}
+
+Status RunFolder::Write(std::string_view name, std::string_view content) const {
+  const std::string path = PathOf(name);
+  const std::string what = fmt::format("write '{}'", path);
+  const base::UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.valid()) return platform::ErrnoError(errno, what);
+  while (!content.empty()) {
+    const ssize_t n = write(fd.get(), content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return platform::ErrnoError(errno, what);
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return base::OkStatus();
+}
+
+std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
+  const base::UniqueFd fd(
+      open(PathOf(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat stat = {};
+  if (!fd.valid() || fstat(fd.get(), &stat) != 0) return "";
+  std::string text(std::min<size_t>(max_bytes, static_cast<size_t>(stat.st_size)), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = read(fd.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  text.resize(done);
+  return text;
+}
+
+StatusOr<std::unique_ptr<RunFolder>> RunFolders::Make() {
+  {
+    base::MutexLock lock(mutex_);
+    RETURN_IF_ERROR(MountIfMissing());
+  }
+  auto folder =
+      std::make_unique<RunFolder>(fmt::format("{}/{}", paths_.PluginRuns(), base::NewUuid()));
+  if (mkdir(folder->path().c_str(), 0700) != 0) {
+    return platform::ErrnoError(errno, fmt::format("make the folder '{}'", folder->path()));
+  }
+  return folder;
+}
+
+Status RunFolders::MountIfMissing() {
+  const std::string folder = paths_.PluginRuns();
+  if (!IsOwnTmpfs(folder, paths_.root())) {
+    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+    platform::MountRequest request{
+        .source = "berth-runs", .target = folder, .fs_type = "tmpfs", .options = {}};
+    // Swap is a disk. Kernels before 6.4 don't know the option.
+    request.options = {kOptions, "nosuid", "nodev", "noswap"};
+    Status mounted = mounter_.Mount(request);
+    if (!mounted.ok()) {
+      request.options.pop_back();
+      mounted = mounter_.Mount(request);
+    }
+    RETURN_IF_ERROR_WITH(mounted, "the folder for runs in pods");
+  } else if (!cleaned_) {
+    // What an agent left that was killed.
+    ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder));
+    for (const std::string& name : names) {
+      RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", folder, name)));
+    }
+  }
+  cleaned_ = true;
+  return base::OkStatus();
+}
+
+void RunFolders::Close() {
+  base::MutexLock lock(mutex_);
+  const std::string folder = paths_.PluginRuns();
+  if (!IsOwnTmpfs(folder, paths_.root())) return;
+  if (const Status gone = mounter_.UnmountLazy(folder); !gone.ok()) {
+    LOG_WARNING("{}", base::ToString(gone));
+    return;
+  }
+  rmdir(folder.c_str());
+}
+
+}  // namespace berth::volume

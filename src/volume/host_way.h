@@ -1,0 +1,27 @@
+// How utilities run on the host: as the agent's own children. Of an agent that itself runs in a
+// container, mount and umount run in the host's mount namespace (its container has the host's
+// process ids, so that process 1 is the host's), and the rest in its own.
+#pragma once
+
+#include <memory>
+
+#include "platform/exec.h"
+#include "platform/mounter.h"
+#include "volume/helper_mounts.h"
+
+namespace berth::volume {
+
+struct HostWay {
+  bool containerized = false;
+};
+
+std::unique_ptr<platform::Exec> NewHostWayExec(const HostWay& way);
+
+// Borrows both; `exec` is of the same way.
+std::unique_ptr<HelperMounts> NewHostWayMounts(platform::Exec& exec, platform::Mounter& mounter,
+                                               const HostWay& way);
+
+// What is run for `command` by an agent in a container.
+platform::Command InHostMounts(const platform::Command& command);
+
+}  // namespace berth::volume
