@@ -11,7 +11,7 @@ namespace berth::cmd {
 
 // Each adds its subcommands to `app`; a subcommand that ran leaves its exit code in `exit_code`.
 void AddClientCommands(CLI::App& app,
-                       int& exit_code);  // apply get describe delete logs exec mount umount
+                       int& exit_code);  // apply get describe delete logs exec mount umount upgrade
 void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
 void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, delete
 void AddFaultCommands(CLI::App& app);                   // faults list
