@@ -18,6 +18,7 @@
 #include "volume/exec/router.h"
 #include "volume/local/local_plugins.h"
 #include "volume/paths.h"
+#include "volume/remote/remote_plugins.h"
 
 namespace berth::cmd {
 namespace {
@@ -131,6 +132,7 @@ class LocalNodeImpl : public LocalNode {
         .make_utilities = HowUtilitiesRun()};
     const auto make_plugins = [](volume::Host& host) {
       auto plugins = volume::NewLocalPlugins(host);
+      for (auto& plugin : volume::NewRemotePlugins(host)) plugins.push_back(std::move(plugin));
       plugins.push_back(volume::NewCsiPlugin(host));
       return plugins;
     };
