@@ -10,6 +10,7 @@ PATHS = {
     "persistentvolumeclaims": "/api/v1/namespaces/default/persistentvolumeclaims",
     "persistentvolumes": "/api/v1/persistentvolumes",
     "nodes": "/api/v1/nodes",
+    "endpoints": "/api/v1/namespaces/default/endpoints",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
@@ -21,7 +22,8 @@ PATHS = {
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
-           "Node": "nodes", "StorageClass": "storageclasses", "CSINode": "csinodes", "HostMount": "hostmounts",
+           "Node": "nodes", "Endpoints": "endpoints", "StorageClass": "storageclasses", "CSINode": "csinodes",
+           "HostMount": "hostmounts",
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
            "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents"}
 
