@@ -1,7 +1,9 @@
 // A file system that passes a folder through and fails on command: it hangs, gives errors, corrupts
 // what is read, or dies.
 //
-//   fuse_double --folder FOLDER --mount-point PATH --switches FILE
+//   fuse_double --folder FOLDER --mount-point PATH --switches FILE [--source TEXT] [--type TYPE]
+//
+// In the mount table it stands with that source, and as "fuse.TYPE".
 //
 // Switches, one a line, read anew at each operation; "NAME" for every operation, "NAME:OPERATION"
 // for one (getattr, readdir, open, create, read, write, mkdir, unlink, rmdir, rename, truncate,
@@ -194,16 +196,20 @@ fuse_operations Operations() {
 int main(int argc, char** argv) {
   CLI::App app("A file system that fails on command");
   berth::doubles::Double self;
-  std::string mount_point, switches;
+  std::string mount_point, switches, source, type;
   app.add_option("--folder", self.folder, "What is passed through")->required();
   app.add_option("--mount-point", mount_point, "Where it is mounted")->required();
   app.add_option("--switches", switches, "File of switches, one a line")->required();
+  app.add_option("--source", source, "As which it stands in the mount table");
+  app.add_option("--type", type, "As which FUSE file system it stands in the mount table");
   CLI11_PARSE(app, argc, argv);
   self.switches = std::make_unique<berth::doubles::Switches>(switches);
   const fuse_operations operations = berth::doubles::Operations();
   // In the foreground, with threads: one operation that hangs holds up no other.
-  std::vector<std::string> words = {argv[0], "-f", "-o",
-                                    "allow_other,default_permissions,max_threads=10", mount_point};
+  std::string options = "allow_other,default_permissions,max_threads=10";
+  if (!source.empty()) options += ",fsname=" + source;
+  if (!type.empty()) options += ",subtype=" + type;
+  std::vector<std::string> words = {argv[0], "-f", "-o", options, mount_point};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   return fuse_main(static_cast<int>(arguments.size()), arguments.data(), &operations, &self);
