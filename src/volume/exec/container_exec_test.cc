@@ -1,0 +1,226 @@
+#include "volume/exec/container_exec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include "volume/exec/fake_mount_pod.h"
+
+namespace berth::volume {
+namespace {
+
+using base::StatusCode;
+using platform::Command;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using namespace std::chrono_literals;
+
+std::string Slurp(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Whether the process, that a shell wrote the number of, has ended.
+bool HasEnded(const std::string& pid_file) {
+  const std::string pid = Slurp(pid_file);
+  const std::string stat = Slurp("/proc/" + std::to_string(std::stoi(pid)) + "/stat");
+  return stat.empty() || stat.find(") Z ") != std::string::npos;
+}
+
+class ContainerExecTest : public testing::Test {
+ protected:
+  base::StatusOr<std::optional<platform::CommandResult>> Run(const Command& command) {
+    return exec_.Run(container_, command);
+  }
+  platform::CommandResult RunWell(const Command& command) {
+    const auto result = Run(command);
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result.ok() && result->has_value());
+    return result.ok() ? result->value_or(platform::CommandResult{.exit_code = -1})
+                       : platform::CommandResult{.exit_code = -1};
+  }
+  bool NothingLeft() const {
+    const std::string runs = pods_.paths().PluginRuns();
+    return !std::filesystem::exists(runs) || std::filesystem::is_empty(runs);
+  }
+
+  FakeMountPods pods_;
+  RunFolders folders_{pods_.paths(), pods_.mounter()};
+  ContainerExec exec_{pods_.client(), folders_};
+  const PodContainer container_{FakeMountPods::PodOf("uid-1"), pods_.StartPod("uid-1")};
+};
+
+TEST_F(ContainerExecTest, GivesExitCodeAndBothStreams) {
+  const auto result = RunWell({.argv = {"sh", "-c", "echo out; echo err >&2; exit 7"}});
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.err, "err\n");
+}
+
+TEST_F(ContainerExecTest, TheEnvironmentIsTheCommands) {
+  const auto result = RunWell({.argv = {"sh", "-c", "echo $LC_ALL $A"}, .env = {"A=b c"}});
+  EXPECT_EQ(result.out, "C b c\n");
+}
+
+TEST_F(ContainerExecTest, NamesTheProgramThatIsNotThere) {
+  for (const bool leaves_daemon : {false, true}) {
+    const auto result = Run({.argv = {"mount.nothing", "x"}, .leaves_daemon = leaves_daemon});
+    EXPECT_EQ(result.status().code(), StatusCode::kNotFound);
+    EXPECT_EQ(base::Message(result.status()),
+              "no program 'mount.nothing' in container 'gluster' of pod kube-system/gluster-x7");
+  }
+}
+
+TEST_F(ContainerExecTest, AProgramThatEndsWith127IsNoMissingOne) {
+  EXPECT_EQ(RunWell({.argv = {"sh", "-c", "echo 'sh: x: not found' >&2; exit 127"}}).exit_code,
+            127);
+}
+
+TEST_F(ContainerExecTest, KeepsNoMoreOutputThanAsked) {
+  const auto result =
+      RunWell({.argv = {"sh", "-c", "head -c 100000 /dev/zero; echo e >&2"}, .max_output = 1000});
+  EXPECT_EQ(result.out.size(), 1000u);
+  EXPECT_EQ(result.err, "e\n");
+}
+
+TEST_F(ContainerExecTest, TwoFullStreamsAreTaken) {
+  const auto result =
+      RunWell({.argv = {"sh", "-c", "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2"},
+               .timeout = 2min,
+               .max_output = 100 << 20});
+  EXPECT_EQ(result.out.size(), 16'000'000u);
+  EXPECT_EQ(result.err.size(), 16'000'000u);
+}
+
+TEST_F(ContainerExecTest, StandardInputGoesByAFile) {
+  EXPECT_EQ(RunWell({.argv = {"cat"}, .stdin_data = "what\nis read"}).out, "what\nis read");
+  EXPECT_TRUE(NothingLeft());
+}
+
+TEST_F(ContainerExecTest, SecretsAreInFilesThatAreGoneAfterwards) {
+  const auto result =
+      RunWell({.argv = {"sh", "-c", "echo $1; stat -c %a $1; cat $1", "sh", "{key}"},
+               .secrets = {{"key", "s3cret"}}});
+  std::istringstream lines(result.out);
+  std::string path, mode, content;
+  std::getline(lines, path);
+  std::getline(lines, mode);
+  std::getline(lines, content);
+  EXPECT_THAT(path, HasSubstr(pods_.paths().PluginRuns()));
+  EXPECT_EQ(mode, "600");
+  EXPECT_EQ(content, "s3cret");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(NothingLeft());
+  const auto request = pods_.runtime().script().LastRequest<rpc::cri::ExecSyncRequest>("ExecSync");
+  EXPECT_THAT(request.ShortDebugString(), Not(HasSubstr("s3cret")));
+}
+
+TEST_F(ContainerExecTest, ADaemonThatKeepsItsStreamsIsNotWaitedForAndLivesOn) {
+  const std::string pid = pods_.folder() / "pid";
+  const auto result = RunWell(
+      {.argv = {"sh", "-c", fmt::format("sleep 600 & echo $! >{}; echo mounted; echo w >&2", pid)},
+       .timeout = 5min,
+       .leaves_daemon = true});
+  EXPECT_EQ(result.out, "mounted\n");
+  EXPECT_EQ(result.err, "w\n");
+  EXPECT_FALSE(HasEnded(pid));
+  EXPECT_TRUE(NothingLeft());
+  kill(std::stoi(Slurp(pid)), SIGKILL);
+}
+
+TEST_F(ContainerExecTest, AtTheDeadlineTheWholeRunIsGoneThoughItIgnoresSigterm) {
+  const std::string pid = pods_.folder() / "pid", child = pods_.folder() / "child";
+  const auto result = Run(
+      {.argv = {"sh", "-c",
+                fmt::format("trap '' TERM; (trap '' TERM; setsid sleep 600 & echo $! >{}; wait) & "
+                            "echo $$ >{}; while :; do sleep 600; done",
+                            child, pid)},
+       .timeout = 3s});
+  EXPECT_EQ(result.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(base::Message(result.status()), HasSubstr("sh in container 'gluster'"));
+  EXPECT_TRUE(HasEnded(pid));
+  EXPECT_TRUE(HasEnded(child));
+}
+
+TEST_F(ContainerExecTest, ALostAnswerIsAnUnknownOutcome) {
+  pods_.runtime().script().LoseAnswer("ExecSync");
+  const auto result = Run({.argv = {"true"}});
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(base::Message(result.status()), HasSubstr("what it did is unknown"));
+  EXPECT_FALSE(rpc::WasNotSent(result.status()));
+}
+
+TEST_F(ContainerExecTest, ARuntimeThatIsAwayRanNothing) {
+  pods_.runtime().GoAway();
+  const auto result = Run({.argv = {"true"}});
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(rpc::WasNotSent(result.status()));
+}
+
+TEST_F(ContainerExecTest, AContainerThatEndedRanNothing) {
+  pods_.Exit(container_.id);
+  const auto result = Run({.argv = {"true"}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->has_value());
+}
+
+// The words of containerd 1.6 and runc for one state of the container or another.
+TEST_F(ContainerExecTest, TellsWhatTheRuntimesFailuresMean) {
+  const auto run = [&](StatusCode code, const std::string& message) {
+    pods_.runtime().script().Fail("ExecSync", base::Error(code, "{}", message));
+    return Run({.argv = {"true"}});
+  };
+  for (const auto& [code, message] : std::vector<std::pair<StatusCode, std::string>>{
+           {StatusCode::kNotFound, "failed to exec in container: failed to load task: not found"},
+           {StatusCode::kUnknown, "container is in CONTAINER_EXITED state"},
+           {StatusCode::kUnknown, "OCI runtime exec failed: cannot exec in a stopped container"}}) {
+    const auto result = run(code, message);
+    EXPECT_TRUE(result.ok() && !result->has_value()) << message;
+  }
+  EXPECT_EQ(
+      run(StatusCode::kNotFound, "failed while waiting for exec \"x\": not found").status().code(),
+      StatusCode::kUnavailable);
+  EXPECT_EQ(run(StatusCode::kUnknown, "something else").status().code(), StatusCode::kUnavailable);
+  const auto lacking =
+      run(StatusCode::kUnknown,
+          "failed to start exec \"x\": OCI runtime exec failed: exec failed: unable to start "
+          "container process: exec: \"env\": executable file not found in $PATH: unknown");
+  EXPECT_EQ(lacking.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(lacking.status()), HasSubstr("it needs 'env'"));
+}
+
+TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
+  // What the pod's own mount namespace shows there: nothing.
+  pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
+    std::filesystem::remove(request.cmd(3) + "/in");
+    rpc::cri::ExecSyncResponse answer;
+    Command command;
+    command.argv.assign(request.cmd().begin(), request.cmd().end());
+    const auto result = platform::NewHostExec()->Run(command);
+    if (!result.ok()) return answer;
+    answer.set_exit_code(result->exit_code);
+    answer.set_stderr(result->err);
+    return answer;
+  });
+  const auto result = Run({.argv = {"cat"}, .stdin_data = "x"});
+  EXPECT_EQ(result.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(result.status()), HasSubstr("mountPropagation"));
+}
+
+TEST_F(ContainerExecTest, WhatIsNoProgramsNameIsNotRun) {
+  for (const char* name : {"", "-i", "A=b"}) {
+    EXPECT_EQ(Run({.argv = {name}}).status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(Run({}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(pods_.runtime().script().Count("ExecSync"), 0);
+}
+
+}  // namespace
+}  // namespace berth::volume
