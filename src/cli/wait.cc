@@ -34,6 +34,12 @@ class Deadline {
   std::jthread timer_;
 };
 
+// After a call that ended so, the next may tell more.
+bool MayCome(const Status& status) {
+  return status.ok() || status.code() == StatusCode::kOutOfRange ||
+         status.code() == StatusCode::kUnavailable;
+}
+
 }  // namespace
 
 Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
@@ -58,13 +64,36 @@ Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::strin
           return !finished;
         });
     if (finished) return base::OkStatus();
-    const bool again = watched.ok() || watched.code() == StatusCode::kOutOfRange ||
-                       watched.code() == StatusCode::kUnavailable;
-    if (!again && !deadline.token().stop_requested()) return watched;
+    if (!MayCome(watched) && !deadline.token().stop_requested()) return watched;
   }
   if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
   return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {} '{}'", kind.singular,
                      name);
+}
+
+Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
+                     const kube::ListOptions& which, std::chrono::milliseconds timeout,
+                     std::stop_token stop, const std::function<bool()>& done) {
+  const Deadline deadline(timeout, stop);
+  while (!deadline.token().stop_requested()) {
+    // The watch begins where the list was, so that what comes after `done` looked is not missed.
+    const auto list = client.List(kind, "", which);
+    if (!list.ok() && !MayCome(list.status())) return list.status();
+    if (done()) return base::OkStatus();
+    if (!list.ok()) continue;
+    kube::ListOptions from = which;
+    from.resource_version = list->resource_version;
+    bool finished = false;
+    const Status watched =
+        client.Watch(kind, "", from, deadline.token(), [&](const kube::WatchEvent& event) {
+          finished = event.type != kube::WatchEvent::Type::kBookmark && done();
+          return !finished;
+        });
+    if (finished) return base::OkStatus();
+    if (!MayCome(watched) && !deadline.token().stop_requested()) return watched;
+  }
+  if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
+  return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {}", kind.plural);
 }
 
 }  // namespace berth::cli

@@ -1,4 +1,4 @@
-// Waits for one object to become something, by watching it.
+// Waits for one object, or for those of a kind, to become something, by watching.
 #pragma once
 
 #include <chrono>
@@ -19,5 +19,11 @@ base::Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std:
                      const std::string& name, std::chrono::milliseconds timeout,
                      std::stop_token stop,
                      const std::function<bool(const std::optional<api::Object>&)>& done);
+
+// Calls `done` now and after each change of the kind's objects that `which` selects, in all
+// namespaces, until it gives true. Fails as WaitFor does.
+base::Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
+                           const kube::ListOptions& which, std::chrono::milliseconds timeout,
+                           std::stop_token stop, const std::function<bool()>& done);
 
 }  // namespace berth::cli

@@ -5,6 +5,7 @@
 #include "base/mutex.h"
 #include "cmd/health.h"
 #include "cmd/registrar.h"
+#include "cmd/utilities_role.h"
 #include "controllers/call_metrics.h"
 #include "rpc/csi_client.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::string_view kRegistrar = "registrar";
 constexpr std::string_view kLiveness = "liveness";
+constexpr std::string_view kUtilities = "utilities";
 
 // A driver that is asked whether it is alive. Thread-safe.
 class ProbedDriver {
@@ -79,18 +81,21 @@ class NodeProcessImpl : public NodeProcess {
   Status Run(const ProcessOptions& options) {
     bool registrar = false;
     bool liveness = false;
+    bool utilities = false;
     for (const std::string& role : options.roles) {
       registrar |= role == kRegistrar;
       liveness |= role == kLiveness;
-      if (role != kRegistrar && role != kLiveness) {
+      utilities |= role == kUtilities;
+      if (role != kRegistrar && role != kLiveness && role != kUtilities) {
         return Error(StatusCode::kInvalidArgument,
-                     "no role is called {}; known are registrar, liveness", Quote(role));
+                     "no role is called {}; known are registrar, liveness, utilities", Quote(role));
       }
     }
-    if (!registrar && !liveness) {
+    const bool of_driver = registrar || liveness;
+    if (!of_driver && !utilities) {
       return Error(StatusCode::kInvalidArgument, "no role is named: --roles");
     }
-    if (options.csi_addresses.empty()) {
+    if (of_driver && options.csi_addresses.empty()) {
       return Error(StatusCode::kInvalidArgument, "no driver's socket is named: --csi-address");
     }
     if (registrar && options.csi_addresses.size() > 1) {
@@ -102,6 +107,7 @@ class NodeProcessImpl : public NodeProcess {
       return Error(StatusCode::kInvalidArgument, "liveness needs an address: --http-endpoint");
     }
     for (const std::string& socket : options.csi_addresses) {
+      if (!of_driver) break;
       if (registrar) {
         ASSIGN_OR_RETURN(registrar_,
                          Registrar::Start({.csi_address = socket,
@@ -114,6 +120,12 @@ class NodeProcessImpl : public NodeProcess {
         drivers_.push_back(
             std::make_unique<ProbedDriver>(std::move(client), options.probe_timeout, metrics_));
       }
+    }
+    if (utilities) {
+      ASSIGN_OR_RETURN(utilities_,
+                       UtilitiesRole::Start({.socket = options.utility_socket,
+                                             .kubelet_folder = options.kubelet_folder,
+                                             .runtime_endpoint = options.runtime_endpoint}));
     }
     RecordStart(metrics_);
     ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, HealthPaths()));
@@ -128,8 +140,9 @@ class NodeProcessImpl : public NodeProcess {
     const HttpEndpoint::Handler registrar = [this] { return Answer(registrar_->Health()); };
     const HttpEndpoint::Handler drivers = [this] { return Answer(ProbeDrivers()); };
     std::map<std::string, HttpEndpoint::Handler> paths = {
-        {"/healthz", drivers_.empty() ? registrar : drivers}};
-    if (registrar_ != nullptr) paths["/healthz/registrar"] = registrar;
+        {"/healthz", [] { return Answer(base::OkStatus()); }}};
+    if (registrar_ != nullptr) paths["/healthz"] = paths["/healthz/registrar"] = registrar;
+    if (!drivers_.empty()) paths["/healthz"] = drivers;
     return paths;
   }
 
@@ -147,6 +160,7 @@ class NodeProcessImpl : public NodeProcess {
   base::Metrics metrics_;
   std::unique_ptr<Registrar> registrar_;
   std::vector<std::unique_ptr<ProbedDriver>> drivers_;
+  std::unique_ptr<UtilitiesRole> utilities_;
   std::vector<std::unique_ptr<HttpEndpoint>> endpoints_;
 };
 

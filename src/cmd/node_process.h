@@ -1,6 +1,8 @@
-// The roles of `berth node --roles registrar,liveness`: what stands beside a CSI driver on a node.
+// The roles of `berth node --roles`: registrar and liveness stand beside a CSI driver on a node,
+// utilities beside a kubelet (cmd/utilities_role.h).
 //
-//   /healthz             the driver's Probe; the registrar's state where no driver is probed
+//   /healthz             the driver's Probe; the registrar's state where no driver is probed, else
+//                        that the process is there
 //   /healthz/registrar   whether the driver is announced to the kubelet
 #pragma once
 

@@ -50,6 +50,9 @@ struct ProcessOptions {
   std::string kubelet_registration_path;
   std::string registration_mode;  // kRegistrationProbe; any other: announce the driver
   std::chrono::milliseconds probe_timeout{3000};
+  std::string utility_socket;
+  std::string kubelet_folder;
+  std::string runtime_endpoint;
 };
 
 }  // namespace berth::cmd

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/ipc/utility_call.h"
 #include "cmd/flag_setters.h"
 
 namespace berth::cmd {
@@ -488,15 +489,33 @@ std::vector<GoFlag> ControllerFlags() {
   return flags;
 }
 
+namespace {
+
+// Of the role `utilities`, which no sidecar has.
+std::vector<GoFlag> UtilityFlags() {
+  return {
+      Flag("utility-socket", base::ipc::utility::kSocket,
+           "Socket at which berth-shim has utilities run in pods", BERTH_OPTION(utility_socket)),
+      Flag("kubelet-dir", "/var/lib/kubelet",
+           "The kubelet's folder, in which mount pods are registered",
+           BERTH_OPTION(kubelet_folder)),
+      Flag("container-runtime-endpoint", "unix:///run/containerd/containerd.sock",
+           "CRI socket of the runtime that runs them", BERTH_OPTION(runtime_endpoint))};
+}
+
+}  // namespace
+
 std::vector<GoFlag> NodeFlags() {
-  std::vector<GoFlag> flags = {RolesFlag("What to do: registrar liveness; both by a comma"),
-                               CsiAddresses("Socket of the CSI driver; may be given several times"),
-                               Verbosity(), HttpEndpointFlag(), MetricsPath()};
+  std::vector<GoFlag> flags = {
+      RolesFlag("What to do: registrar liveness utilities; several by commas"),
+      CsiAddresses("Socket of the CSI driver; may be given several times"), Verbosity(),
+      HttpEndpointFlag(), MetricsPath()};
   for (const char* role : {"registrar", "liveness"}) {
     for (GoFlag& flag : OwnFlags(role)) {
       if (flag.use != GoFlag::Use::kNone) flags.push_back(std::move(flag));
     }
   }
+  Append(flags, UtilityFlags());
   return flags;
 }
 

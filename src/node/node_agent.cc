@@ -15,6 +15,7 @@
 #include "node/pod_manager.h"
 #include "node/streaming_backend.h"
 #include "node/streaming_server.h"
+#include "node/utility_service.h"
 #include "node/volume_manager.h"
 #include "platform/durable_file.h"
 #include "rpc/cri_client.h"
@@ -54,6 +55,7 @@ class NodeAgentImpl : public NodeAgent {
         streams_,
         StreamingServer::Start(fmt::format("{}/{}.sock", options_.node_sockets, options_.node_name),
                                *stream_backend_, clock_));
+    RETURN_IF_ERROR(ServeUtilities());
     after_sync_ = std::jthread([this](std::stop_token stop) { StartAfterSync(stop); });
     return base::OkStatus();
   }
@@ -74,6 +76,7 @@ class NodeAgentImpl : public NodeAgent {
     if (own_pods_ != nullptr) own_pods_->Stop();
     if (pods_ != nullptr) pods_->Stop();
     if (volumes_ != nullptr) volumes_->Stop();
+    utility_service_.reset();
     if (host_ != nullptr) host_->utilities().Close();
     LeaveKubeletFolder();
   }
@@ -86,6 +89,21 @@ class NodeAgentImpl : public NodeAgent {
   void WarnOfDriver(std::string_view reason, const Status& why) {
     events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, reason,
                    base::Message(why));
+  }
+
+  Status ServeUtilities() {
+    if (options_.utility_socket.empty()) return base::OkStatus();
+    volume::Utilities& utilities = host_->utilities();
+    ASSIGN_OR_RETURN(
+        utility_service_,
+        UtilityService::Start({.socket = options_.utility_socket,
+                               .kubelet_folder = options_.kubelet_folder,
+                               .in_pod = [&](std::string_view plugin) -> platform::Exec& {
+                                 return utilities.InPod(plugin);
+                               },
+                               .cancel = [&] { utilities.CancelRuns(); }},
+                              host_->mounter()));
+    return base::OkStatus();
   }
 
   Status TakeFolders() {
@@ -263,6 +281,7 @@ class NodeAgentImpl : public NodeAgent {
   std::unique_ptr<PluginRegistration> registration_;
   std::unique_ptr<HostMounts> host_mounts_;
   std::unique_ptr<StreamingServer> streams_;
+  std::unique_ptr<UtilityService> utility_service_;
   std::jthread after_sync_;
 };
 

@@ -42,6 +42,8 @@ struct NodeAgentOptions {
   bool own_pods_only = false;
   // The node's flight record, in a folder that is there (base/flight.h); empty: none.
   std::string flight_file = "";
+  // Where shims have utilities run in pods (node/utility_service.h); empty: nowhere.
+  std::string utility_socket = "";
   // How plugins run their utilities; none: all on this host.
   volume::MakeUtilities make_utilities = nullptr;
 };

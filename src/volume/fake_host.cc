@@ -119,7 +119,9 @@ base::Status FakeHelperMounts::Mount(const HelperMount& mount) {
     return base::Error(base::StatusCode::kAlreadyExists, "something is mounted at '{}'",
                        mount.target);
   }
-  mounter_.Add(mount.target, mount.fs_type, mount.source, mount.options);
+  // As the kernel shows it.
+  const std::string type = mount.fs_type == "glusterfs" ? "fuse.glusterfs" : mount.fs_type;
+  mounter_.Add(mount.target, type, mount.source, mount.options);
   return base::OkStatus();
 }
 

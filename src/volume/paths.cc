@@ -16,12 +16,17 @@ std::string Escaped(std::string_view plugin) {
 }
 
 constexpr std::string_view kCsi = "plugins/kubernetes.io/csi";
+constexpr std::string_view kLocal = "kubernetes.io/local-volume";
 
 }  // namespace
 
 std::string Paths::PluginsRegistry() const { return fmt::format("{}/plugins_registry", root_); }
 
 std::string Paths::Plugins() const { return fmt::format("{}/plugins", root_); }
+
+std::string Paths::PluginFolder(std::string_view plugin) const {
+  return fmt::format("{}/{}", Plugins(), plugin);
+}
 
 std::string Paths::PluginSocket(std::string_view driver) const {
   return fmt::format("{}/plugins/{}/csi.sock", root_, driver);
@@ -100,6 +105,24 @@ std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid
 
 std::string Paths::CsiBlockData(std::string_view pv) const {
   return fmt::format("{}/{}/{}/{}/data", root_, kCsi, kCsiBlockFolder, pv);
+}
+
+std::string Paths::LocalMounts() const { return fmt::format("{}/mounts", PluginFolder(kLocal)); }
+
+std::string Paths::LocalMount(std::string_view pv) const {
+  return fmt::format("{}/{}", LocalMounts(), pv);
+}
+
+std::string Paths::LocalPublishedVolumes() const {
+  return fmt::format("{}/volumeDevices", PluginFolder(kLocal));
+}
+
+std::string Paths::LocalPublished(std::string_view pv) const {
+  return fmt::format("{}/{}", LocalPublishedVolumes(), pv);
+}
+
+std::string Paths::LocalPublish(std::string_view pv, std::string_view pod_uid) const {
+  return fmt::format("{}/{}", LocalPublished(pv), pod_uid);
 }
 
 }  // namespace berth::volume

@@ -9,6 +9,10 @@
 //         vol_data.json, globalmount/        staged CSI file systems
 //     plugins/kubernetes.io/csi/volumeDevices/
 //         staging/<pv>  publish/<pv>/<pod uid>  <pv>/data/vol_data.json
+//     plugins/kubernetes.io/local-volume/
+//         mounts/<pv>/                       file systems on local devices
+//         volumeDevices/<pv>/<pod uid>       local devices published as such
+//     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/
 //         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
 //         it volumeDevices/<plugin~>/<pv>       symlink to the published device
@@ -30,6 +34,8 @@ class Paths {
   const std::string& root() const { return root_; }
   std::string PluginsRegistry() const;
   std::string Plugins() const;
+  // The folder of an in-tree plugin ("kubernetes.io/glusterfs"), for what is no one pod's.
+  std::string PluginFolder(std::string_view plugin) const;
   std::string PluginSocket(std::string_view driver) const;
   std::string PluginContainers() const;
   // The name of the registration file in that folder.
@@ -59,6 +65,13 @@ class Paths {
   std::string CsiBlockPublished(std::string_view pv) const;
   std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
   std::string CsiBlockData(std::string_view pv) const;
+  // Local volumes: the folder of the devices' mounts and one in it, and where devices are published
+  // as such.
+  std::string LocalMounts() const;
+  std::string LocalMount(std::string_view pv) const;
+  std::string LocalPublishedVolumes() const;
+  std::string LocalPublished(std::string_view pv) const;
+  std::string LocalPublish(std::string_view pv, std::string_view pod_uid) const;
 
  private:
   std::string root_;

@@ -30,6 +30,8 @@ class Utilities {
   virtual platform::Exec& InPod(std::string_view plugin) = 0;
   virtual HelperMounts& helper_mounts() = 0;
 
+  // Ends the runs in pods that go on, and every later one, with CANCELLED: nobody waits for them.
+  virtual void CancelRuns() {}
   // Takes away what this keeps on the machine. Nothing runs any more.
   virtual void Close() {}
 };

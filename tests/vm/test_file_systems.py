@@ -49,3 +49,8 @@ echo Y >/proc/fs/nfsd/v4_end_grace  # no client of an earlier life is waited for
 def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
     result = machine.run(SERVE_NFS + "berth_platform_vm_test --gtest_filter='DeadNfsTest.*'", seconds=240)
     assert passed(result.output) == 4
+
+
+def test_an_nfs_export_is_a_volume(machine):
+    result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'", seconds=240)
+    assert passed(result.output) == 2

@@ -215,6 +215,11 @@ Result<Message> Connection::Receive(size_t largest, Deadline deadline,
   return ReadJson(body);
 }
 
+bool Connection::PeerLeft() const {
+  pollfd entry{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
 void Connection::SendError(std::string text, Deadline deadline) {
   // The peer finds out by the closed connection, if it cannot be told.
   (void)Send(Message().Set(kError, std::move(text)), kLargestReply, deadline);

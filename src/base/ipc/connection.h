@@ -56,6 +56,9 @@ class Connection {
   // For errors that end the connection: as Send, whatever becomes of it.
   void SendError(std::string text, Deadline deadline);
 
+  // Whether nobody waits for a reply any more.
+  bool PeerLeft() const;
+
   int fd() const { return socket_.get(); }
 
  private:

@@ -70,6 +70,11 @@ void Server::Answer(UniqueFd socket) {
     return;
   }
   request.message = *std::move(message);
+  // Who gave up waiting holds it for failed, and is not to find it done later.
+  if (connection->PeerLeft()) {
+    LOG_INFO("ipc: a peer left before its request's turn came");
+    return;
+  }
   const StatusOr<Message> reply = Reply(request);
   if (!reply.ok()) {
     connection->SendError(std::string(base::Message(reply.status())), In(options_.io_timeout));

@@ -116,6 +116,35 @@ TEST_F(ServerTest, TellsThatTooManyWait) {
   EXPECT_TRUE(second.Receive(1000, Late()).ok());
 }
 
+TEST_F(ServerTest, DoesNotDoWhatNobodyWaitsFor) {
+  std::latch running(1), go(1);
+  std::atomic<bool> done = false;
+  Start({{"wait",
+          [&](const Request&) -> StatusOr<Message> {
+            running.count_down();
+            go.wait();
+            return Message();
+          }},
+         {"do",
+          [&](const Request&) -> StatusOr<Message> {
+            done = true;
+            return Message();
+          }},
+         {"echo", Echo}},
+        1, 4);
+  Connection first = Connect();
+  ASSERT_TRUE(first.Send(Message().Set(kMethod, "wait"), 1000, Late()).ok());
+  running.wait();
+  {
+    Connection impatient = Connect();
+    ASSERT_TRUE(impatient.Send(Message().Set(kMethod, "do"), 1000, Late()).ok());
+  }
+  go.count_down();
+  // Its turn is after the other's.
+  ASSERT_TRUE(Ask(Message().Set(kMethod, "echo").Set("text", "")).ok());
+  EXPECT_FALSE(done);
+}
+
 TEST_F(ServerTest, TellsThatAReplyIsTooLarge) {
   Start({{"large", [](const Request&) -> StatusOr<Message> {
             return Message().Set("out", std::string(kLargestReply, 'x'));

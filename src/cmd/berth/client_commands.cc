@@ -13,6 +13,7 @@
 #include "cli/host_mount.h"
 #include "cli/logs.h"
 #include "cli/output.h"
+#include "cli/upgrade_mount_pod.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
 #include "kube/http_client.h"
@@ -229,6 +230,26 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
         });
 }
 
+void AddUpgrade(CLI::App& app, int& exit_code) {
+  CLI::App* upgrade = app.add_subcommand("upgrade", "Replace what others depend on, in order");
+  upgrade->require_subcommand(1);
+  auto [command, connection] =
+      AddCommand(*upgrade, "mount-pod",
+                 "Empty a node of pods, replace its mount pods by the newest, and let pods back");
+  auto options = std::make_shared<cli::UpgradeMountPodOptions>();
+  auto timeout = std::make_shared<int64_t>(options->timeout.count());
+  command->add_option("--node", options->node, "The node")->required();
+  command->add_option("--daemonset", options->daemon_set,
+                      "NAMESPACE/NAME, if not all mount pods of the node");
+  command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
+  command->add_option("--timeout", *timeout, "Seconds for the whole")->capture_default_str();
+  OnRun(*command, connection, exit_code,
+        [options, timeout](kube::Client& client, const cli::ApiOptions&, std::stop_token stop) {
+          options->timeout = std::chrono::seconds(*timeout);
+          return cli::UpgradeMountPod(client, *options, stop);
+        });
+}
+
 }  // namespace
 
 void AddClientCommands(CLI::App& app, int& exit_code) {
@@ -241,6 +262,7 @@ void AddClientCommands(CLI::App& app, int& exit_code) {
   AddLogs(app, exit_code);
   AddExec(app, exit_code);
   AddHostMounts(app, exit_code);
+  AddUpgrade(app, exit_code);
 }
 
 }  // namespace berth::cmd

@@ -18,6 +18,7 @@
 #include "volume/exec/router.h"
 #include "volume/local/local_plugins.h"
 #include "volume/paths.h"
+#include "volume/remote/remote_plugins.h"
 
 namespace berth::cmd {
 namespace {
@@ -128,9 +129,11 @@ class LocalNodeImpl : public LocalNode {
         .own_folder = options_.data_folder,
         .labels = options_.labels,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
+        .utility_socket = options_.utility_socket,
         .make_utilities = HowUtilitiesRun()};
     const auto make_plugins = [](volume::Host& host) {
       auto plugins = volume::NewLocalPlugins(host);
+      for (auto& plugin : volume::NewRemotePlugins(host)) plugins.push_back(std::move(plugin));
       plugins.push_back(volume::NewCsiPlugin(host));
       return plugins;
     };
@@ -166,6 +169,8 @@ StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options) {
   const std::string& data = options.data_folder;
   options.node_sockets =
       options.node_sockets.empty() ? data + "/run/nodes" : AbsolutePath(options.node_sockets);
+  options.utility_socket = options.utility_socket.empty() ? data + "/run/utilities.sock"
+                                                          : AbsolutePath(options.utility_socket);
   options.pool_folder =
       options.pool_folder.empty() ? data + "/pool" : AbsolutePath(options.pool_folder);
   const std::string longest =

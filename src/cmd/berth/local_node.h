@@ -7,6 +7,7 @@
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
+//     run/utilities.sock     where berth-shim has utilities run in pods
 //     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
 //     pod-logs/  pool/       containers' output; volumes' images
 #pragma once
@@ -31,8 +32,9 @@ struct LocalNodeOptions {
   std::string node_name;  // empty: the host's name
   api::Labels labels;     // of the Node, besides the well-known ones
   std::string runtime_endpoint = "unix:///run/containerd/containerd.sock";
-  std::string node_sockets;  // empty: <data>/run/nodes
-  std::string pool_folder;   // empty: <data>/pool
+  std::string node_sockets;    // empty: <data>/run/nodes
+  std::string utility_socket;  // of berth-shim; empty: <data>/run/utilities.sock
+  std::string pool_folder;     // empty: <data>/pool
   double overcommit = 2.0;
   // The feature gate MountContainers: utilities run in the pods that are registered for them.
   bool mount_containers = true;

@@ -27,6 +27,9 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
   app.add_option("--overcommit", options.overcommit,
                  "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
+  app.add_option("--utility-socket", options.utility_socket,
+                 "Socket at which berth-shim has utilities run in pods (default: "
+                 "DATA/run/utilities.sock)");
   app.add_option_function<std::string>(
       "--feature-gates",
       [&options](const std::string& text) {

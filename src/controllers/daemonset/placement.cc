@@ -4,11 +4,12 @@
 #include <array>
 
 #include "api/selector.h"
+#include "api/taints.h"
 #include "controllers/names.h"
-#include "controllers/taints.h"
 
 namespace berth::controllers::daemonset {
 
+using api::FindUntolerated;
 using base::Json;
 using base::json::Array;
 using base::json::Find;

@@ -2,13 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include "api/taints.h"
 #include "controllers/daemonset/fake_daemon_set.h"
 #include "controllers/names.h"
-#include "controllers/taints.h"
 
 namespace berth::controllers::daemonset {
 namespace {
 
+using api::MakeTaint;
 using base::Json;
 
 api::DaemonSet SetWith(const Json& pod_spec) {

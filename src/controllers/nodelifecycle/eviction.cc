@@ -2,15 +2,16 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/taints.h"
 #include "base/log.h"
 #include "controllers/names.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/pod_deletion.h"
-#include "controllers/taints.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::nodelifecycle {
 
+using api::Tolerates;
 using base::EventType;
 using base::Json;
 using base::MutexLock;

@@ -4,11 +4,12 @@
 #include <array>
 #include <vector>
 
+#include "api/taints.h"
 #include "controllers/names.h"
-#include "controllers/taints.h"
 
 namespace berth::controllers::nodelifecycle {
 
+using api::MakeTaint;
 using base::Json;
 using base::json::String;
 

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "api/selector.h"
+#include "api/taints.h"
 #include "controllers/names.h"
-#include "controllers/taints.h"
 
 namespace berth::controllers::scheduler {
 
+using api::AnyTolerates;
+using api::FindUntolerated;
+using api::MakeTaint;
 using base::Json;
 using base::json::String;
 

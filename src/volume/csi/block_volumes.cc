@@ -3,15 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <filesystem>
-
 #include "base/log.h"
 #include "platform/durable_file.h"
-#include "platform/errno.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 #include "volume/found_volumes.h"
+#include "volume/volume_files.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -20,28 +17,6 @@ using base::Error;
 using base::OkStatus;
 using base::Quote;
 using base::StatusCode;
-
-std::string ParentOf(const std::string& path) {
-  return std::filesystem::path(path).parent_path().string();
-}
-
-// Makes or replaces the symlink at once.
-Status PointLink(const std::string& link, const std::string& to) {
-  RETURN_IF_ERROR(platform::MakeFolders(ParentOf(link), 0750));
-  const std::string temp = link + ".new";
-  unlink(temp.c_str());
-  if (symlink(to.c_str(), temp.c_str()) != 0 || rename(temp.c_str(), link.c_str()) != 0) {
-    const int error = errno;
-    return platform::ErrnoError(error, fmt::format("link {} to {}", Quote(link), Quote(to)));
-  }
-  return OkStatus();
-}
-
-Status RemoveFile(const std::string& path) {
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
-  const int error = errno;
-  return platform::ErrnoError(error, fmt::format("remove {}", Quote(path)));
-}
 
 csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
                                                      const std::string& target) {
@@ -54,9 +29,6 @@ csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
 bool Exists(const std::string& path) {
   return faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
-
-// A folder that other pods or volumes may still use.
-void RemoveFolderIfEmpty(const std::string& path) { rmdir(path.c_str()); }
 
 }  // namespace
 

@@ -2,10 +2,9 @@
 
 #include "base/log.h"
 #include "platform/durable_file.h"
-#include "platform/ownership.h"
-#include "platform/probe_folder.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
+#include "volume/volume_files.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -213,20 +212,9 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     return right;
   }
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
-    RETURN_IF_ERROR(ApplyFsGroup(pod, target));
+    RETURN_IF_ERROR(ApplyPodFsGroup(pod, target));
   }
   return Published{.path = target, .read_only = volume.read_only};
-}
-
-Status MountVolumes::ApplyFsGroup(const api::Pod& pod, const std::string& target) {
-  // The walk is this thread's own: it does not begin where nobody answers.
-  RETURN_IF_ERROR(platform::ProbeFolder(target));
-  const platform::FsGroupOptions options{
-      .group = static_cast<gid_t>(*pod.fs_group()),
-      .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch"};
-  RETURN_IF_ERROR_WITH(platform::ApplyFsGroup(target, options),
-                       fmt::format("give {} to fsGroup {}", Quote(target), options.group));
-  return OkStatus();
 }
 
 Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,

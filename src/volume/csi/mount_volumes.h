@@ -41,7 +41,6 @@ class MountVolumes {
   // After a first call that surely did nothing.
   void ForgetTarget(const std::string& folder, const std::string& target);
   Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);
-  Status ApplyFsGroup(const api::Pod& pod, const std::string& target);
 
   Host& host_;
   DriverClients& drivers_;

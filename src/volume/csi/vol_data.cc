@@ -7,7 +7,7 @@
 #include "api/csi_names.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
-#include "platform/errno.h"
+#include "volume/volume_files.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -184,20 +184,6 @@ Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::s
   return Error(StatusCode::kFailedPrecondition,
                "{} of volume {} succeeded, but what is mounted at {} is volume {}", expected.after,
                Quote(expected.handle), Quote(path), Quote(other));
-}
-
-Status RemoveEmptyFolder(const std::string& path) {
-  if (rmdir(path.c_str()) == 0) return base::OkStatus();
-  const int error = errno;
-  if (error == ENOENT) return base::OkStatus();
-  if (error == ENOTEMPTY || error == EEXIST) {
-    return Error(
-        StatusCode::kFailedPrecondition,
-        "remove folder {}: it is not empty; what is in it is on this node's own disk: look at "
-        "it and remove it",
-        Quote(path));
-  }
-  return platform::ErrnoError(error, fmt::format("remove folder {}", Quote(path)));
 }
 
 }  // namespace berth::volume::csi_volume

@@ -69,8 +69,4 @@ struct Expected {
 Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::string& path,
                     const Expected& expected);
 
-// Removes a folder that must be empty, or nothing if it is not there. FAILED_PRECONDITION
-// otherwise.
-Status RemoveEmptyFolder(const std::string& path);
-
 }  // namespace berth::volume::csi_volume

@@ -82,6 +82,7 @@ class UtilityRouter : public Utilities {
   platform::Exec& For(std::string_view plugin) override { return WaysOf(plugin).any; }
   platform::Exec& InPod(std::string_view plugin) override { return WaysOf(plugin).in_pod; }
   HelperMounts& helper_mounts() override { return mounts_; }
+  void CancelRuns() override { runtime_->CancelAll(); }
   void Close() override { folders_.Close(); }
 
   Status TakeRecords() { return mounts_.TakeRecords(); }

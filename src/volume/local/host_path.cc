@@ -14,6 +14,7 @@
 #include "platform/durable_file.h"
 #include "platform/errno.h"
 #include "platform/usage.h"
+#include "volume/volume_files.h"
 
 namespace berth::volume {
 namespace {
@@ -23,22 +24,9 @@ using base::StatusCode;
 
 constexpr std::chrono::seconds kStatTimeout(10);
 
-const Json& SourceOf(const VolumeSpec& spec) {
-  if (spec.pv != nullptr) return base::json::Map(spec.pv->json(), {"spec", "hostPath"});
-  return base::json::Map(spec.pod_volume.json(), {"hostPath"});
-}
-
-StatusOr<std::string> PathOf(const VolumeSpec& spec) {
-  std::string path = base::json::String(SourceOf(spec), {"path"});
-  if (!path.starts_with('/') || path.find('\0') != std::string::npos) {
-    return base::Error(StatusCode::kInvalidArgument, "hostPath.path {} is not absolute",
-                       Quote(path));
-  }
-  const std::string framed = path + "/";
-  if (framed.find("/../") != std::string::npos) {
-    return base::Error(StatusCode::kInvalidArgument, "hostPath.path {} must not contain '..'",
-                       Quote(path));
-  }
+StatusOr<std::string> PathIn(const Json& source) {
+  std::string path = base::json::String(source, {"path"});
+  RETURN_IF_ERROR(CheckHostPath("hostPath.path", path));
   return path;
 }
 
@@ -94,20 +82,15 @@ Status CheckType(const std::string& path, const std::string& type) {
 
 }  // namespace
 
-bool HostPathPlugin::Supports(const VolumeSpec& spec) const {
-  if (spec.pv == nullptr) return LocalPlugin::Supports(spec);
-  return !spec.block() && base::json::Find(spec.pv->json(), {"spec", "hostPath"}) != nullptr;
-}
-
 StatusOr<Json> HostPathPlugin::PodState(const api::Pod&, const VolumeSpec& spec) const {
-  ASSIGN_OR_RETURN(std::string path, PathOf(spec));
+  ASSIGN_OR_RETURN(std::string path, PathIn(Source(spec)));
   return Json{{"path", std::move(path)}};
 }
 
 StatusOr<Published> HostPathPlugin::SetUp(const api::Pod&, const VolumeSpec& spec,
                                           const api::Labels&) {
-  ASSIGN_OR_RETURN(std::string path, PathOf(spec));
-  RETURN_IF_ERROR(CheckType(path, base::json::String(SourceOf(spec), {"type"})));
+  ASSIGN_OR_RETURN(std::string path, PathIn(Source(spec)));
+  RETURN_IF_ERROR(CheckType(path, base::json::String(Source(spec), {"type"})));
   return Published{.path = std::move(path), .read_only = spec.read_only};
 }
 
@@ -116,12 +99,7 @@ Status HostPathPlugin::TearDown(const PodVolumeRecord&) { return base::OkStatus(
 StatusOr<VolumePlugin::Stats> HostPathPlugin::GetStats(const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const platform::FileSystemUsage fs,
                    platform::GetFileSystemUsage(base::json::String(record.state, {"path"})));
-  return Stats{.total_bytes = fs.total_bytes,
-               .used_bytes = fs.used_bytes,
-               .available_bytes = fs.available_bytes,
-               .total_inodes = fs.total_inodes,
-               .used_inodes = fs.used_inodes,
-               .available_inodes = fs.available_inodes};
+  return StatsOf(fs);
 }
 
 }  // namespace berth::volume

@@ -10,7 +10,7 @@ class HostPathPlugin : public LocalPlugin {
  public:
   explicit HostPathPlugin(Host& host) : LocalPlugin(host, "kubernetes.io/host-path", "hostPath") {}
 
-  bool Supports(const VolumeSpec& spec) const override;
+  bool Supports(const VolumeSpec& spec) const override { return PodVolumePlugin::Supports(spec); }
   // {"path": ...}
   StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
   // Checks hostPath.type, and makes what "DirectoryOrCreate" and "FileOrCreate" ask for.

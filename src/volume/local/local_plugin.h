@@ -1,53 +1,21 @@
-// What the local plugins have in common: a volume of one pod, in one folder, without a device.
+// What the local plugins have in common: a volume that the node makes for one pod, inline.
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "volume/host.h"
-#include "volume/volume_plugin.h"
+#include "volume/pod_volume_plugin.h"
 
 namespace berth::volume {
 
-class LocalPlugin : public VolumePlugin {
+class LocalPlugin : public PodVolumePlugin {
  public:
-  // `name` and `source_type` are literals: "kubernetes.io/empty-dir", "emptyDir".
-  LocalPlugin(Host& host, std::string_view name, std::string_view source_type)
-      : host_(host), name_(name), source_type_(source_type) {}
+  using PodVolumePlugin::PodVolumePlugin;
 
-  std::string_view name() const override { return name_; }
-  bool Supports(const VolumeSpec& spec) const override;
-  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
-  StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;
-  StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
-  StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
-  Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
-                     const api::Labels& publish_context) override;
-  Status UnmountDevice(const DeviceRecord& record) override;
+  bool Supports(const VolumeSpec& spec) const override {
+    return spec.pv == nullptr && PodVolumePlugin::Supports(spec);
+  }
   // Unmounts and removes the volume's folder.
   Status TearDown(const PodVolumeRecord& record) override;
-  Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
-  StatusOr<Found> FindOnNode() const override;
   // The limits of the file system, and what the folder takes of it.
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
-
- protected:
-  Host& host() const { return host_; }
-  std::string Folder(const api::Pod& pod, const VolumeSpec& spec) const {
-    return host_.paths().PodVolume(pod.uid(), name_, spec.folder_name());
-  }
-  std::string Folder(const PodVolumeRecord& record) const {
-    return host_.paths().PodVolume(record.pod_uid, name_, record.folder_name);
-  }
-  // The member of the pod's volume that says where it comes from: pod.spec.volumes[].emptyDir, ...
-  const Json& Source(const VolumeSpec& spec) const {
-    return base::json::Map(spec.pod_volume.json(), {source_type_});
-  }
-
- private:
-  Host& host_;
-  const std::string_view name_;
-  const std::string_view source_type_;
 };
 
 }  // namespace berth::volume

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-namespace berth::controllers {
+namespace berth::api {
 
 // {key, value, effect}; "" for no value.
 base::Json MakeTaint(std::string_view key, std::string_view value, std::string_view effect);
@@ -20,4 +20,4 @@ bool AnyTolerates(const base::Json& tolerations, const base::Json& taint);
 const base::Json* FindUntolerated(const base::Json& taints, const base::Json& tolerations,
                                   std::initializer_list<std::string_view> effects);
 
-}  // namespace berth::controllers
+}  // namespace berth::api

@@ -1,8 +1,8 @@
-#include "controllers/taints.h"
+#include "api/taints.h"
 
 #include <algorithm>
 
-namespace berth::controllers {
+namespace berth::api {
 
 using base::Json;
 using base::json::String;
@@ -38,4 +38,4 @@ const Json* FindUntolerated(const Json& taints, const Json& tolerations,
   return nullptr;
 }
 
-}  // namespace berth::controllers
+}  // namespace berth::api

@@ -1,0 +1,149 @@
+#include "cmd/berth-shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/ipc/connection.h"
+#include "base/ipc/utility_call.h"
+
+namespace berth::shim {
+
+namespace ipc = base::ipc;
+namespace utility = base::ipc::utility;
+
+namespace {
+
+constexpr size_t kLargestConfig = 64 * 1024;
+// Of the agent, for what it does around the run.
+constexpr std::chrono::seconds kAround{60};
+
+void Write(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(fd, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;  // nobody reads it
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+int Fail(const std::string& name, const std::string& why) {
+  Write(STDERR_FILENO, name + ": " + why + "\n");
+  return CodeOfFailure(name);
+}
+
+// Whom to ask, by the shim's file.
+struct Config {
+  std::string plugin;
+  std::string socket;
+};
+
+ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folder) {
+  const std::string path = folder + "/" + name + ".json";
+  const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) {
+    const std::string hint =
+        errno == ENOENT ? " (a shim is put there by 'berth install-shims')" : "";
+    ipc::Failure failure = ipc::SystemFailure("open '" + path + "'", errno);
+    failure.text += hint;
+    return failure;
+  }
+  std::string text(kLargestConfig, '\0');
+  const ssize_t size = read(fd.get(), text.data(), text.size());
+  if (size < 0) return ipc::SystemFailure("read '" + path + "'", errno);
+  text.resize(static_cast<size_t>(size));
+  const auto message = ipc::ReadJson(text);
+  const std::string* plugin = message.ok() ? message->Text(utility::kPlugin) : nullptr;
+  const std::string* socket = message.ok() ? message->Text(utility::kShimSocket) : nullptr;
+  if (plugin == nullptr || socket == nullptr) {
+    return ipc::Failure{ipc::Problem::kBroken,
+                        "'" + path + "' names no plugin and socket: " + message.failure().text};
+  }
+  return Config{*plugin, *socket};
+}
+
+// Empty where it is gone.
+std::string WorkingFolder() {
+  char path[PATH_MAX];
+  return getcwd(path, sizeof(path)) == nullptr ? "" : path;
+}
+
+std::string Explain(const ipc::Failure& failure, const Config& config) {
+  switch (failure.problem) {
+    case ipc::Problem::kRefused:
+      return failure.text;
+    case ipc::Problem::kNobody:
+      return "Berth's node agent is not there to run it in the pod of " + config.plugin + ": " +
+             failure.text;
+    case ipc::Problem::kClosed:
+    case ipc::Problem::kTimeout:
+      return "Berth's node agent gave no answer, and what was done is unknown: " + failure.text;
+    default:
+      return "ask Berth's node agent at '" + config.socket + "': " + failure.text;
+  }
+}
+
+}  // namespace
+
+int CodeOfFailure(std::string_view utility) {
+  if (utility.starts_with("mount.") || utility.starts_with("umount.")) return 32;
+  if (utility.starts_with("fsck.")) return 8;
+  return 1;
+}
+
+bool NamesStdin(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "-" || argument.ends_with("=-") || argument.ends_with("/dev/stdin")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool HoldsInput(int fd) {
+  struct stat info{};
+  if (fstat(fd, &info) != 0) return false;
+  if (S_ISREG(info.st_mode)) return lseek(fd, 0, SEEK_CUR) < info.st_size;
+  int waiting = 0;
+  return (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)) && ioctl(fd, FIONREAD, &waiting) == 0 &&
+         waiting > 0;
+}
+
+int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+        const std::string& shim_folder) {
+  const std::string name = argv.empty() ? "" : argv[0].substr(argv[0].rfind('/') + 1);
+  if (name.empty() || name == "berth-shim") {
+    return Fail("berth-shim", "this stands in for mount utilities: see 'berth install-shims'");
+  }
+  const auto config = ReadConfig(name, shim_folder);
+  if (!config.ok()) return Fail(name, config.failure().text);
+  std::vector<std::string> arguments(argv.begin(), argv.end());
+  arguments[0] = name;
+  if (NamesStdin(arguments) || HoldsInput(STDIN_FILENO)) {
+    return Fail(name,
+                "it is to read standard input, which it cannot in the pod of " + config->plugin +
+                    ": give it a file below the kubelet's folder, or </dev/null if it needs none");
+  }
+  const auto reply = ipc::Call(config->socket,
+                               ipc::Message()
+                                   .Set(ipc::kMethod, std::string(utility::kRun))
+                                   .Set(utility::kPlugin, config->plugin)
+                                   .Set(utility::kArguments, arguments)
+                                   .Set(utility::kEnvironment, environment)
+                                   .Set(utility::kFolder, WorkingFolder()),
+                               ipc::In(utility::TimeOf(name) + kAround));
+  if (!reply.ok()) return Fail(name, Explain(reply.failure(), *config));
+  const auto code = reply->Number(utility::kExit);
+  if (!code) return Fail(name, "Berth's node agent answered without an exit code");
+  if (const std::string* out = reply->Text(utility::kOut)) Write(STDOUT_FILENO, *out);
+  if (const std::string* err = reply->Text(utility::kErr)) Write(STDERR_FILENO, *err);
+  if (HoldsInput(STDIN_FILENO)) {
+    Write(STDERR_FILENO, name + ": what came on standard input meanwhile was not read\n");
+  }
+  return static_cast<int>(*code);
+}
+
+}  // namespace berth::shim

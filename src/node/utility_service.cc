@@ -1,0 +1,104 @@
+#include "node/utility_service.h"
+
+#include <filesystem>
+
+#include "base/ipc/server.h"
+#include "base/ipc/utility_call.h"
+#include "base/log.h"
+#include "node/utility_command.h"
+#include "platform/durable_file.h"
+#include "rpc/unix_socket.h"
+
+namespace berth::node {
+namespace {
+
+namespace ipc = base::ipc;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMostRuns = 64;
+constexpr size_t kMostWaiting = 256;
+
+class UtilityServiceImpl : public UtilityService {
+ public:
+  UtilityServiceImpl(UtilityServiceOptions options, platform::Mounter& mounter)
+      : options_(std::move(options)), mounter_(mounter) {}
+
+  ~UtilityServiceImpl() override {
+    if (options_.cancel) options_.cancel();
+    server_.reset();
+  }
+
+  Status Listen() {
+    RETURN_IF_ERROR(
+        platform::MakeFolders(std::filesystem::path(options_.socket).parent_path().string(), 0755));
+    ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options_.socket));
+    server_.emplace(ipc::Server::Options{
+        .name = "utilities",
+        .listener = std::move(listener),
+        .methods = {{std::string(ipc::utility::kRun),
+                     [this](const ipc::Request& request) { return Run(request); }}},
+        .max_calls = kMostRuns,
+        .max_waiting = kMostWaiting,
+        .peer = options_.peer});
+    return base::OkStatus();
+  }
+
+ private:
+  StatusOr<ipc::Message> Run(const ipc::Request& request) {
+    ASSIGN_OR_RETURN(const UtilityCall call, ReadUtilityCall(request.message));
+    const std::string target = MountTarget(call);
+    if (!target.empty() && !IsBelow(target, options_.kubelet_folder)) {
+      return Error(StatusCode::kInvalidArgument,
+                   "the pod of {} can mount only below '{}', which it shares with the host, and "
+                   "not at {}",
+                   call.plugin, options_.kubelet_folder, base::Quote(target));
+    }
+    platform::Exec& exec = options_.in_pod(call.plugin);
+    ASSIGN_OR_RETURN(platform::CommandResult result,
+                     exec.Run(CommandOf(call, options_.kubelet_folder)));
+    if (result.exit_code == kNoUtility && result.out.empty() && result.err.empty()) {
+      return Error(StatusCode::kNotFound, "the pod of {} has no '{}'", call.plugin,
+                   call.argv.front());
+    }
+    if (result.exit_code == 0 && !target.empty()) {
+      RETURN_IF_ERROR(CheckMounted(call, target, exec));
+    }
+    LOG_INFO("ran {} in the pod of {}: exit code {}", base::Quote(call.argv.front()), call.plugin,
+             result.exit_code);
+    return ipc::Message()
+        .Set(ipc::utility::kExit, int64_t{result.exit_code})
+        .Set(ipc::utility::kOut, std::move(result.out))
+        .Set(ipc::utility::kErr, std::move(result.err));
+  }
+
+  Status CheckMounted(const UtilityCall& call, const std::string& target, platform::Exec& exec) {
+    ASSIGN_OR_RETURN(const auto table, mounter_.List());
+    if (platform::FindMount(table, target) != nullptr) return base::OkStatus();
+    if (const auto undone = exec.Run({.argv = {"umount", target}}); !undone.ok()) {
+      LOG_WARNING("umount {} in the pod of {}: {}", base::Quote(target), call.plugin,
+                  base::ToString(undone.status()));
+    }
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} ended without a failure, but the host sees no mount at {}: the pod of {} must "
+                 "have the kubelet's folder with mountPropagation Bidirectional",
+                 call.argv.front(), base::Quote(target), call.plugin);
+  }
+
+  const UtilityServiceOptions options_;
+  platform::Mounter& mounter_;
+  std::optional<ipc::Server> server_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<UtilityService>> UtilityService::Start(UtilityServiceOptions options,
+                                                                platform::Mounter& mounter) {
+  auto service = std::make_unique<UtilityServiceImpl>(std::move(options), mounter);
+  RETURN_IF_ERROR(service->Listen());
+  return std::unique_ptr<UtilityService>(std::move(service));
+}
+
+}  // namespace berth::node

@@ -1,0 +1,383 @@
+#include "volume/remote/local_volume.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/file_system.h"
+#include "platform/probe_folder.h"
+#include "platform/usage.h"
+#include "volume/found_volumes.h"
+#include "volume/volume_files.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::OkStatus;
+using base::Quote;
+using base::StatusCode;
+using base::json::Bool;
+using base::json::String;
+
+constexpr int kMaxStacked = 16;  // a crash between mount and record may leave one on top of another
+constexpr std::chrono::seconds kLookTimeout(10);
+constexpr std::string_view kDefaultType = "ext4";
+
+std::string DeviceNameOf(std::string_view pv) {
+  return fmt::format("kubernetes.io/local-volume/{}", pv);
+}
+
+bool IsOf(const platform::MountEntry& entry, dev_t device) {
+  return entry.major == major(device) && entry.minor == minor(device);
+}
+
+// Whether both paths lead to one file or folder.
+StatusOr<bool> AreSame(const std::string& a, const std::string& b) {
+  bool same = false;
+  RETURN_IF_ERROR(
+      platform::RunInChild(fmt::format("compare {} with {}", Quote(a), Quote(b)), kLookTimeout,
+                           &same, sizeof(same), [&] {
+                             struct stat of_a;
+                             struct stat of_b;
+                             if (stat(a.c_str(), &of_a) != 0 || stat(b.c_str(), &of_b) != 0)
+                               return errno;
+                             same = of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+                             return 0;
+                           }));
+  return same;
+}
+
+StatusOr<int64_t> DeviceBytes(const std::string& device) {
+  uint64_t bytes = 0;
+  RETURN_IF_ERROR(platform::RunInChild(
+      fmt::format("size of {}", Quote(device)), kLookTimeout, &bytes, sizeof(bytes), [&] {
+        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        return fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0 ? 0 : errno;
+      }));
+  return static_cast<int64_t>(bytes);
+}
+
+// What a bind of a file needs to stand on.
+Status MakeFile(const std::string& path) {
+  RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
+  const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd.valid()) return OkStatus();
+  return platform::ErrnoError(errno, fmt::format("make file {}", Quote(path)));
+}
+
+// The type that `device` has, or is to get. FAILED_PRECONDITION: it holds no file system.
+StatusOr<std::string> TypeFor(const std::string& device, const std::string& asked) {
+  ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
+  if (!asked.empty()) {
+    if (platform::FindFileSystem(asked) != nullptr || (found && found->type == asked)) return asked;
+    return Error(StatusCode::kFailedPrecondition,
+                 "device {} holds {}, and a file system of type {} can be mounted but not made",
+                 Quote(device), found ? found->type : "nothing", Quote(asked));
+  }
+  if (!found) return std::string(kDefaultType);
+  if (found->usage == "filesystem") return found->type;
+  return Error(StatusCode::kFailedPrecondition, "device {} holds {} ({}), no file system",
+               Quote(device), found->type, found->usage);
+}
+
+}  // namespace
+
+bool LocalVolumePlugin::Supports(const VolumeSpec& spec) const {
+  return spec.pv != nullptr && base::json::Find(spec.pv->json(), {"spec", "local"}) != nullptr;
+}
+
+StatusOr<std::optional<std::string>> LocalVolumePlugin::DeviceName(const VolumeSpec& spec) const {
+  return std::optional(DeviceNameOf(spec.pv->name()));
+}
+
+StatusOr<Json> LocalVolumePlugin::DeviceState(const VolumeSpec& spec) const {
+  return Json{{"block", spec.block()}};
+}
+
+StatusOr<Json> LocalVolumePlugin::PodState(const api::Pod&, const VolumeSpec&) const {
+  return Json::object();
+}
+
+StatusOr<LocalVolumePlugin::Source> LocalVolumePlugin::Find(const VolumeSpec& spec) const {
+  Source source{.path = String(spec.pv->json(), {"spec", "local", "path"}), .device = {}};
+  RETURN_IF_ERROR(CheckHostPath("local.path", source.path));
+  ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({source.path}));
+  if (!found.front().present) {
+    return Error(StatusCode::kNotFound, "there is nothing at {}, the path of local volume '{}'",
+                 Quote(source.path), spec.pv->name());
+  }
+  if (found.front().block) {
+    source.device = found.front().number;
+    return source;
+  }
+  if (spec.block()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} is no block device, which volumeMode Block of volume '{}' needs",
+                 Quote(source.path), spec.pv->name());
+  }
+  RETURN_IF_ERROR_WITH(platform::ProbeFolder(source.path), "the volume's folder");
+  return source;
+}
+
+// ---- the device
+
+StatusOr<bool> LocalVolumePlugin::PodsHave(const Source& source, const std::string& pv) const {
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  const std::string mounts = host_.paths().LocalMounts() + "/";
+  const std::string own = host_.paths().LocalMount(pv);
+  const std::string kubelet = host_.paths().root() + "/";
+  bool bound = false;
+  for (const platform::MountEntry& entry : table) {
+    if (!IsOf(entry, *source.device) || entry.mount_point == own) continue;
+    // Binds for pods are below the kubelet's folder.
+    if (entry.mount_point.starts_with(mounts) || !entry.mount_point.starts_with(kubelet)) {
+      return Error(StatusCode::kFailedPrecondition, "device {} is in use: it is mounted at {}",
+                   Quote(source.path), Quote(entry.mount_point));
+    }
+    bound = true;
+  }
+  return bound;
+}
+
+Status LocalVolumePlugin::Prepare(const std::string& device, const std::string& type) {
+  const platform::FileSystem* fs = platform::FindFileSystem(type);
+  if (fs == nullptr) return OkStatus();
+  platform::Exec& exec = host_.exec(name());
+  RETURN_IF_ERROR(platform::FormatIfBlank(exec, device, type, {}));
+  return fs->Check(exec, device, platform::CheckDepth::kQuick);
+}
+
+Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, const api::Labels&) {
+  const std::string what = fmt::format("mount local volume '{}'", spec.pv->name());
+  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  if (!source.device.has_value()) return OkStatus();
+  const auto bound = PodsHave(source, spec.pv->name());
+  RETURN_IF_ERROR_WITH(bound, what);
+  if (spec.block()) return OkStatus();
+  const std::string target = host_.paths().LocalMount(spec.pv->name());
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  if (const platform::MountEntry* entry = platform::FindMount(table, target)) {
+    if (IsOf(*entry, *source.device)) return OkStatus();
+    return Error(StatusCode::kFailedPrecondition,
+                 "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
+                 Quote(entry->source), Quote(target));
+  }
+  const auto type = TypeFor(source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
+  RETURN_IF_ERROR_WITH(type, what);
+  // What is mounted must not be checked.
+  if (!*bound) RETURN_IF_ERROR_WITH(Prepare(source.path, *type), what);
+  RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
+  const Status mounted = host_.mounter().Mount({.source = source.path,
+                                                .target = target,
+                                                .fs_type = *type,
+                                                .options = spec.pv->mount_options()});
+  return base::Annotate(mounted, what);
+}
+
+Status LocalVolumePlugin::UnmountAll(const std::string& target) {
+  for (int i = 0; i < kMaxStacked; ++i) {
+    ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+    if (platform::FindMount(table, target) == nullptr) break;
+    RETURN_IF_ERROR(host_.mounter().Unmount(target));
+  }
+  return OkStatus();
+}
+
+Status LocalVolumePlugin::UnmountDevice(const DeviceRecord& record) {
+  const std::string target = host_.paths().LocalMount(record.pv_name);
+  RETURN_IF_ERROR(UnmountAll(target));
+  return RemoveEmptyFolder(target);
+}
+
+std::string LocalVolumePlugin::DevicePath(const DeviceRecord& record) const {
+  return Bool(record.state, {"block"}) ? "" : host_.paths().LocalMount(record.pv_name);
+}
+
+// ---- for a pod
+
+StatusOr<bool> LocalVolumePlugin::OthersUse(const std::string& pv,
+                                            const std::string& pod_uid) const {
+  ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().Pods()));
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  return std::any_of(uids.begin(), uids.end(), [&](const std::string& uid) {
+    return uid != pod_uid &&
+           platform::FindMount(table, host_.paths().PodVolume(uid, name(), pv)) != nullptr;
+  });
+}
+
+Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
+                                       const std::string& folder) {
+  if (!pod.fs_group().has_value()) return OkStatus();
+  ASSIGN_OR_RETURN(const bool shared, OthersUse(spec.pv->name(), pod.uid()));
+  // It is the first pod's: another group's files must not change under those who use them.
+  if (!shared) return ApplyPodFsGroup(pod, folder);
+  struct stat st;
+  RETURN_IF_ERROR(platform::RunInChild(fmt::format("look at {}", Quote(folder)), kLookTimeout, &st,
+                                       sizeof(st),
+                                       [&] { return stat(folder.c_str(), &st) == 0 ? 0 : errno; }));
+  if (static_cast<int64_t>(st.st_gid) != *pod.fs_group()) {
+    host_.events().Record(
+        pod.reference(), base::EventType::kWarning, "VolumeAlreadyMounted",
+        fmt::format("local volume '{}' belongs to group {} of the pods that use it already; this "
+                    "pod asks for fsGroup {} and may not be able to use it",
+                    spec.pv->name(), st.st_gid, *pod.fs_group()));
+  }
+  return OkStatus();
+}
+
+StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                                             const api::Labels&) {
+  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  if (spec.block()) return PublishDevice(pod, spec, source);
+  const std::string folder =
+      source.device.has_value() ? host_.paths().LocalMount(spec.pv->name()) : source.path;
+  const std::string target = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  if (source.device.has_value()) {
+    const platform::MountEntry* device = platform::FindMount(table, folder);
+    if (device == nullptr || !IsOf(*device, *source.device)) {
+      return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
+                   Quote(source.path), Quote(folder));
+    }
+  }
+  const Published published{.path = target, .read_only = spec.read_only};
+  if (platform::FindMount(table, target) != nullptr) {
+    ASSIGN_OR_RETURN(const bool same, AreSame(folder, target));
+    if (same) return published;
+    return Error(StatusCode::kFailedPrecondition,
+                 "what is mounted at {} is not local volume '{}': unmount it", Quote(target),
+                 spec.pv->name());
+  }
+  if (!spec.read_only) RETURN_IF_ERROR(ApplyFsGroup(pod, spec, folder));
+  RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
+  platform::MountRequest bind{
+      .source = folder, .target = target, .fs_type = "", .options = {"bind"}};
+  if (spec.read_only) bind.options.emplace_back("ro");
+  RETURN_IF_ERROR(host_.mounter().Mount(bind));
+  return published;
+}
+
+StatusOr<Published> LocalVolumePlugin::PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
+                                                     const Source& source) {
+  const std::string target = host_.paths().LocalPublish(spec.pv->name(), pod.uid());
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  if (platform::FindMount(table, target) == nullptr) {
+    RETURN_IF_ERROR(MakeFile(target));
+    RETURN_IF_ERROR(host_.mounter().Mount(
+        {.source = source.path, .target = target, .fs_type = "", .options = {"bind"}}));
+  }
+  ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({target}));
+  if (!found.front().block || found.front().number != *source.device) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "what is published at {} is not device {} of local volume '{}'", Quote(target),
+                 Quote(source.path), spec.pv->name());
+  }
+  RETURN_IF_ERROR(
+      PointLink(host_.paths().PodDeviceLink(pod.uid(), name(), spec.folder_name()), target));
+  return Published{.path = target, .block = true, .read_only = spec.read_only};
+}
+
+Status LocalVolumePlugin::UnpublishDevice(const PodVolumeRecord& record) {
+  const std::string target = host_.paths().LocalPublish(record.folder_name, record.pod_uid);
+  const std::string link = host_.paths().PodDeviceLink(record.pod_uid, name(), record.folder_name);
+  RETURN_IF_ERROR(RemoveFile(link));
+  RETURN_IF_ERROR(UnmountAll(target));
+  RETURN_IF_ERROR(RemoveFile(target));
+  RemoveFolderIfEmpty(ParentOf(target));
+  RemoveFolderIfEmpty(ParentOf(link));
+  RemoveFolderIfEmpty(ParentOf(ParentOf(link)));
+  return OkStatus();
+}
+
+Status LocalVolumePlugin::TearDown(const PodVolumeRecord& record) {
+  if (record.block) return UnpublishDevice(record);
+  const std::string target = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+  RETURN_IF_ERROR(UnmountAll(target));
+  return RemoveEmptyFolder(target);
+}
+
+// ---- size
+
+Status LocalVolumePlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec,
+                                 int64_t bytes) {
+  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  if (record.block || !source.device.has_value()) {
+    return Error(StatusCode::kUnimplemented, "local volume '{}' has no file system of its own",
+                 record.folder_name);
+  }
+  ASSIGN_OR_RETURN(const int64_t size, DeviceBytes(source.path));
+  if (size < bytes) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "device {} has {} bytes, fewer than the {} of volume '{}': grow the device first",
+                 Quote(source.path), size, bytes, record.folder_name);
+  }
+  const std::string target = host_.paths().LocalMount(spec.pv->name());
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  const platform::MountEntry* entry = platform::FindMount(table, target);
+  if (entry == nullptr || !IsOf(*entry, *source.device)) {
+    return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
+                 Quote(source.path), Quote(target));
+  }
+  const platform::FileSystem* fs = platform::FindFileSystem(entry->fs_type);
+  if (fs == nullptr) {
+    return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",
+                 entry->fs_type);
+  }
+  return fs->Resize(host_.exec(name()), source.path, target);
+}
+
+StatusOr<VolumePlugin::Stats> LocalVolumePlugin::GetStats(const PodVolumeRecord& record) {
+  if (record.block) {
+    return Error(StatusCode::kUnimplemented, "a raw device has no statistics");
+  }
+  const std::string target = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+  ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(target));
+  return StatsOf(usage);
+}
+
+// ---- what is there
+
+StatusOr<VolumePlugin::Found> LocalVolumePlugin::FindOnNode() const {
+  Found found;
+  const auto add_device = [&](const std::string& pv, bool block) {
+    found.devices.push_back({.plugin = std::string(name()),
+                             .device_name = DeviceNameOf(pv),
+                             .pv_name = pv,
+                             .state = {{"block", block}}});
+  };
+  ASSIGN_OR_RETURN(const auto mounted, NamesIn(host_.paths().LocalMounts()));
+  for (const std::string& pv : mounted) add_device(pv, false);
+  ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name()));
+  for (PodVolumeRecord& volume : found.pod_volumes) {
+    volume.device_name = DeviceNameOf(volume.folder_name);
+    volume.state = Json::object();
+  }
+  ASSIGN_OR_RETURN(const auto published, NamesIn(host_.paths().LocalPublishedVolumes()));
+  for (const std::string& pv : published) {
+    add_device(pv, true);
+    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().LocalPublished(pv)));
+    for (const std::string& uid : uids) {
+      found.pod_volumes.push_back({.plugin = std::string(name()),
+                                   .device_name = DeviceNameOf(pv),
+                                   .pod_uid = uid,
+                                   .folder_name = pv,
+                                   .block = true,
+                                   .state = Json::object()});
+    }
+  }
+  return found;
+}
+
+}  // namespace berth::volume

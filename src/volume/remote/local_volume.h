@@ -1,0 +1,76 @@
+// local: a folder or a block device of one node, as a PersistentVolume.
+//
+//   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, made if
+//   the
+//                                                            device is blank; shared by pods
+//   pods/<uid>/volumes/kubernetes.io~local-volume/<pv>/      bind of that, or of the folder
+//   plugins/…/volumeDevices/<pv>/<pod uid>                   volumeMode Block: bind of the device
+//   pods/<uid>/volumeDevices/kubernetes.io~local-volume/<pv> symlink to it
+//
+// A device is recognised by its number: whatever else is mounted where this volume should be is
+// refused. mkfs, fsck and their like run as Host::exec says, the mounts are the agent's own.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "volume/host.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+class LocalVolumePlugin : public VolumePlugin {
+ public:
+  explicit LocalVolumePlugin(Host& host) : host_(host) {}
+
+  std::string_view name() const override { return "kubernetes.io/local-volume"; }
+  bool Supports(const VolumeSpec& spec) const override;
+  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
+  StatusOr<bool> NeedsAttach(const VolumeSpec& /*spec*/) const override { return false; }
+  StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;  // {"block": ...}
+  StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
+
+  // Makes the file system if the device is blank, checks and mounts it; nothing for a folder.
+  // FAILED_PRECONDITION: the device holds something else, or is in use by others.
+  Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                     const api::Labels& publish_context) override;
+  Status UnmountDevice(const DeviceRecord& record) override;
+  std::string DevicePath(const DeviceRecord& record) const override;
+
+  // fsGroup is applied before the first pod's bind is made, so that the bind says that it was.
+  StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                            const api::Labels& publish_context) override;
+  Status TearDown(const PodVolumeRecord& record) override;
+
+  // Grows the file system to its device. FAILED_PRECONDITION: the device is smaller than `bytes`.
+  // UNIMPLEMENTED: a folder, or a raw device.
+  Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Found> FindOnNode() const override;
+  StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
+
+ private:
+  // What the volume's path leads to.
+  struct Source {
+    std::string path;
+    std::optional<dev_t> device;  // a block device; none: a folder
+  };
+  StatusOr<Source> Find(const VolumeSpec& spec) const;
+  // Whether pods still have the volume, whose device is mounted then. FAILED_PRECONDITION: it is
+  // mounted by others, or as another volume.
+  StatusOr<bool> PodsHave(const Source& source, const std::string& pv) const;
+  // Makes the file system if need be, and sees that it is sound.
+  Status Prepare(const std::string& device, const std::string& type);
+
+  StatusOr<Published> PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
+                                    const Source& source);
+  Status UnpublishDevice(const PodVolumeRecord& record);
+  Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
+  // Whether another pod has the volume already.
+  StatusOr<bool> OthersUse(const std::string& pv, const std::string& pod_uid) const;
+  // Unmounts whatever is mounted there, the last first.
+  Status UnmountAll(const std::string& target);
+
+  Host& host_;
+};
+
+}  // namespace berth::volume

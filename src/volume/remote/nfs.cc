@@ -1,0 +1,41 @@
+#include "volume/remote/nfs.h"
+
+#include "base/log.h"
+
+namespace berth::volume {
+namespace {
+
+// "server:/path"; an IPv6 address in brackets, since its colons would end the server.
+std::string SourceText(const Json& source) {
+  std::string server = base::json::String(source, {"server"});
+  if (server.find(':') != std::string::npos && !server.starts_with('[')) {
+    server = "[" + server + "]";
+  }
+  return fmt::format("{}:{}", server, base::json::String(source, {"path"}));
+}
+
+// The kernel shows a path without its last slashes.
+std::string_view WithoutLastSlashes(std::string_view source) {
+  while (source.ends_with('/') && !source.ends_with(":/")) source.remove_suffix(1);
+  return source;
+}
+
+}  // namespace
+
+StatusOr<HelperMount> NfsPlugin::MountOf(const Wanted& wanted) {
+  const Json& source = Source(wanted.spec);
+  RETURN_IF_ERROR(CheckServer("nfs.server", base::json::String(source, {"server"})));
+  const std::string path = base::json::String(source, {"path"});
+  if (!path.starts_with('/')) {
+    return base::Error(base::StatusCode::kInvalidArgument, "nfs.path {} is not absolute",
+                       base::Quote(path));
+  }
+  return HelperMount{.fs_type = "nfs", .source = SourceText(source), .options = wanted.options};
+}
+
+bool NfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+  return (entry.fs_type == "nfs" || entry.fs_type == "nfs4") &&
+         WithoutLastSlashes(entry.source) == WithoutLastSlashes(SourceText(Source(spec)));
+}
+
+}  // namespace berth::volume

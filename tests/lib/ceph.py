@@ -1,0 +1,196 @@
+"""A real Ceph cluster for one test: a monitor, an object store in memory and a metadata server, with their network,
+mounts and processes in namespaces of their own. Nothing is installed on the host: 33 MB of packages are fetched and
+unpacked, as for the virtual machine.
+"""
+import base64
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import uuid
+
+from lib.standalone import ROOT, Failure, wait_for
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+BINDING = "usr/lib/python3/dist-packages/rados.cpython-311-x86_64-linux-gnu.so"
+# A file of each package, by which it is known to be there.
+PACKAGES = {
+    "ceph-base": f"{LIBRARIES}/rados-classes/libcls_cephfs.so",
+    "ceph-mon": "usr/bin/ceph-mon",
+    "ceph-osd": "usr/bin/ceph-osd",
+    "ceph-mds": "usr/bin/ceph-mds",
+    "ceph-fuse": "usr/bin/ceph-fuse",
+    "librados2": f"{LIBRARIES}/ceph/libceph-common.so.2",
+    "libfuse2": "lib/x86_64-linux-gnu/libfuse.so.2",
+    "libboost-thread1.74.0": f"{LIBRARIES}/libboost_thread.so.1.74.0",
+    "libboost-iostreams1.74.0": f"{LIBRARIES}/libboost_iostreams.so.1.74.0",
+    "libboost-program-options1.74.0": f"{LIBRARIES}/libboost_program_options.so.1.74.0",
+    "libgoogle-perftools4": f"{LIBRARIES}/libtcmalloc.so.4",
+    "libtcmalloc-minimal4": f"{LIBRARIES}/libtcmalloc_minimal.so.4",
+    "libleveldb1d": f"{LIBRARIES}/libleveldb.so.1d",
+    "liblua5.3-0": f"{LIBRARIES}/liblua5.3.so.0",
+    "libsnappy1v5": f"{LIBRARIES}/libsnappy.so.1",
+    "python3-rados": BINDING,
+}
+ADDRESS = "10.215.0.1"
+# Of everyone: whose keys the monitor begins with.
+CAPABILITIES = {
+    "mon.": {"mon": "allow *"},
+    "client.admin": {"mon": "allow *", "osd": "allow *", "mds": "allow *"},
+    "osd.0": {"mon": "allow profile osd", "osd": "allow *"},
+    "mds.a": {"mon": "allow profile mds", "osd": "allow *", "mds": "allow *"},
+}
+
+# Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder.
+START = r"""
+set -e
+ip link set lo up
+ip address add 10.215.0.1/32 dev lo
+# Where utilities are looked for; it finds its libraries by itself.
+mount -t tmpfs tmpfs /usr/local/sbin
+printf '#!/bin/sh\nexec env LD_LIBRARY_PATH=%s %s "$@"\n' "$LD_LIBRARY_PATH" "$1" >/usr/local/sbin/ceph-fuse
+chmod 755 /usr/local/sbin/ceph-fuse
+mount -t tmpfs tmpfs "$2/var"
+mkdir "$2/var/mon" "$2/var/osd" "$2/var/mds" "$2/var/run"
+cd "$2"
+monmaptool --create --fsid "$FSID" --addv a '[v2:10.215.0.1:3300,v1:10.215.0.1:6789]' monmap
+ceph-mon --mkfs -i a --monmap monmap --keyring keyring
+ceph-mon -i a --public-addr 10.215.0.1
+touch started
+exec sleep infinity
+"""
+
+CONFIGURATION = """
+[global]
+fsid = {fsid}
+mon host = [v2:{address}:3300,v1:{address}:6789]
+mon initial members = a
+auth cluster required = cephx
+auth service required = cephx
+auth client required = cephx
+osd pool default size = 1
+osd pool default min size = 1
+osd crush chooseleaf type = 0
+osd objectstore = memstore
+memstore device bytes = 134217728
+mon data avail crit = 1
+keyring = {folder}/keyring
+run dir = {folder}/var/run
+admin socket = {folder}/var/run/$name.asok
+log file = {folder}/$name.log
+mon data = {folder}/var/mon
+osd data = {folder}/var/osd
+mds data = {folder}/var/mds
+osd class dir = {base}/rados-classes
+erasure code dir = {base}/ceph/erasure-code
+plugin dir = {base}/ceph
+"""
+
+# Run with the folder of the configuration and one command for the monitor, as JSON; prints its answer.
+ASK = """
+import sys, rados
+with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cluster:
+    code, out, error = cluster.mon_command(sys.argv[2], b"", timeout=30)
+    print(out.decode())
+    sys.exit(f"{sys.argv[2]}: {code} {error}" if code else 0)
+"""
+
+
+class Missing(Exception):
+    """A package could not be fetched."""
+
+
+def _unpacked():
+    """{package: the folder that it is unpacked in}."""
+    folders = {}
+    for name, file in PACKAGES.items():
+        result = subprocess.run([ROOT / "tools" / "debian_package", name, file], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise Missing(result.stderr.strip())
+        folders[name] = result.stdout.strip().removesuffix(f"/{file}")
+    return folders
+
+
+def _new_key():
+    """AES, the time of its making, 16 bytes."""
+    return base64.b64encode(struct.pack("<HIIH", 1, 0, 0, 16) + os.urandom(16)).decode()
+
+
+class CephCluster:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        (self.folder / "var").mkdir(parents=True)
+        self.keys = {name: _new_key() for name in CAPABILITIES}
+        self.environment = self.process = self.pid = None
+        self.monitor = f"{ADDRESS}:6789"
+
+    def _configure(self):
+        unpacked = _unpacked()
+        fsid = str(uuid.uuid4())
+        self.fuse = f"{unpacked['ceph-fuse']}/usr/bin/ceph-fuse"
+        libraries = [f"{folder}/{place}" for folder in sorted(set(unpacked.values())) if folder
+                     for place in (LIBRARIES, f"{LIBRARIES}/ceph", "lib/x86_64-linux-gnu")]
+        programs = [f"{folder}/usr/bin" for folder in sorted(set(unpacked.values()))]
+        self.environment = os.environ | {
+            "PATH": ":".join([*programs, os.environ["PATH"]]), "LD_LIBRARY_PATH": ":".join(libraries), "FSID": fsid,
+            "CEPH_CONF": str(self.folder / "ceph.conf"),
+            "PYTHONPATH": os.path.dirname(f"{unpacked['python3-rados']}/{BINDING}")}
+        base = f"{unpacked['ceph-base']}/{LIBRARIES}"
+        (self.folder / "ceph.conf").write_text(
+            CONFIGURATION.format(fsid=fsid, address=ADDRESS, folder=self.folder, base=base))
+        (self.folder / "keyring").write_text("".join(
+            f"[{name}]\nkey = {self.keys[name]}\n" + "".join(f'caps {of} = "{what}"\n' for of, what in given.items())
+            for name, given in CAPABILITIES.items()))
+
+    def start(self):
+        self._configure()
+        with open(self.folder / "start.log", "wb") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+                 "--mount-proc", "sh", "-c", START, "sh", self.fuse, self.folder],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+        wait_for("the monitor to start", self._started)
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        self.pid = int(children[0])
+        self._serve()
+        return self
+
+    def _started(self):
+        if self.process.poll() is not None:
+            raise Failure(f"the Ceph monitor did not start: {(self.folder / 'start.log').read_text()}")
+        return (self.folder / "started").exists()
+
+    def _serve(self):
+        osd = str(uuid.uuid4())
+        self.ask('{"prefix": "osd new", "uuid": "%s", "id": 0}' % osd)
+        self.inside("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
+        self.inside("ceph-osd", "-i", "0", "--public-addr", ADDRESS)
+        for pool in ("meta", "data"):
+            self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % pool)
+        self.ask('{"prefix": "fs new", "fs_name": "fs", "metadata": "meta", "data": "data"}')
+        self.inside("ceph-mds", "-i", "a", "--public-addr", ADDRESS)
+        wait_for("the metadata server", lambda: "up:active" in self.ask('{"prefix": "mds stat"}'), interval=0.2)
+
+    def inside(self, *command, environment=None):
+        """Runs a program in the cluster's namespaces; its output."""
+        result = subprocess.run(
+            ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", *map(str, command)],
+            capture_output=True, text=True, timeout=120, env=environment or self.environment)
+        if result.returncode != 0:
+            raise Failure(f"{' '.join(map(str, command))}: {result.stdout}{result.stderr}")
+        return result.stdout
+
+    def ask(self, command):
+        return self.inside("/usr/bin/python3", "-c", ASK, self.folder, command)
+
+    def stop(self):
+        if self.process is not None:
+            if self.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)

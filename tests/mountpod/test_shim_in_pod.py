@@ -1,0 +1,113 @@
+"""A plain mount(8) on a host that has no such mount helper: the shim has it run in the pod that is registered."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from lib import mounts, objects
+from lib.shims import BERTH, Shims
+from lib.standalone import wait_for
+
+pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
+
+PLUGIN = "example.com/test"
+# What only the pod has.
+HELPER = """#!/bin/sh
+echo "in the pod: $FLAVOUR"
+mount -t tmpfs -o size=1m berth-test "$2"
+"""
+
+
+@pytest.fixture
+def shims(berth, tmp_path):
+    return Shims(tmp_path, berth.data / "run" / "utilities.sock").install("--plugin", PLUGIN, "mount.berthtest")
+
+
+def mount_pod(berth):
+    """A pod with the helper, registered as berth-init would."""
+    kubelet = str(berth.data / "kubelet")
+    script = f"cat >/bin/mount.berthtest <<'EOF'\n{HELPER}EOF\n" \
+             f"chmod 755 /bin/mount.berthtest; touch {kubelet}/ready; exec sleep 1000000"
+    berth.apply(objects.pod(
+        "mounter", script, mounts=[{"name": "kubelet", "mountPath": kubelet, "mountPropagation": "Bidirectional"}],
+        container={"securityContext": {"privileged": True}},
+        volumes=[{"name": "kubelet", "hostPath": {"path": kubelet}}]))
+    pod = berth.wait_phase("pods", "mounter", "Running")
+    wait_for("the helper in the pod", lambda: os.path.exists(f"{kubelet}/ready"))
+    registration = berth.data / "kubelet/plugin-containers/example.com~test.json"
+    registration.write_text(json.dumps({"podNamespace": "default", "podName": "mounter",
+                                        "podUID": pod["metadata"]["uid"], "containerName": "main"}))
+
+
+def test_a_plain_mount_runs_in_the_registered_pod(berth, shims):
+    target = berth.data / "kubelet" / "target"
+    target.mkdir()
+    alone = shims.run("mount.berthtest", "server:/v", target)
+    assert alone.returncode == 32
+    assert b"no pod that runs on this node is registered for example.com/test" in alone.stderr
+
+    mount_pod(berth)
+    mounted = shims.mount("-t", "berthtest", "server:/v", target)
+    assert mounted.returncode == 0, mounted.stderr
+    assert str(target) in mounts.targets()
+    subprocess.run(["umount", target], check=True)
+
+    spoken = shims.run("mount.berthtest", "server:/v", target, env={"FLAVOUR": "mint 'n lime"})
+    assert (spoken.returncode, spoken.stdout) == (0, b"in the pod: mint 'n lime\n"), spoken.stderr
+    subprocess.run(["umount", target], check=True)
+
+    elsewhere = shims.run("mount.berthtest", "server:/v", shims.folder)
+    assert elsewhere.returncode == 32
+    assert b"can mount only below" in elsewhere.stderr
+
+
+@pytest.fixture
+def role(berth, runtime, tmp_path):
+    """`berth node --roles utilities`, as beside a kubelet: it knows no API."""
+    socket = tmp_path / "run" / "utilities.sock"
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen([BERTH, "node", "--roles", "utilities", "--utility-socket", socket, "--kubelet-dir",
+                                    berth.data / "kubelet", "--container-runtime-endpoint", f"unix://{runtime}"],
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    process.socket = socket
+    wait_for("the role's socket", socket.exists)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_beside_a_kubelet_the_role_runs_it(berth, role, tmp_path):
+    (tmp_path / "host").mkdir()
+    shims = Shims(tmp_path / "host", role.socket).install("--plugin", PLUGIN, "mount.berthtest", "sleep")
+    mount_pod(berth)
+    target = berth.data / "kubelet" / "target"
+    target.mkdir()
+    mounted = shims.mount("-t", "berthtest", "server:/v", target)
+    assert mounted.returncode == 0, mounted.stderr
+    assert str(target) in mounts.targets()
+    subprocess.run(["umount", target], check=True)
+
+    # It ends without waiting for what runs, of which nothing is left.
+    seconds = "777333"
+    sleeper = subprocess.Popen([shims.sbin / "sleep", seconds], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env={"BERTH_SHIMS": str(shims.records)})
+    wait_for("the utility in the pod", lambda: running("sleep", seconds))
+    role.send_signal(signal.SIGTERM)
+    assert role.wait(timeout=60) == 0
+    assert b"sleep: " in sleeper.communicate(timeout=60)[1]
+    assert sleeper.returncode == 1
+    wait_for("the utility to be gone", lambda: not running("sleep", seconds))
+
+
+def running(*words):
+    """Whether a process has these arguments; the shim's own path is another first word."""
+    line = "\0".join(words).encode() + b"\0"
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+                if cmdline.read() == line:
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return False
