@@ -58,6 +58,35 @@ Status CheckWords(std::string_view what, const std::vector<std::string>& words) 
                bytes, kMostBytes);
 }
 
+// If `path` is below `folder`, by its text.
+bool IsBelow(std::string_view path, std::string_view folder) {
+  if (path.find("/../") != std::string_view::npos || path.ends_with("/..")) return false;
+  return path.size() > folder.size() + 1 && path.starts_with(folder) && path[folder.size()] == '/';
+}
+
+// A program that mounts by itself.
+bool IsFuse(std::string_view name) {
+  return !utility::Mounts(name) && name.find("fuse") != std::string_view::npos;
+}
+
+// The second argument that is no option; empty where nothing is mounted.
+std::string TargetOfMount(const std::vector<std::string>& argv) {
+  std::vector<std::string> places;  // source and target
+  for (size_t i = 1; i < argv.size(); ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with("--")) return "";
+    if (argument.size() < 2 || argument[0] != '-') {
+      places.emplace_back(argument);
+    } else if (argument.find_first_of("fhV", 1) != std::string_view::npos &&
+               argument.find_first_of("otN") != 1) {
+      return "";
+    } else if (argument == "-o" || argument == "-t" || argument == "-N") {
+      ++i;
+    }
+  }
+  return places.size() < 2 ? "" : places[1];
+}
+
 }  // namespace
 
 StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message) {
@@ -105,33 +134,31 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
       .secrets = {{.name = kFile, .content = std::move(script)}},
       .timeout = utility::TimeOf(name),
       .max_output = kMaxOutput,
-      // ceph-fuse, mount.fuse.ceph and their like.
-      .leaves_daemon = utility::Mounts(name) || name.find("fuse") != std::string::npos};
+      .leaves_daemon = utility::Mounts(name) || IsFuse(name)};
   command.argv.insert(command.argv.end(), call.argv.begin(), call.argv.end());
   return command;
 }
 
-std::string MountTarget(const UtilityCall& call) {
-  if (!utility::Mounts(call.argv.front())) return "";
-  std::vector<std::string> places;  // source and target
-  for (size_t i = 1; i < call.argv.size(); ++i) {
-    const std::string_view argument = call.argv[i];
-    if (argument.starts_with("--")) return "";
-    if (argument.size() < 2 || argument[0] != '-') {
-      places.emplace_back(argument);
-    } else if (argument.find_first_of("fhV", 1) != std::string_view::npos &&
-               argument.find_first_of("otN") != 1) {
-      return "";
-    } else if (argument == "-o" || argument == "-t" || argument == "-N") {
-      ++i;
+StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
+                                                std::string_view kubelet_folder) {
+  const std::string& name = call.argv.front();
+  std::vector<std::string> places;
+  if (utility::Mounts(name)) {
+    if (std::string target = TargetOfMount(call.argv); !target.empty()) {
+      places.push_back(std::move(target));
     }
+  } else if (IsFuse(name)) {
+    std::copy_if(call.argv.begin() + 1, call.argv.end(), std::back_inserter(places),
+                 [](const std::string& argument) { return argument.starts_with('/'); });
   }
-  return places.size() < 2 ? "" : places[1];
-}
-
-bool IsBelow(std::string_view path, std::string_view folder) {
-  if (path.find("/../") != std::string_view::npos || path.ends_with("/..")) return false;
-  return path.size() > folder.size() + 1 && path.starts_with(folder) && path[folder.size()] == '/';
+  if (places.empty()) return places;
+  const std::string first = places.front();
+  std::erase_if(places, [&](const std::string& place) { return !IsBelow(place, kubelet_folder); });
+  if (!places.empty()) return places;
+  return Error(StatusCode::kInvalidArgument,
+               "the pod of {} can mount only below '{}', which it shares with the host, and not at "
+               "{}",
+               call.plugin, kubelet_folder, base::Quote(first));
 }
 
 }  // namespace berth::node

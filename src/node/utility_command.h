@@ -27,10 +27,11 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
 // The exit code of CommandOf's own where the pod has no such utility, which says nothing.
 inline constexpr int kNoUtility = 127;
 
-// Where mount.<type> is to mount; empty for other utilities, and where nothing is (-f, --help).
-std::string MountTarget(const UtilityCall& call);
-
-// If `path` is below `folder`, by its text.
-bool IsBelow(std::string_view path, std::string_view folder);
+// Where the utility may mount: the target of mount.<type>, and of a FUSE program (ceph-fuse) all of
+// its arguments that may be one, since only it knows which is. Empty for others, and where nothing
+// is mounted (-f, --help). INVALID_ARGUMENT: elsewhere than below the kubelet's folder, the only
+// one that the pod shares with the host.
+base::StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
+                                                      std::string_view kubelet_folder);
 
 }  // namespace berth::node

@@ -49,13 +49,7 @@ class UtilityServiceImpl : public UtilityService {
  private:
   StatusOr<ipc::Message> Run(const ipc::Request& request) {
     ASSIGN_OR_RETURN(const UtilityCall call, ReadUtilityCall(request.message));
-    const std::string target = MountTarget(call);
-    if (!target.empty() && !IsBelow(target, options_.kubelet_folder)) {
-      return Error(StatusCode::kInvalidArgument,
-                   "the pod of {} can mount only below '{}', which it shares with the host, and "
-                   "not at {}",
-                   call.plugin, options_.kubelet_folder, base::Quote(target));
-    }
+    ASSIGN_OR_RETURN(const auto targets, MountTargets(call, options_.kubelet_folder));
     platform::Exec& exec = options_.in_pod(call.plugin);
     ASSIGN_OR_RETURN(platform::CommandResult result,
                      exec.Run(CommandOf(call, options_.kubelet_folder)));
@@ -63,8 +57,8 @@ class UtilityServiceImpl : public UtilityService {
       return Error(StatusCode::kNotFound, "the pod of {} has no '{}'", call.plugin,
                    call.argv.front());
     }
-    if (result.exit_code == 0 && !target.empty()) {
-      RETURN_IF_ERROR(CheckMounted(call, target, exec));
+    if (result.exit_code == 0 && !targets.empty()) {
+      RETURN_IF_ERROR(CheckMounted(call, targets, exec));
     }
     LOG_INFO("ran {} in the pod of {}: exit code {}", base::Quote(call.argv.front()), call.plugin,
              result.exit_code);
@@ -74,17 +68,23 @@ class UtilityServiceImpl : public UtilityService {
         .Set(ipc::utility::kErr, std::move(result.err));
   }
 
-  Status CheckMounted(const UtilityCall& call, const std::string& target, platform::Exec& exec) {
+  // That the host sees a mount at one of `targets`.
+  Status CheckMounted(const UtilityCall& call, const std::vector<std::string>& targets,
+                      platform::Exec& exec) {
     ASSIGN_OR_RETURN(const auto table, mounter_.List());
-    if (platform::FindMount(table, target) != nullptr) return base::OkStatus();
-    if (const auto undone = exec.Run({.argv = {"umount", target}}); !undone.ok()) {
+    for (const std::string& target : targets) {
+      if (platform::FindMount(table, target) != nullptr) return base::OkStatus();
+    }
+    for (const std::string& target : targets) {
+      const auto undone = exec.Run({.argv = {"umount", target}});
+      if (undone.ok()) continue;
       LOG_WARNING("umount {} in the pod of {}: {}", base::Quote(target), call.plugin,
                   base::ToString(undone.status()));
     }
     return Error(StatusCode::kFailedPrecondition,
                  "{} ended without a failure, but the host sees no mount at {}: the pod of {} must "
                  "have the kubelet's folder with mountPropagation Bidirectional",
-                 call.argv.front(), base::Quote(target), call.plugin);
+                 call.argv.front(), base::Quote(targets.front()), call.plugin);
   }
 
   const UtilityServiceOptions options_;

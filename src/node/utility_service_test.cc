@@ -158,15 +158,25 @@ TEST_F(UtilityServiceTest, CancelsWhatRunsWhenItEnds) {
 }
 
 TEST(UtilityCommandTest, KnowsWhereAUtilityMounts) {
-  const auto target = [](const Words& argv) { return MountTarget({.argv = argv}); };
-  EXPECT_EQ(target({"mount.nfs", "s:/x", "/k", "-o", "rw,a", "-v"}), "/k");
-  EXPECT_EQ(target({"mount.nfs", "-o", "rw", "-N", "/proc/1/ns/mnt", "-sn", "s:/x", "/k"}), "/k");
-  EXPECT_EQ(target({"mount.nfs", "-orf", "s:/x", "/k"}), "/k");
+  const auto targets = [](const Words& argv) {
+    return MountTargets({.plugin = "p", .argv = argv}, "/k").value_or(Words{"refused"});
+  };
+  EXPECT_THAT(targets({"mount.nfs", "s:/x", "/k/a", "-o", "rw,a", "-v"}), ElementsAre("/k/a"));
+  EXPECT_THAT(targets({"mount.nfs", "-o", "rw", "-N", "/proc/1/ns/mnt", "-sn", "s:/x", "/k/a"}),
+              ElementsAre("/k/a"));
+  EXPECT_THAT(targets({"mount.nfs", "-orf", "s:/x", "/k/a"}), ElementsAre("/k/a"));
+  EXPECT_THAT(targets({"ceph-fuse", "-k", "/etc/key", "-m", "10.0.0.7", "/k/a", "-r", "/"}),
+              ElementsAre("/k/a"));
+  for (const char* target : {"/mnt", "/k", "/k/../x", "/k/..", "/ka"}) {
+    EXPECT_THAT(targets({"mount.nfs", "s:/x", target}), ElementsAre("refused")) << target;
+    EXPECT_THAT(targets({"ceph-fuse", "-r", "/", target}), ElementsAre("refused")) << target;
+  }
   // Nothing is mounted.
-  EXPECT_EQ(target({"mount.nfs", "s:/x", "/k", "-f"}), "");
-  EXPECT_EQ(target({"mount.nfs", "s:/x", "/k", "-sfv"}), "");
-  EXPECT_EQ(target({"mount.nfs", "--help"}), "");
-  EXPECT_EQ(target({"mkfs.xfs", "/dev/a", "/dev/b"}), "");
+  EXPECT_THAT(targets({"mount.nfs", "s:/x", "/k/a", "-f"}), IsEmpty());
+  EXPECT_THAT(targets({"mount.nfs", "s:/x", "/k/a", "-sfv"}), IsEmpty());
+  EXPECT_THAT(targets({"mount.nfs", "--help"}), IsEmpty());
+  EXPECT_THAT(targets({"ceph-fuse", "--version"}), IsEmpty());
+  EXPECT_THAT(targets({"mkfs.xfs", "/dev/a", "/dev/b"}), IsEmpty());
 }
 
 TEST(UtilityCommandTest, KeepsTheEnvironmentOutOfTheArguments) {

@@ -85,7 +85,7 @@ void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
 
 // What came into the namespace from outside has no parent in it.
 void AddUtility(const std::string& process, const std::string& pid,
-                std::vector<std::string>& utilities) {
+                std::vector<Utility>& utilities) {
   const auto stat = ReadWhole(process + "/stat");
   if (!stat.ok() || pid == "1") return;
   // PID (NAME) STATE PARENT ..., and the name may hold anything.
@@ -94,7 +94,8 @@ void AddUtility(const std::string& process, const std::string& pid,
   if (open == std::string::npos || close == std::string::npos || close < open) return;
   const auto fields = Split(std::string_view(*stat).substr(close + 1), ' ');
   if (fields.size() < 2 || fields[0] == "Z" || fields[1] != "0") return;
-  utilities.push_back(stat->substr(open + 1, close - open - 1) + " (pid " + pid + ")");
+  utilities.push_back({.pid = static_cast<pid_t>(strtol(pid.c_str(), nullptr, 10)),
+                       .name = stat->substr(open + 1, close - open - 1)});
 }
 
 bool HasDevice(const std::vector<Mount>& table, const std::string& device) {

@@ -34,10 +34,15 @@ struct FuseServer {
   std::vector<std::optional<std::string>> connections;
 };
 
+// A process that came into the container by exec.
+struct Utility {
+  pid_t pid = 0;
+  std::string name;
+};
+
 struct Processes {
   std::vector<FuseServer> servers;
-  // Utilities that run: they came into the container by exec. "mkfs.xfs (pid 17)".
-  std::vector<std::string> utilities;
+  std::vector<Utility> utilities;
 };
 
 // The processes of this PID namespace, by its /proc.

@@ -97,7 +97,9 @@ TEST(ProcessesTest, FindsServersAndUtilities) {
     }
   }
   EXPECT_THAT(connections, ::testing::UnorderedElementsAre("0:49", "8:1", "unknown"));
-  EXPECT_THAT(found.utilities, ElementsAre("mkfs) xfs) (pid 30)"));
+  ASSERT_EQ(found.utilities.size(), 1U);
+  EXPECT_EQ(found.utilities[0].name, "mkfs) xfs)");
+  EXPECT_EQ(found.utilities[0].pid, 30);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,7 @@ void Init::StayWhileUsed() {
 }
 
 void Init::End() {
+  utilities_.clear();
   if (child_) {
     kill(*child_, SIGTERM);
     while (child_) Wait(kForEver);
@@ -129,10 +131,13 @@ void Init::End() {
 }
 
 void Init::Wait(milliseconds limit) {
-  pollfd entries[] = {{.fd = signals_.get(), .events = POLLIN},
-                      {.fd = host_table_.get(), .events = POLLPRI},
-                      {.fd = own_table_.get(), .events = POLLPRI}};
-  if (poll(entries, 3, static_cast<int>(limit.count())) <= 0) {
+  std::vector<pollfd> entries = {{.fd = signals_.get(), .events = POLLIN},
+                                 {.fd = host_table_.get(), .events = POLLPRI},
+                                 {.fd = own_table_.get(), .events = POLLPRI}};
+  for (const base::UniqueFd& utility : utilities_) {
+    entries.push_back({.fd = utility.get(), .events = POLLIN});
+  }
+  if (poll(entries.data(), entries.size(), static_cast<int>(limit.count())) <= 0) {
     Reap();
     return;
   }
@@ -179,7 +184,7 @@ void Init::NoteTables() {
   });
 }
 
-std::vector<std::string> Init::InUse() const {
+std::vector<std::string> Init::InUse() {
   const auto host = Table(options_.host_mounts);
   const auto own = Table(kOwnTable);
   for (const auto* table : {&host, &own}) {
@@ -191,7 +196,12 @@ std::vector<std::string> Init::InUse() const {
     used.push_back("the file system mounted at '" + mount.mount_point + "' (device " +
                    mount.device + ")");
   }
-  for (const std::string& utility : processes.utilities) used.push_back("the utility " + utility);
+  utilities_.clear();
+  for (const Utility& utility : processes.utilities) {
+    base::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, utility.pid, 0)));
+    if (fd.valid()) utilities_.push_back(std::move(fd));
+    used.push_back("the utility " + utility.name + " (pid " + std::to_string(utility.pid) + ")");
+  }
   return used;
 }
 

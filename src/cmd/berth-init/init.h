@@ -47,13 +47,14 @@ class Init {
   void TakeSignals();
   void Reap();
   void NoteTables();
-  // What is used, a line each.
-  std::vector<std::string> InUse() const;
+  // What is used, a line each. From then on Wait sees the end of utilities that run.
+  std::vector<std::string> InUse();
 
   const Options options_;
   sigset_t outer_signals_{};
   base::UniqueFd signals_, host_table_, own_table_;
-  std::vector<Mount> earlier_;  // mounts of the host that this container did not make
+  std::vector<base::UniqueFd> utilities_;  // pidfds: nobody's children here, they send no SIGCHLD
+  std::vector<Mount> earlier_;             // mounts of the host that this container did not make
   std::optional<pid_t> child_;
   int exit_code_ = 0;
   bool leaving_ = false;

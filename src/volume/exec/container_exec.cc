@@ -1,9 +1,13 @@
 #include "volume/exec/container_exec.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/flight.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "platform/marked_processes.h"
+#include "volume/exec/run_streams.h"
 
 namespace berth::volume {
 namespace {
@@ -21,56 +25,83 @@ constexpr std::chrono::seconds kRuntimeGrace(10);
 constexpr int kWrapperFailed = 125;
 constexpr int kNoProgram = 127;
 
-// What is sent: argv, and the folder that its files are in.
+// $0 is the run's folder; then come the environment, "--" and the program. With the streams' files
+// open it becomes the program, so that there is one process more to find and none more to end. What
+// it has to say of itself begins with the run's variable, which no program knows beforehand.
+constexpr char kScript[] = R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )"
+                           R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
+                           R"(exec "$@" <"$0/in" >"$0/out" 2>"$0/err")";
+constexpr char kScriptWithoutInput[] =
+    R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )"
+    R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
+    R"(exec "$@" </dev/null >"$0/out" 2>"$0/err")";
+
+// What is sent: argv; and the folder and the streams that belong to it.
 struct Prepared {
   std::string variable;  // of every process of the run
   std::vector<std::string> argv;
   std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<RunStreams> streams;  // none: they go to files, which outlive the reader
 };
 
-// $0 is the folder, $1 and so on the program. What it says of itself begins with the run's
-// variable, which no program knows beforehand.
-std::string Script(const std::string& variable, bool stdin_file, bool output_files) {
-  return fmt::format(R"([ -r "$0/in" ] || {{ echo '{}' >&2; exit {}; }}; exec "$@" <{}{})",
-                     variable, kWrapperFailed, stdin_file ? R"("$0/in")" : "/dev/null",
-                     output_files ? R"( >"$0/out" 2>"$0/err")" : "");
+// Of NAME=value: whether NAME is one of the shell's.
+bool IsPlainName(std::string_view variable) {
+  const std::string_view name = variable.substr(0, variable.find('='));
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
+         std::all_of(name.begin(), name.end(), plain);
+}
+
+Status PlaceSecrets(const Command& command, const RunFolder& folder,
+                    std::vector<std::string>& argv) {
+  for (size_t i = 0; i < command.secrets.size(); ++i) {
+    const platform::Secret& secret = command.secrets[i];
+    if (secret.content.size() > kMaxSecret) {
+      return base::Error(StatusCode::kInvalidArgument, "a secret of more than {} bytes",
+                         kMaxSecret);
+    }
+    RETURN_IF_ERROR(folder.Write(std::to_string(i), secret.content));
+    platform::PutSecretPath(argv, secret.name, folder.PathOf(std::to_string(i)));
+  }
+  return base::OkStatus();
 }
 
 StatusOr<Prepared> Prepare(const Command& command, RunFolders& folders) {
-  if (command.argv.empty()) {
+  if (command.argv.empty() || command.argv[0].empty()) {
     return base::Error(StatusCode::kInvalidArgument, "run: no program given");
   }
-  const std::string& program = command.argv[0];
-  if (program.empty() || program[0] == '-' || program.find('=') != std::string::npos) {
-    return base::Error(StatusCode::kInvalidArgument, "run: '{}' is no program's name", program);
+  for (const std::string& variable : command.env) {
+    if (variable.find('=') != std::string::npos && variable[0] != '-') continue;
+    return base::Error(StatusCode::kInvalidArgument, "run: '{}' is no variable", variable);
   }
   Prepared prepared;
   prepared.variable = "BERTH_RUN=" + base::NewUuid();
   std::vector<std::string> argv = command.argv;
-  if (!command.stdin_data.empty() || !command.secrets.empty() || command.leaves_daemon) {
-    ASSIGN_OR_RETURN(prepared.folder, folders.Make());
-    const RunFolder& folder = *prepared.folder;
-    RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
-    for (size_t i = 0; i < command.secrets.size(); ++i) {
-      const platform::Secret& secret = command.secrets[i];
-      if (secret.content.size() > kMaxSecret) {
-        return base::Error(StatusCode::kInvalidArgument, "a secret of more than {} bytes",
-                           kMaxSecret);
-      }
-      RETURN_IF_ERROR(folder.Write(std::to_string(i), secret.content));
-      platform::PutSecretPath(argv, secret.name, folder.PathOf(std::to_string(i)));
-    }
-    if (command.leaves_daemon) {
-      // Made here, so that they are nobody else's.
-      RETURN_IF_ERROR(folder.Write("out", ""));
-      RETURN_IF_ERROR(folder.Write("err", ""));
-    }
-    prepared.argv = {"sh", "-c",
-                     Script(prepared.variable, !command.stdin_data.empty(), command.leaves_daemon),
-                     folder.path()};
+  ASSIGN_OR_RETURN(prepared.folder, folders.Make());
+  const RunFolder& folder = *prepared.folder;
+  RETURN_IF_ERROR(PlaceSecrets(command, folder, argv));
+  const bool has_input = !command.stdin_data.empty();
+  if (has_input) RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
+  if (command.leaves_daemon) {
+    // A daemon that wrote to a FIFO which nobody reads any more would be ended by that.
+    RETURN_IF_ERROR(folder.Write("out", ""));
+    RETURN_IF_ERROR(folder.Write("err", ""));
+  } else {
+    ASSIGN_OR_RETURN(prepared.streams, RunStreams::Open(folder, command.max_output));
   }
-  prepared.argv.insert(prepared.argv.end(), {"env", "LC_ALL=C", prepared.variable});
-  prepared.argv.insert(prepared.argv.end(), command.env.begin(), command.env.end());
+  prepared.argv = {
+      "sh",      "-c", has_input ? kScript : kScriptWithoutInput, folder.path(), prepared.variable,
+      "LC_ALL=C"};
+  // What the shell cannot export under its name (a function of bash, say) `env` sets.
+  std::vector<std::string> strange;
+  for (const std::string& variable : command.env) {
+    (IsPlainName(variable) ? prepared.argv : strange).push_back(variable);
+  }
+  prepared.argv.emplace_back("--");
+  if (!strange.empty()) {
+    prepared.argv.emplace_back("env");
+    prepared.argv.insert(prepared.argv.end(), strange.begin(), strange.end());
+  }
   prepared.argv.insert(prepared.argv.end(), argv.begin(), argv.end());
   return prepared;
 }
@@ -95,12 +126,9 @@ bool CouldNotStart(const Status& status) {
          Says(status, "OCI runtime exec failed");
 }
 
-// `env` found no such program: exit code and words of it, in coreutils and in busybox.
-bool IsOfEnv(const CommandResult& result, const std::string& program) {
-  const std::string_view err = result.err;
-  return result.exit_code == kNoProgram && err.starts_with("env: ") &&
-         err.find(program) != std::string_view::npos &&
-         err.find("No such file or directory") != std::string_view::npos;
+// The shell found no such program: it speaks under the name of its $0, which nobody else has.
+bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
+  return result.exit_code == kNoProgram && result.err.starts_with(prepared.folder->path() + ": ");
 }
 
 // What the flight record keeps of the arguments: others may hold what a person keeps secret.
@@ -141,28 +169,27 @@ Status FailureOf(const Status& status, const Prepared& prepared, const PodContai
                      base::ToString(status));
 }
 
-StatusOr<CommandResult> ResultOf(rpc::cri::ExecSyncResponse answer, const Prepared& prepared,
+StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const Prepared& prepared,
                                  const PodContainer& container, const Command& command) {
-  CommandResult result{.exit_code = answer.exit_code(),
-                       .out = std::move(*answer.mutable_stdout()),
-                       .err = std::move(*answer.mutable_stderr())};
-  if (result.exit_code == kWrapperFailed && result.err.starts_with(prepared.variable)) {
+  if (answer.exit_code() == kWrapperFailed && answer.stderr().starts_with(prepared.variable)) {
     return base::Error(StatusCode::kFailedPrecondition,
                        "{} does not see '{}': it must mount the kubelet folder at the same path, "
                        "with mountPropagation Bidirectional or HostToContainer",
                        container.Name(), prepared.folder->path());
   }
-  if (prepared.folder != nullptr && command.leaves_daemon) {
-    // What the shell itself had to say stands before.
-    result.out += prepared.folder->Read("out", command.max_output);
-    result.err += prepared.folder->Read("err", command.max_output);
+  CommandResult result{.exit_code = answer.exit_code(), .out = {}, .err = {}};
+  if (prepared.streams != nullptr) {
+    prepared.streams->Finish(result);
+  } else {
+    result.out = prepared.folder->Read("out", command.max_output);
+    result.err = prepared.folder->Read("err", command.max_output);
   }
-  if (IsOfEnv(result, command.argv[0])) {
+  // What the shell had to say before it had the streams.
+  if (result.err.empty()) result.err = answer.stderr().substr(0, command.max_output);
+  if (IsOfShell(result, prepared)) {
     return base::Error(StatusCode::kNotFound, "no program '{}' in {}", command.argv[0],
                        container.Name());
   }
-  if (result.out.size() > command.max_output) result.out.resize(command.max_output);
-  if (result.err.size() > command.max_output) result.err.resize(command.max_output);
   return result;
 }
 
@@ -178,7 +205,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
       std::chrono::ceil<std::chrono::seconds>(command.timeout + kRuntimeGrace).count());
   base::FlightSpan span(base::FlightKind::kProcess,
                         command.argv[0].substr(command.argv[0].rfind('/') + 1), PathOf(command));
-  auto answer = runtime_.ExecSync(request, command.timeout);
+  const auto answer = runtime_.ExecSync(request, command.timeout);
   if (!answer.ok()) {
     if (IsContainerGone(answer.status()) && !rpc::WasNotSent(answer.status())) {
       span.End(answer.status());
@@ -188,7 +215,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
     span.End(failure);
     return failure;
   }
-  auto result = ResultOf(*std::move(answer), prepared, container, command);
+  auto result = ResultOf(*answer, prepared, container, command);
   span.End(!result.ok() ? result.status()
            : result->exit_code == 0
                ? base::OkStatus()

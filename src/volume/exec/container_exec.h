@@ -1,13 +1,14 @@
 // Runs a utility in a container by CRI's ExecSync, with what platform::Exec promises and ExecSync
-// lacks: milliseconds of a deadline, an end of the whole run at it, standard input, secrets, an end
-// while a daemon lives on, and "no such program".
+// lacks: a deadline in milliseconds at which the whole run ends, standard input, secrets, output
+// without a limit, an end while a daemon lives on, and "no such program".
 //
-//   env LC_ALL=C BERTH_RUN=<id> NAME=value… PROGRAM …
-//   sh -c '<folder there? then streams from and to files>' FOLDER env … (with files: run_folders.h)
+//   sh -c SCRIPT FOLDER BERTH_RUN=<id> LC_ALL=C NAME=value… -- PROGRAM …
 //
-// Every process of the run has BERTH_RUN=<id> in its environment: by it all of them are found and
-// killed at the deadline, wherever ExecSync kills the first alone. The container needs `env`, and
-// for what goes by files `sh`. Of each stream the runtime gives at most 16 MB. Thread-safe.
+// FOLDER is one that agent and pod share (run_folders.h): the script opens the streams in it
+// (run_streams.h), or says that it does not see them, and becomes the program. Every process of the
+// run has BERTH_RUN=<id> in its environment: by it all of them are found and killed at the
+// deadline, where ExecSync kills the first alone. The container needs `sh`, and the kubelet folder
+// at the host's path. Thread-safe.
 #pragma once
 
 #include <optional>

@@ -15,6 +15,7 @@ namespace {
 
 using base::StatusCode;
 using platform::Command;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -67,6 +68,9 @@ TEST_F(ContainerExecTest, GivesExitCodeAndBothStreams) {
 TEST_F(ContainerExecTest, TheEnvironmentIsTheCommands) {
   const auto result = RunWell({.argv = {"sh", "-c", "echo $LC_ALL $A"}, .env = {"A=b c"}});
   EXPECT_EQ(result.out, "C b c\n");
+  // A name that no shell takes.
+  const auto strange = RunWell({.argv = {"env"}, .env = {"BASH_FUNC_f%%=() { :; }", "A=b"}});
+  EXPECT_THAT(strange.out, AllOf(HasSubstr("BASH_FUNC_f%%=() { :; }\n"), HasSubstr("A=b\n")));
 }
 
 TEST_F(ContainerExecTest, NamesTheProgramThatIsNotThere) {
@@ -90,13 +94,23 @@ TEST_F(ContainerExecTest, KeepsNoMoreOutputThanAsked) {
   EXPECT_EQ(result.err, "e\n");
 }
 
-TEST_F(ContainerExecTest, TwoFullStreamsAreTaken) {
+TEST_F(ContainerExecTest, AHundredMebibytesAreTakenWhole) {
   const auto result =
-      RunWell({.argv = {"sh", "-c", "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2"},
-               .timeout = 2min,
-               .max_output = 100 << 20});
-  EXPECT_EQ(result.out.size(), 16'000'000u);
-  EXPECT_EQ(result.err.size(), 16'000'000u);
+      RunWell({.argv = {"sh", "-c", "head -c 104857600 /dev/zero; head -c 17000000 /dev/zero >&2"},
+               .timeout = 5min,
+               .max_output = 200 << 20});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out.size(), 104'857'600u);
+  EXPECT_EQ(result.err.size(), 17'000'000u);
+}
+
+TEST_F(ContainerExecTest, AChildThatKeepsTheStreamsIsNotWaitedFor) {
+  const std::string pid = pods_.folder() / "pid";
+  const auto result =
+      RunWell({.argv = {"sh", "-c", fmt::format("sleep 600 & echo $! >{}; echo done", pid)},
+               .timeout = 5min});
+  EXPECT_EQ(result.out, "done\n");
+  kill(std::stoi(Slurp(pid)), SIGKILL);
 }
 
 TEST_F(ContainerExecTest, StandardInputGoesByAFile) {
@@ -191,15 +205,15 @@ TEST_F(ContainerExecTest, TellsWhatTheRuntimesFailuresMean) {
   const auto lacking =
       run(StatusCode::kUnknown,
           "failed to start exec \"x\": OCI runtime exec failed: exec failed: unable to start "
-          "container process: exec: \"env\": executable file not found in $PATH: unknown");
+          "container process: exec: \"sh\": executable file not found in $PATH: unknown");
   EXPECT_EQ(lacking.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(base::Message(lacking.status()), HasSubstr("it needs 'env'"));
+  EXPECT_THAT(base::Message(lacking.status()), HasSubstr("it needs 'sh'"));
 }
 
 TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
   // What the pod's own mount namespace shows there: nothing.
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
-    std::filesystem::remove(request.cmd(3) + "/in");
+    std::filesystem::remove(request.cmd(3) + "/out");
     rpc::cri::ExecSyncResponse answer;
     Command command;
     command.argv.assign(request.cmd().begin(), request.cmd().end());
@@ -214,10 +228,9 @@ TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
   EXPECT_THAT(base::Message(result.status()), HasSubstr("mountPropagation"));
 }
 
-TEST_F(ContainerExecTest, WhatIsNoProgramsNameIsNotRun) {
-  for (const char* name : {"", "-i", "A=b"}) {
-    EXPECT_EQ(Run({.argv = {name}}).status().code(), StatusCode::kInvalidArgument);
-  }
+TEST_F(ContainerExecTest, WhatIsNoCommandIsNotRun) {
+  EXPECT_EQ(Run({.argv = {""}}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Run({.argv = {"true"}, .env = {"--"}}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Run({}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(pods_.runtime().script().Count("ExecSync"), 0);
 }

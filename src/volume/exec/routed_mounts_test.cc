@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/fake_faults.h"
 #include "volume/exec/fake_mount_pod.h"
 #include "volume/exec/router.h"
 
@@ -175,6 +176,27 @@ TEST_F(RoutedMountsTest, APodThatIsKilledBetweenLookUpAndExecIsReplacedByTheNext
   ASSERT_TRUE(Mount().ok());
   EXPECT_TRUE(Unmount().ok());
   EXPECT_THAT(ran_in_, testing::ElementsAre(successor + " mount", successor + " umount"));
+}
+
+// As a crash there: what was begun is done again by another process.
+TEST_F(RoutedMountsTest, CutOffAtAnyPointOfItsRecordBothCanBeRepeated) {
+  pods_.Register("uid-1");
+  for (const char* point : {"exec.mount_record.write.before", "exec.mount_record.write.temp",
+                            "exec.mount_record.write.after", "exec.mount_record.remove.before",
+                            "exec.mount_record.remove.after"}) {
+    {
+      const base::FakeFaults fault(fmt::format("{}=error", point).c_str());
+      const bool mounted = Mount().ok();
+      const bool unmounted = Unmount().ok();
+      EXPECT_FALSE(mounted && unmounted) << point;
+    }
+    Restart();
+    const base::Status again = Mount();
+    EXPECT_TRUE(again.ok() || again.code() == StatusCode::kAlreadyExists) << point << again;
+    EXPECT_TRUE(Unmount().ok()) << point;
+    EXPECT_FALSE(pods_.mounter().IsMounted(mount_.target)) << point;
+    EXPECT_EQ(Records(), 0u) << point;
+  }
 }
 
 TEST_F(RoutedMountsTest, WhatIsMountedThereIsLeftAlone) {

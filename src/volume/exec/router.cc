@@ -19,9 +19,6 @@ using base::StatusOr;
 using platform::Command;
 using platform::CommandResult;
 
-// Two streams of at most 16 MB each, and room for more than today's runtimes give.
-constexpr int kMaxAnswer = 64 * 1024 * 1024;
-
 // There is one device manager on a machine, the host's: a plugin that talks to it does so there.
 bool IsOfDeviceManager(const Command& command) {
   if (command.argv.empty()) return false;
@@ -118,7 +115,7 @@ StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings&
                                                       const HostWay& host) {
   // Made here, it is root's alone to write.
   RETURN_IF_ERROR(platform::MakeFolders(around.paths.PluginContainers(), 0755));
-  ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint, kMaxAnswer));
+  ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint));
   auto router = std::make_unique<UtilityRouter>(around, host, std::move(runtime));
   RETURN_IF_ERROR(router->TakeRecords());
   return std::unique_ptr<Utilities>(std::move(router));

@@ -1,12 +1,14 @@
 #include "volume/exec/run_folders.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 
 #include "base/ids.h"
 #include "base/log.h"
@@ -30,6 +32,13 @@ bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
   return stat(folder.c_str(), &own) == 0 && stat(parent.c_str(), &above) == 0 &&
          own.st_dev != above.st_dev && statfs(folder.c_str(), &kind) == 0 &&
          static_cast<unsigned>(kind.f_type) == kTmpfs;
+}
+
+// Whether a run's folder is of another process that lives: several may use one kubelet folder.
+bool IsOfAnother(const std::string& name) {
+  pid_t pid = 0;
+  std::from_chars(name.data(), name.data() + name.size(), pid);
+  return pid > 0 && pid != getpid() && kill(pid, 0) == 0;
 }
 
 }  // namespace
@@ -81,8 +90,8 @@ StatusOr<std::unique_ptr<RunFolder>> RunFolders::Make() {
     base::MutexLock lock(mutex_);
     RETURN_IF_ERROR(MountIfMissing());
   }
-  auto folder =
-      std::make_unique<RunFolder>(fmt::format("{}/{}", paths_.PluginRuns(), base::NewUuid()));
+  auto folder = std::make_unique<RunFolder>(
+      fmt::format("{}/{}.{}", paths_.PluginRuns(), getpid(), base::NewUuid()));
   if (mkdir(folder->path().c_str(), 0700) != 0) {
     return platform::ErrnoError(errno, fmt::format("make the folder '{}'", folder->path()));
   }
@@ -107,6 +116,7 @@ Status RunFolders::MountIfMissing() {
     // What an agent left that was killed.
     ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder));
     for (const std::string& name : names) {
+      if (IsOfAnother(name)) continue;
       RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", folder, name)));
     }
   }
@@ -118,6 +128,8 @@ void RunFolders::Close() {
   base::MutexLock lock(mutex_);
   const std::string folder = paths_.PluginRuns();
   if (!IsOwnTmpfs(folder, paths_.root())) return;
+  const auto runs = platform::ListFolder(folder);
+  if (!runs.ok() || std::any_of(runs->begin(), runs->end(), IsOfAnother)) return;
   if (const Status gone = mounter_.UnmountLazy(folder); !gone.ok()) {
     LOG_WARNING("{}", base::ToString(gone));
     return;

@@ -1,10 +1,10 @@
-// Files that the agent shares with a program in a pod, since CRI's ExecSync has no standard input
-// and argv holds no secrets: on a tmpfs in the kubelet folder, which a mount pod sees at the same
-// path (its mounts propagate there, whenever it was made).
+// What the agent shares with a program in a pod, since CRI's ExecSync has no standard input and
+// argv holds no secrets: on a tmpfs in the kubelet folder, which a mount pod sees at the same path
+// (its mounts propagate there, whenever it was made).
 //
 //   <kubelet>/plugin-runs/          tmpfs, 0700: bounded, in no file system's journal, without swap
-//       <random>/                   0700, one run's; gone when it ends
-//           in  out  err  <n>       0600: standard streams, secrets
+//       <pid>.<random>/             0700, one run's of that process; gone when it ends
+//           in  out  err  <n>       0600: standard streams (FIFOs, or files), secrets
 //
 // Thread-safe.
 #pragma once
@@ -45,7 +45,8 @@ class RunFolders {
   RunFolders(const Paths& paths, platform::Mounter& mounter) : paths_(paths), mounter_(mounter) {}
 
   base::StatusOr<std::unique_ptr<RunFolder>> Make();
-  // Takes the tmpfs away, if there is one. Daemons keep what they hold of it.
+  // Takes the tmpfs away, if there is one that no other process uses. Daemons keep what they hold
+  // of it.
   void Close();
 
  private:

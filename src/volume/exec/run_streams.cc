@@ -1,0 +1,86 @@
+#include "volume/exec/run_streams.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "platform/errno.h"
+
+namespace berth::volume {
+namespace {
+
+base::StatusOr<base::UniqueFd> OpenFifo(const std::string& path) {
+  const std::string what = fmt::format("make the stream '{}'", path);
+  if (mkfifo(path.c_str(), 0600) != 0) return platform::ErrnoError(errno, what);
+  base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid()) return platform::ErrnoError(errno, what);
+  return fd;
+}
+
+// Keeps what is there up to the limit, and drops the rest.
+void Drain(int fd, std::string& text, size_t limit) {
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // nothing there now, or nobody writes
+    text.append(buffer.data(), std::min(static_cast<size_t>(n), limit - text.size()));
+  }
+}
+
+}  // namespace
+
+base::StatusOr<std::unique_ptr<RunStreams>> RunStreams::Open(const RunFolder& folder,
+                                                             size_t max_output) {
+  ASSIGN_OR_RETURN(base::UniqueFd out, OpenFifo(folder.PathOf("out")));
+  ASSIGN_OR_RETURN(base::UniqueFd err, OpenFifo(folder.PathOf("err")));
+  base::UniqueFd end(eventfd(0, EFD_CLOEXEC));
+  if (!end.valid()) return platform::ErrnoError(errno, "eventfd");
+  return std::unique_ptr<RunStreams>(
+      new RunStreams(std::move(out), std::move(err), std::move(end), max_output));
+}
+
+RunStreams::RunStreams(base::UniqueFd out, base::UniqueFd err, base::UniqueFd end,
+                       size_t max_output)
+    : out_(std::move(out)),
+      err_(std::move(err)),
+      end_(std::move(end)),
+      max_output_(max_output),
+      thread_([this] { ReadAll(); }) {}
+
+RunStreams::~RunStreams() {
+  if (thread_.joinable()) eventfd_write(end_.get(), 1);
+}
+
+void RunStreams::ReadAll() {
+  // A FIFO that a writer has closed is readable for ever: it is looked at no more. Of a run there
+  // is one writer, its children's descriptors being copies of it.
+  std::array<pollfd, 3> fds = {{{.fd = end_.get(), .events = POLLIN, .revents = 0},
+                                {.fd = out_.get(), .events = POLLIN, .revents = 0},
+                                {.fd = err_.get(), .events = POLLIN, .revents = 0}}};
+  while (fds[0].revents == 0) {
+    if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
+    if (fds[1].revents != 0) Drain(out_.get(), out_text_, max_output_);
+    if (fds[2].revents != 0) Drain(err_.get(), err_text_, max_output_);
+    for (size_t i : {1, 2}) {
+      if ((fds[i].revents & POLLHUP) != 0) fds[i].fd = -1;
+    }
+  }
+  Drain(out_.get(), out_text_, max_output_);
+  Drain(err_.get(), err_text_, max_output_);
+}
+
+void RunStreams::Finish(platform::CommandResult& result) {
+  eventfd_write(end_.get(), 1);
+  thread_.join();
+  result.out = std::move(out_text_);
+  result.err = std::move(err_text_);
+}
+
+}  // namespace berth::volume

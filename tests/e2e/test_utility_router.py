@@ -1,0 +1,211 @@
+"""Where a plugin's utilities run, in a real container of a real containerd: `plugin_utility` stands in for the plugin."""
+import json
+import pathlib
+import subprocess
+
+import pytest
+from lib import handmade_pod, mounts
+from lib.standalone import ROOT, wait_for
+
+pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
+PROGRAM = ROOT / "build" / "bin" / "plugin_utility"
+
+
+class Utility:
+    def __init__(self, berth):
+        self.berth = berth
+        self.kubelet = berth.data / "kubelet"
+
+    def command(self, verb, *arguments):
+        return [PROGRAM, "--kubelet", self.kubelet, "--data", self.berth.folder / "records", "--runtime",
+                self.berth.runtime_socket, "--plugin", handmade_pod.PLUGIN, verb, *map(str, arguments)]
+
+    def call(self, verb, *arguments):
+        """What came of each run, and the events."""
+        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=550)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
+
+    def run(self, *argv, **options):
+        flags = []
+        for name, value in options.items():
+            flags += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
+        (said,), _ = self.call("run", *flags, "--", *argv)
+        return said
+
+
+@pytest.fixture(scope="module")
+def registered(module_berth):
+    """A Berth with a registered mount pod, and a caller of utilities."""
+    berth = module_berth
+    berth.apply(handmade_pod.pod("utilities", berth.data / "kubelet"))
+    handmade_pod.register(berth, "utilities")
+    return Utility(berth)
+
+
+def processes(marker):
+    """Numbers of the host's processes whose command line holds the marker."""
+    found = []
+    for place in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def test_runs_in_the_registered_pod_with_exit_code_and_streams(registered):
+    said = registered.run("sh", "-c", "hostname; echo bad >&2; exit 3")
+    assert (said["exit_code"], said["out"], said["err"]) == (3, "utilities\n", "bad\n")
+    missing = registered.run("mount.nothing", "x")
+    assert missing["code"] == "NOT_FOUND"
+    assert missing["message"] == "no program 'mount.nothing' in container 'main' of pod default/utilities"
+
+
+def test_standard_input_and_secrets_reach_the_pod_and_leave_nothing(registered):
+    assert registered.run("cat", stdin="what is read")["out"] == "what is read"
+    said = registered.run("sh", "-c", "stat -c %a {key}; cat {key}", secret="key=s3cret")
+    assert said["out"] == "600\ns3cret"
+    runs = registered.kubelet / "plugin-runs"
+    assert not runs.exists() or not list(runs.iterdir())
+
+
+def test_a_daemon_that_keeps_its_streams_is_not_waited_for_and_lives_on(registered):
+    said = registered.run("sh", "-c", "sleep 54321 & echo mounted", leaves_daemon=True, timeout_ms=60000)
+    assert (said["exit_code"], said["out"]) == (0, "mounted\n")
+    (daemon,) = processes("sleep\x0054321")
+    registered.run("kill", "-9", registered.run("pidof", "sleep")["out"].split()[0])  # of those in the pod the newest
+    wait_for("the daemon to end", lambda: daemon not in processes("sleep\x0054321"))
+
+
+def test_a_hundred_mebibytes_of_output_end_the_run_as_any_other(registered):
+    said = registered.run("sh", "-c", "head -c 104857600 /dev/zero; echo well >&2", max_output=1000, timeout_ms=110000)
+    assert (said.get("exit_code"), said.get("out_bytes"), said.get("err")) == (0, 1000, "well\n"), said
+    full = registered.run("sh", "-c", "head -c 104857600 /dev/zero", max_output=1 << 30, timeout_ms=110000)
+    assert (full.get("exit_code"), full.get("out_bytes")) == (0, 104857600), full
+
+
+def test_of_200_runs_one_hangs_and_ends_alone_at_its_deadline(registered):
+    """It ignores SIGTERM, and has a child that does so too: neither is left on the host."""
+    marker = "hung-utility-of-the-test"
+    hung = subprocess.Popen(
+        registered.command("run", "--timeout-ms", 20000, "--", "sh", "-c",
+                           f"trap '' TERM; (trap '' TERM; while :; do sleep 600; done) & while :; do sleep 600; done; {marker}"),
+        stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for("the hung run to be in the pod", lambda: len(processes(marker)) >= 3)  # with plugin_utility itself
+        others, _ = registered.call("run", "--runs", 199, "--timeout-ms", 500000, "--", "sh", "-c", "echo $$")
+        assert [one for one in others if one.get("exit_code") != 0] == []
+        said = json.loads(hung.communicate(timeout=200)[0].splitlines()[-1])
+    finally:
+        hung.kill()
+    assert said["code"] == "DEADLINE_EXCEEDED", said
+    assert "in container 'main' of pod default/utilities did not end within 20000 ms" in said["message"]
+    assert processes(marker) == []
+
+
+def test_a_pod_that_is_replaced_under_its_name_is_another_one(new_berth):
+    berth = new_berth().start()
+    utility = Utility(berth)
+
+    def start(who):
+        berth.apply(handmade_pod.pod("tools", utility.kubelet, script=f"echo {who} >/who; sleep 100000"))
+        berth.wait_phase("pod", "tools", "Running")
+
+    def where():
+        return utility.run("sh", "-c", "cat /who 2>/dev/null || echo host")["out"].strip()
+
+    assert where() == "host"
+    start("first")
+    handmade_pod.register(berth, "tools")
+    wait_for("the first pod", lambda: where() == "first")
+    berth.delete("pod", "tools")
+    berth.wait_gone("pod", "tools")
+    assert where() == "host", "the file that it left is nobody's"
+    start("second")
+    assert where() == "host", "of the same name, and not registered"
+    handmade_pod.register(berth, "tools")
+    wait_for("the second pod", lambda: where() == "second")
+
+
+def test_a_malformed_registration_runs_nothing(registered):
+    place = handmade_pod.path(registered.kubelet)
+    good = place.read_text()
+    try:
+        place.write_text(good[:20])
+        said, events = registered.call("run", "--", "true")
+        assert said[0]["code"] == "FAILED_PRECONDITION" and str(place) in said[0]["message"]
+        assert "PluginContainerRefused" in events
+    finally:
+        place.write_text(good)
+    assert registered.run("true")["exit_code"] == 0
+
+
+@pytest.fixture
+def target(registered):
+    folder = registered.kubelet / "target"
+    folder.mkdir(exist_ok=True)
+    yield folder
+    mounts.unmount_below(folder)
+    folder.rmdir()
+
+
+def mounted(folder):
+    return str(folder) in (line.split()[4] for line in open("/proc/self/mountinfo"))
+
+
+def test_a_mount_of_the_pods_is_the_hosts_and_goes_the_same_way(registered, target):
+    (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
+    assert said["code"] == "OK", said
+    assert mounted(target)
+    assert list((registered.berth.folder / "records/helper-mounts").iterdir())
+    assert registered.run("sh", "-c", f"echo x >{target}/f && cat {target}/f")["out"] == "x\n"
+    assert (target / "f").read_text() == "x\n"
+    (said,), _ = registered.call("unmount", "--target", target)
+    assert said["code"] == "OK", said
+    assert not mounted(target)
+    assert str(target) not in registered.run("cat", "/proc/self/mountinfo")["out"]
+    assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
+
+
+def test_the_mount_of_a_pod_that_is_gone_can_be_unmounted(registered, target):
+    """With what a FUSE daemon served its pod's end may have taken the mount itself; a tmpfs outlives nothing either."""
+    berth = registered.berth
+    berth.apply(handmade_pod.pod("short", registered.kubelet))
+    handmade_pod.register(berth, "short")
+    (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
+    assert said["code"] == "OK", said
+    berth.delete("pod", "short")
+    berth.wait_gone("pod", "short")
+    (said,), _ = registered.call("unmount", "--target", target)
+    assert said["code"] == "OK", said
+    assert not mounted(target)
+    assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
+    handmade_pod.register(berth, "utilities")
+
+
+@pytest.mark.parametrize("propagation", [None, "HostToContainer"])
+def test_a_pod_that_does_not_share_mounts_is_told_so(registered, target, propagation):
+    berth = registered.berth
+    berth.apply(handmade_pod.pod("alone", registered.kubelet, propagation,
+                              script=f"mkdir -p {target}; sleep 100000"))
+    handmade_pod.register(berth, "alone")
+    try:
+        (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
+        assert said["code"] == "FAILED_PRECONDITION" and "mountPropagation" in said["message"], said
+        assert not mounted(target)
+        if propagation:  # what the pod alone saw was taken back
+            assert str(target) not in registered.run("cat", "/proc/self/mountinfo")["out"]
+    finally:
+        berth.delete("pod", "alone")
+        berth.wait_gone("pod", "alone")
+        handmade_pod.register(berth, "utilities")
+
+
+def test_the_gate_off_is_the_plain_host_way(new_berth):
+    """The agent then asks nobody: it makes no folder for registrations."""
+    off = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
+    assert not (off.data / "kubelet/plugin-containers").exists()
+    on = new_berth().start()
+    assert (on.data / "kubelet/plugin-containers").stat().st_mode & 0o777 == 0o755
