@@ -1,15 +1,17 @@
 """The user story of mount utilities in pods: the host has no GlusterFS client, and pods use GlusterFS volumes, from the
 DaemonSet of deploy/mount-pod and a real server; its upgrade by generations and by the taint."""
+import json
 import os
 import pathlib
 import re
 import shutil
+import subprocess
 import tempfile
 
 import pytest
 from lib import debian_root, gluster, mount_pods, objects
 from lib.mounts import targets
-from lib.standalone import IMAGE, Failure, wait_for
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.mountpod]
 
@@ -73,6 +75,11 @@ def daemon_of(berth, name):
     return serving.pop()
 
 
+def doctor(berth):
+    said = berth.run("doctor", "-o", "json", "--container-runtime-endpoint", f"unix://{berth.runtime_socket}", check=False)
+    return json.loads(said.stdout)["findings"]
+
+
 def numbers(server, volume):
     return server.read(volume, "numbers").split()
 
@@ -92,6 +99,9 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
 
     # The administrator deploys one DaemonSet.
     first = pods_of_gluster.wait_ready()
+    found = {f["name"]: f for f in doctor(berth) if f["area"] == "mount pods"}
+    assert {"propagation", "registration", "utilities"} == set(found)
+    assert not [f for f in found.values() if f["verdict"] != "ok"], "mkfs and fsck are there, too"
 
     # A user creates a pod with a GlusterFS volume, configures nothing else, and sees it run.
     berth.apply(pod("writer", WRITER, volume))
@@ -157,3 +167,40 @@ def test_without_a_mount_pod_the_event_says_what_lacks(server, berth):
     wait_for("an event", told)
     assert berth.get("pod", "alone")["status"]["phase"] == "Pending"
     assert not [t for t in targets() if t.startswith(f"{berth.data}/kubelet/pods/") and "glusterfs" in t]
+
+
+# What an administrator does on a node with an unmodified kubelet, and what that kubelet does. The host's folders are
+# covered, so that the machine that tests keeps none of it.
+PLAIN_MOUNT = """
+for folder in /usr/sbin /etc; do
+  mkdir -p {work}$folder/upper {work}$folder/work
+  mount -t overlay overlay -o lowerdir=$folder,upperdir={work}$folder/upper,workdir={work}$folder/work $folder
+done
+{berth} install-shims glusterfs --socket {socket}
+mount -t glusterfs {source} {target}
+echo by the shim > {target}/file
+cat {target}/file
+! mount -t glusterfs {source}-that-is-not-there {target} || exit 1
+{berth} remove-shims
+! [ -e /sbin/mount.glusterfs ]
+"""
+
+
+def test_a_plain_mount_through_the_shim(server, berth, pods_of_gluster):
+    mount_pod = pods_of_gluster.wait_ready()
+    source = f"{server.address}:/shim"
+    server.volume("shim")
+    target = berth.data / "kubelet" / "by-hand"
+    target.mkdir()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as work:  # an overlay's layers are no overlay themselves
+        script = PLAIN_MOUNT.format(work=work, berth=berth.binary, socket=berth.data / "run" / "utilities.sock",
+                                    source=source, target=target)
+        result = subprocess.run(["unshare", "--mount", "--propagation", "slave", "sh", "-ec", script],
+                                capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "by the shim" in result.stdout
+    assert server.read("shim", "file") == "by the shim\n"
+    assert str(target) in targets(), "the host sees it"
+    assert mount_pods.daemons(target.parent) == {str(target): mount_pod["metadata"]["uid"]}
+    subprocess.run(["umount", target], check=True)
+    wait_for("the daemon to end", lambda: not mount_pods.daemons(target.parent))
