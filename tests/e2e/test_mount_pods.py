@@ -80,6 +80,10 @@ def doctor(berth):
     return json.loads(said.stdout)["findings"]
 
 
+def taints(berth):
+    return berth.get("node", "node-a").get("spec", {}).get("taints")
+
+
 def numbers(server, volume):
     return server.read(volume, "numbers").split()
 
@@ -143,12 +147,12 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     plan = berth.run(*upgrade, "--dry-run").stdout
     assert "would evict pod default/reader" in plan, plan
     assert f"would delete mount pod {mount_pods.NAMESPACE}/{second['metadata']['name']}" in plan, plan
-    assert berth.get("pod", "reader") and not berth.get("node", "node-a")["spec"].get("taints")
+    assert berth.get("pod", "reader") and not taints(berth)
     said = berth.run(*upgrade, "--timeout", "90", timeout=120).stdout
     assert "the taint is off" in said, said
     third = pods_of_gluster.wait_ready("third")
     assert berth.get("pod", "reader") is None
-    assert not berth.get("node", "node-a")["spec"].get("taints")
+    assert not taints(berth)
     assert "nothing to do" in berth.run(*upgrade).stdout
 
     # Users notice nothing: the data is there.
@@ -204,3 +208,18 @@ def test_a_plain_mount_through_the_shim(server, berth, pods_of_gluster):
     assert mount_pods.daemons(target.parent) == {str(target): mount_pod["metadata"]["uid"]}
     subprocess.run(["umount", target], check=True)
     wait_for("the daemon to end", lambda: not mount_pods.daemons(target.parent))
+
+
+def test_a_pod_on_a_folder_of_the_host_leaves_the_hosts_mounts_alone(berth):
+    """What a mount pod sees of the host is the host's: /sys, /dev, and the mounts of other pods."""
+    folder = berth.folder / "of-the-host"
+    (folder / "inner").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "of-the-host", folder / "inner"], check=True)
+    try:
+        berth.apply(pod("guest", "touch /data/inner/seen", {"name": "data", "hostPath": {"path": str(folder)}}))
+        berth.wait_phase("pod", "guest", "Succeeded")
+        assert (folder / "inner" / "seen").exists()
+        berth.delete("pod", "guest")
+        assert str(folder / "inner") in targets()
+    finally:
+        subprocess.run(["umount", folder / "inner"], check=False)
