@@ -44,6 +44,7 @@ class Upgrade {
     ASSIGN_OR_RETURN(const auto node, kube::Get<api::Node>(client_, "", options_.node));
     RETURN_IF_ERROR(FindSets());
     RETURN_IF_ERROR(CheckTolerance());
+    RETURN_IF_ERROR(WaitForRevisions());
     ASSIGN_OR_RETURN(const MountPodState state, Look());
     if (options_.dry_run) {
       SayPlan(node, state);
@@ -81,7 +82,6 @@ class Upgrade {
                                                    NamesOf(now.evicted));
                               }));
     Say("the node is empty but for pods that tolerate the taint");
-    RETURN_IF_ERROR(WaitForRevisions());
     ASSIGN_OR_RETURN(const MountPodState state, Look());
     for (const api::Pod& pod : state.old) {
       RETURN_IF_ERROR(kube::Delete(client_, pod));

@@ -95,7 +95,10 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   platform::Mounter& mounter = deps_.host.mounter();
   RETURN_IF_ERROR(
       ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
-  if (stored.published.has_value() && !stored.record.block) {
+  // What the pod mounted inside its volume goes with it. A folder of the host's (hostPath) is not
+  // the pod's: what is mounted there belongs to the host and to other pods.
+  if (stored.published.has_value() && !stored.record.block &&
+      stored.published->path.starts_with(deps_.host.paths().Pod(stored.record.pod_uid) + "/")) {
     RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
   }
   volume::VolumePlugin* plugin = PluginNamed(stored.record.plugin);

@@ -4,6 +4,8 @@
 // at (no root, no such folder) says so and is no fault.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,15 +31,28 @@ using Findings = std::vector<Finding>;
 struct Machine {
   std::string root = "";  // before "/proc" and "/lib/modules"
   bool is_root = true;
+  uid_t root_user = 0;  // who is to own what only root may write
 };
 
 // machine.cc: kernel features, utilities, capabilities, mount propagation.
 void CheckKernel(const Machine& machine, Findings& out);
 void CheckCapabilities(const Machine& machine, Findings& out);
 void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out);
+// Whether the kernel has a file system, or a module of it.
+void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
+                     std::string_view what_for, Findings& out);
+// Whether mounts that are made in a container below `folder` show on the host.
+bool IsShared(const Machine& machine, const std::string& folder);
 
 // runtime.cc: the container runtime by CRI, and the pod network.
 void CheckRuntime(const Machine& machine, const std::string& endpoint, Findings& out);
+
+// mount_pods.cc: the pods that are registered to run plugins' utilities on this node (areas "mount
+// pods" and "kernel"): the kubelet folder's propagation, their registrations, file systems that
+// their plugins need, and their utilities; and in the API, who competes for one plugin on one node.
+void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
+                    const std::string& endpoint, Findings& out);
+void CheckMountPodRivals(kube::Client& client, Findings& out);
 
 // folders.cc: path lengths, modes, space, the disk's fsync, certificates.
 void CheckFolders(const Machine& machine, const std::string& data_folder, Findings& out);

@@ -71,12 +71,16 @@ base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
   doctor::CheckCapabilities(machine, findings);
   doctor::CheckPropagation(machine, options.data_folder, findings);
   doctor::CheckRuntime(machine, options.runtime_endpoint, findings);
+  const std::string kubelet_folder =
+      options.kubelet_folder.empty() ? options.data_folder + "/kubelet" : options.kubelet_folder;
+  doctor::CheckMountPods(machine, kubelet_folder, options.runtime_endpoint, findings);
   doctor::CheckFolders(machine, options.data_folder, findings);
   doctor::CheckDisk(options.data_folder, findings);
   doctor::CheckClock(client, clock.Now(), findings);
   doctor::CheckCertificates(options.data_folder, clock.Now(), findings);
   if (client != nullptr) {
     doctor::CheckApi(*client, findings);
+    doctor::CheckMountPodRivals(*client, findings);
   } else {
     findings.push_back({"api", "running Berth", doctor::Verdict::kNote,
                         std::string(base::Message(why_no_api)), ""});

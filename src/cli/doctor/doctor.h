@@ -10,6 +10,7 @@ namespace berth::cli {
 
 struct DoctorOptions {
   std::string data_folder;
+  std::string kubelet_folder;  // "": in the data folder, as in standalone
   std::string runtime_endpoint = "unix:///run/containerd/containerd.sock";
   std::string output;  // "" or "json"
 };

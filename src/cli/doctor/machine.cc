@@ -40,18 +40,6 @@ std::string FileSystem(const Machine& machine, const std::string& name) {
   return "";
 }
 
-void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
-                     std::string_view what_for, Findings& out) {
-  const std::string found = FileSystem(machine, name);
-  if (!found.empty()) {
-    out.push_back({"kernel", name, Verdict::kOk, found, ""});
-  } else {
-    out.push_back({"kernel", name, needed ? Verdict::kBad : Verdict::kNote,
-                   fmt::format("the kernel has no {} (for {})", name, what_for),
-                   needed ? fmt::format("modprobe {}, or a kernel that has it", name) : ""});
-  }
-}
-
 // A system call that the kernel has refuses these arguments; one that it lacks says ENOSYS.
 void CheckCall(const char* name, long number, std::string_view what_for, Findings& out) {
   errno = 0;
@@ -78,7 +66,38 @@ void CheckProgram(const std::string& name, bool needed, const std::string& packa
                  needed ? fmt::format("apt-get install {}", package) : ""});
 }
 
+// The mount that a folder lies on: the longest mount point above it, the last of equals.
+const platform::MountEntry* HolderOf(const std::vector<platform::MountEntry>& table,
+                                     const std::string& folder) {
+  const platform::MountEntry* holder = nullptr;
+  for (const platform::MountEntry& entry : table) {
+    const bool above = entry.mount_point == "/" || folder == entry.mount_point ||
+                       folder.starts_with(entry.mount_point + "/");
+    if (above && (holder == nullptr || entry.mount_point.size() >= holder->mount_point.size())) {
+      holder = &entry;
+    }
+  }
+  return holder;
+}
+
+bool IsShared(const platform::MountEntry& entry) {
+  return std::any_of(entry.propagation.begin(), entry.propagation.end(),
+                     [](const std::string& mode) { return mode.starts_with("shared:"); });
+}
+
 }  // namespace
+
+void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
+                     std::string_view what_for, Findings& out) {
+  const std::string found = FileSystem(machine, name);
+  if (!found.empty()) {
+    out.push_back({"kernel", name, Verdict::kOk, found, ""});
+  } else {
+    out.push_back({"kernel", name, needed ? Verdict::kBad : Verdict::kNote,
+                   fmt::format("the kernel has no {} (for {})", name, what_for),
+                   needed ? fmt::format("modprobe {}, or a kernel that has it", name) : ""});
+  }
+}
 
 void CheckKernel(const Machine& machine, Findings& out) {
   utsname system{};
@@ -147,21 +166,11 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
                    std::string(base::Message(table.status())), "mount /proc"});
     return;
   }
-  // The mount that the data folder lies on: the longest mount point above it, the last of equals.
-  const platform::MountEntry* holder = nullptr;
-  for (const platform::MountEntry& entry : *table) {
-    const bool above = entry.mount_point == "/" || data_folder == entry.mount_point ||
-                       data_folder.starts_with(entry.mount_point + "/");
-    if (above && (holder == nullptr || entry.mount_point.size() >= holder->mount_point.size())) {
-      holder = &entry;
-    }
-  }
+  const platform::MountEntry* holder = HolderOf(*table, data_folder);
   if (holder == nullptr) return;
   const std::string where =
       fmt::format("'{}' on {} ({})", holder->mount_point, holder->source, holder->fs_type);
-  const bool shared =
-      std::any_of(holder->propagation.begin(), holder->propagation.end(),
-                  [](const std::string& mode) { return mode.starts_with("shared:"); });
+  const bool shared = IsShared(*holder);
   out.push_back({"mounts", "propagation", Verdict::kOk,
                  fmt::format("{} is {}{}", where, shared ? "shared" : "private",
                              shared ? "" : "; 'berth up' shares the kubelet folder itself"),
@@ -170,6 +179,13 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
     out.push_back({"mounts", "data folder", Verdict::kBad, fmt::format("{} is read-only", where),
                    "use another folder, with --data"});
   }
+}
+
+bool IsShared(const Machine& machine, const std::string& folder) {
+  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  if (!table.ok()) return false;
+  const platform::MountEntry* holder = HolderOf(*table, folder);
+  return holder != nullptr && IsShared(*holder);
 }
 
 }  // namespace berth::cli::doctor

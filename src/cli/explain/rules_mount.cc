@@ -104,17 +104,20 @@ std::optional<Cause> MountFails(const State& state) {
 std::optional<Cause> WorkRetries(const State& state) {
   for (const std::string& key : KeysOnNode(state)) {
     if (BadCall(state, key) != nullptr) continue;  // the same failure, better told
+    const FlightRecord* retry = nullptr;
+    // The newest: what was wrong before may be cured.
     for (const FlightRecord* record : RecordsOf(state, key)) {
-      if (record->kind != FlightKind::kRetry) continue;
-      const Trouble& trouble = TroubleOf(record->message);
-      return Cause{.id = trouble.id,
-                   .link = Goes(state) ? Link::kDeletion : Link::kPublish,
-                   .summary = record->message,
-                   .proof = {fmt::format("the node agent tried {} times in {}; {}", record->count,
-                                         AgeOf(state, record->first), RetryOf(state, key))},
-                   .owner = trouble.owner,
-                   .step = std::string(trouble.step)};
+      if (record->kind == FlightKind::kRetry) retry = record;
     }
+    if (retry == nullptr) continue;
+    const Trouble& trouble = TroubleOf(retry->message);
+    return Cause{.id = trouble.id,
+                 .link = Goes(state) ? Link::kDeletion : Link::kPublish,
+                 .summary = retry->message,
+                 .proof = {fmt::format("the node agent tried {} times in {}; {}", retry->count,
+                                       AgeOf(state, retry->first), RetryOf(state, key))},
+                 .owner = trouble.owner,
+                 .step = std::string(trouble.step)};
   }
   return std::nullopt;
 }

@@ -119,6 +119,9 @@ TEST_F(RulesTest, WorkThatFailsWithoutACallIsTold) {
   EXPECT_EQ(First().id, "node-error");
   EXPECT_EQ(First().owner, Owner::kNodeAgent);
   EXPECT_TRUE(Proves(First(), "again in 8s"));
+  // That was cured, and something else is wrong now.
+  Call(OnNode(), "retry", StatusCode::kInternal, "no mount.nfs").kind = FlightKind::kRetry;
+  EXPECT_EQ(First().summary, "no mount.nfs");
 }
 
 TEST_F(RulesTest, WhatTheNodeAgentTriesInVainIsToldByItsKind) {

@@ -130,6 +130,8 @@ void AddDoctor(CLI::App& app, int& exit_code) {
       ->add_option("--container-runtime-endpoint", options->runtime_endpoint,
                    "CRI socket of the runtime")
       ->capture_default_str();
+  command->add_option("--kubelet-dir", options->kubelet_folder,
+                      "The kubelet's folder, if it is not in the data folder");
   command->add_option("-o,--output", options->output, "json");
   command->callback([connection = connection, options, &exit_code] {
     StopSignals signals;

@@ -107,6 +107,19 @@ TEST(RolloutTest, WithSurgeTheNewPodComesFirst) {
   EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("b"));
 }
 
+TEST(RolloutTest, GenerationsThatLeaveForDaysHoldNothingUp) {
+  const Nodes nodes = {
+      {"a", {kRuns, {One("a1", "first", State::kAvailable, true), One("a2", "new")}}},
+      {"b", {kRuns, {One("b1", "first", State::kAvailable, true), One("b2", "old")}}},
+      {"c", {kRuns, {One("c1", "old", State::kAvailable, true)}}},
+  };
+  const Rules rules{.hash = "new", .max_surge = 1, .max_unavailable = 0};
+  EXPECT_THAT(Manage(nodes, rules).create_on, ElementsAre("c"));
+  EXPECT_THAT(Manage(nodes, rules).remove, IsEmpty());
+  EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("b"));
+  EXPECT_THAT(Roll(nodes, rules).remove, IsEmpty());
+}
+
 TEST(RolloutTest, WithSurgeANodeNeverHasThreeAndABrokenOldPodGivesWay) {
   const Rules rules{.hash = "new", .max_surge = 1, .max_unavailable = 0};
   Nodes nodes = {

@@ -38,9 +38,9 @@ Status Advised(const HelperMount& mount, const Status& status) {
   const std::string utility =
       mount.program.empty() ? "mount." + mount.fs_type : mount.program.front();
   return Error(StatusCode::kNotFound,
-               "{}: {} is needed, and was not found where it was run; install it on the node, or "
-               "deploy a pod that has it and registers for '{}'",
-               base::Message(status), utility, mount.plugin);
+               "no {} where it was run: install it on the node, or deploy a pod that has it and "
+               "registers for '{}' ({})",
+               utility, mount.plugin, base::Message(status));
 }
 
 }  // namespace

@@ -300,14 +300,14 @@ TEST_F(NetworkPluginsTest, AMissingUtilityIsNamedWithWhatHelps) {
     host_.fake_helper_mounts().FailMount(failure);
     const auto published = Publish(spec);
     EXPECT_EQ(published.status().code(), StatusCode::kNotFound);
-    EXPECT_THAT(
-        base::Message(published.status()),
-        HasSubstr("mount.nfs is needed, and was not found where it was run; install it on the "
-                  "node, or deploy a pod that has it and registers for 'kubernetes.io/nfs'"));
+    EXPECT_THAT(base::Message(published.status()),
+                HasSubstr("no mount.nfs where it was run: install it on the node, or deploy a pod "
+                          "that has it and registers for 'kubernetes.io/nfs' (" +
+                          std::string(base::Message(failure)) + ")"));
   }
   host_.fake_helper_mounts().FailMount(
       base::Error(StatusCode::kInternal, "mount exited with 32: access denied by server"));
-  EXPECT_THAT(base::ToString(Publish(spec).status()), Not(HasSubstr("is needed")));
+  EXPECT_THAT(base::ToString(Publish(spec).status()), Not(HasSubstr("install it")));
 }
 
 TEST_F(NetworkPluginsTest, AFailedGlusterMountShowsTheEndOfItsLogWhichTearDownRemoves) {

@@ -1,0 +1,238 @@
+#include <dirent.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "api/kinds.h"
+#include "cli/doctor/check.h"
+#include "rpc/cri_client.h"
+#include "volume/exec/pod_container.h"
+#include "volume/exec/registration.h"
+
+namespace berth::cli::doctor {
+namespace {
+
+constexpr std::chrono::seconds kExecTime{10};
+constexpr std::string_view kSuffix = ".json";
+
+// What a plugin's pod must have besides what every one should.
+struct Needs {
+  std::string_view plugin;
+  std::vector<std::string_view> programs;
+  std::string_view file_system;  // of the kernel
+};
+const std::vector<Needs>& Known() {
+  static const std::vector<Needs> kKnown = {
+      {"kubernetes.io/glusterfs", {"mount.glusterfs", "glusterfs"}, "fuse"},
+      {"kubernetes.io/cephfs", {"ceph-fuse"}, "fuse"},
+      {"kubernetes.io/nfs", {"mount.nfs"}, "nfs"},
+  };
+  return kKnown;
+}
+constexpr std::string_view kAlways[] = {"mount", "umount", "env", "sh"};
+// Those of block file systems: of plugins that serve none a lack is no fault.
+constexpr std::string_view kBlock[] = {"blkid",    "mkfs.ext4",  "fsck.ext4", "resize2fs",
+                                       "mkfs.xfs", "xfs_repair", "xfs_growfs"};
+
+const Needs* NeedsOf(const std::string& plugin) {
+  for (const Needs& one : Known()) {
+    if (one.plugin == plugin) return &one;
+  }
+  return nullptr;
+}
+
+std::set<std::string> FilesIn(const std::string& folder) {
+  std::set<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir.get())) {
+    const std::string name = entry->d_name;
+    if (!name.starts_with('.')) names.insert(name);  // a leading dot: being written
+  }
+  return names;
+}
+
+// "kubernetes.io~glusterfs.json" → "kubernetes.io/glusterfs"
+std::string PluginOf(const std::string& file) {
+  std::string plugin = file.substr(0, file.size() - kSuffix.size());
+  std::replace(plugin.begin(), plugin.end(), '~', '/');
+  return plugin;
+}
+
+// Which of the programs are not in the container's PATH.
+base::StatusOr<std::vector<std::string>> Missing(rpc::CriClient& runtime,
+                                                 const std::string& container,
+                                                 const std::vector<std::string_view>& programs) {
+  rpc::cri::ExecSyncRequest request;
+  request.set_container_id(container);
+  request.set_timeout(kExecTime.count());
+  for (const char* word :
+       {"sh", "-c",
+        "for program do command -v \"$program\" >/dev/null || echo \"$program\"; "
+        "done",
+        "sh"}) {
+    request.add_cmd(word);
+  }
+  for (const std::string_view program : programs) request.add_cmd(std::string(program));
+  ASSIGN_OR_RETURN(const auto answer, runtime.ExecSync(request, kExecTime + kExecTime));
+  if (answer.exit_code() != 0) {
+    return base::Error(base::StatusCode::kInternal, "sh ended with {}: {}", answer.exit_code(),
+                       answer.stderr());
+  }
+  std::vector<std::string> missing;
+  std::istringstream lines(answer.stdout());
+  for (std::string line; std::getline(lines, line);) missing.push_back(line);
+  return missing;
+}
+
+void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
+                    const volume::PodContainer& container, Findings& out) {
+  const Needs* needs = NeedsOf(plugin);
+  std::vector<std::string_view> must(std::begin(kAlways), std::end(kAlways));
+  std::vector<std::string_view> should(std::begin(kBlock), std::end(kBlock));
+  // A plugin that is not known may format devices.
+  std::vector<std::string_view>& more = needs == nullptr ? must : should;
+  if (needs != nullptr) must.insert(must.end(), needs->programs.begin(), needs->programs.end());
+  if (needs == nullptr) {
+    more.insert(more.end(), std::begin(kBlock), std::end(kBlock));
+    should.clear();
+  }
+  Finding finding{"mount pods", "utilities", Verdict::kOk,
+                  fmt::format("{}: {} has all that it needs", plugin, container.Name()), ""};
+  for (const auto& [programs, verdict] :
+       {std::pair(must, Verdict::kBad), std::pair(should, Verdict::kNote)}) {
+    const auto missing = Missing(runtime, container.id, programs);
+    if (!missing.ok()) {
+      finding.verdict = Verdict::kBad;
+      finding.text = fmt::format("{}: nothing can be run in {}: {}", plugin, container.Name(),
+                                 base::Message(missing.status()));
+      finding.advice = "its image needs a shell; see deploy/mount-pod/Containerfile";
+      break;
+    }
+    if (missing->empty()) continue;
+    finding.verdict = verdict;
+    finding.text =
+        fmt::format("{}: {} lacks {}", plugin, container.Name(), fmt::join(*missing, ", "));
+    if (verdict == Verdict::kBad) {
+      finding.advice =
+          "add their packages to its image (deploy/mount-pod/Containerfile): the "
+          "host's programs are not used in their place";
+      break;
+    }
+  }
+  out.push_back(std::move(finding));
+}
+
+void CheckRegistration(const Machine& machine, const volume::Paths& paths, const std::string& file,
+                       rpc::CriClient* runtime, Findings& out) {
+  const std::string plugin = PluginOf(file);
+  const auto read = volume::ReadRegistration(paths, plugin, machine.root_user);
+  if (!read.ok()) {
+    out.push_back(
+        {"mount pods", "registration", Verdict::kBad, std::string(base::Message(read.status())),
+         fmt::format("until it is taken away or written anew, no utility of {} runs", plugin)});
+    return;
+  }
+  if (!read->has_value()) return;  // it went away just now
+  if (const Needs* needs = NeedsOf(plugin)) {
+    CheckFileSystem(machine, std::string(needs->file_system), true, plugin, out);
+  }
+  if (runtime == nullptr) return;
+  const auto container = volume::FindContainer(*runtime, **read);
+  if (!container.ok()) {
+    out.push_back(
+        {"mount pods", "registration", Verdict::kNote,
+         fmt::format("{}: the runtime does not say whether pod {}/{} runs: {}", plugin,
+                     (*read)->pod_namespace, (*read)->pod_name, base::Message(container.status())),
+         ""});
+  } else if (!container->has_value()) {
+    out.push_back({"mount pods", "registration", Verdict::kBad,
+                   fmt::format("{}: stale: pod {}/{} (UID {}) has no running container '{}', and "
+                               "utilities run on the host",
+                               plugin, (*read)->pod_namespace, (*read)->pod_name, (*read)->pod_uid,
+                               (*read)->container),
+                   fmt::format("start a mount pod for {}, or remove {}/{}", plugin,
+                               paths.PluginContainers(), file)});
+  } else {
+    out.push_back({"mount pods", "registration", Verdict::kOk,
+                   fmt::format("{} is served by {}", plugin, (*container)->Name()), ""});
+    CheckUtilities(*runtime, plugin, **container, out);
+  }
+}
+
+// The plugins that a pod's berth-init registers: "--plugin NAME" and "--plugin=NAME".
+std::set<std::string> PluginsOf(const api::Pod& pod) {
+  constexpr std::string_view kFlag = "--plugin";
+  std::set<std::string> plugins;
+  for (const api::Container& container : pod.containers()) {
+    std::vector<std::string> words = container.command();
+    const std::vector<std::string> arguments = container.args();
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    if (words.empty() || !words.front().ends_with("berth-init")) continue;
+    for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
+      if (words[i] == kFlag && i + 1 < words.size()) plugins.insert(words[i + 1]);
+      if (words[i].starts_with("--plugin=")) plugins.insert(words[i].substr(kFlag.size() + 1));
+    }
+  }
+  return plugins;
+}
+
+}  // namespace
+
+void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
+                    const std::string& endpoint, Findings& out) {
+  const volume::Paths paths(kubelet_folder);
+  const std::set<std::string> files = FilesIn(paths.PluginContainers());
+  if (files.empty()) {
+    out.push_back({"mount pods", "registrations", Verdict::kNote,
+                   "none: volumes' utilities run on this host", ""});
+    return;
+  }
+  const bool shared = IsShared(machine, kubelet_folder);
+  out.push_back({"mount pods", "propagation", shared ? Verdict::kOk : Verdict::kBad,
+                 fmt::format("'{}' is {}", kubelet_folder, shared ? "shared" : "private"),
+                 shared ? ""
+                        : fmt::format("mount --make-rshared {}: what a mount pod mounts does not "
+                                      "show on this host",
+                                      kubelet_folder)});
+  const auto connected = rpc::CriClient::New(endpoint);
+  rpc::CriClient* runtime = connected.ok() && machine.is_root ? connected->get() : nullptr;
+  for (const std::string& file : files) {
+    if (file.ends_with(kSuffix)) {
+      CheckRegistration(machine, paths, file, runtime, out);
+    } else {
+      out.push_back({"mount pods", "registration", Verdict::kNote,
+                     fmt::format("'{}/{}' is no registration", paths.PluginContainers(), file),
+                     ""});
+    }
+  }
+}
+
+void CheckMountPodRivals(kube::Client& client, Findings& out) {
+  const auto pods = client.List(api::kinds::kPod, "", {});
+  if (!pods.ok()) return;  // CheckApi has said why
+  // By node and plugin, then by who made them: two of one set are two generations.
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::string>> makers;
+  for (const base::Json& item : pods->items) {
+    const api::Pod pod{base::Json(item)};
+    if (pod.deleting() || pod.terminated() || pod.node_name().empty()) continue;
+    const auto owner = pod.controller();
+    for (const std::string& plugin : PluginsOf(pod)) {
+      makers[{pod.node_name(), plugin}].emplace(owner ? owner->uid : pod.uid(), pod.key());
+    }
+  }
+  for (const auto& [where, rivals] : makers) {
+    if (rivals.size() < 2) continue;
+    std::vector<std::string> names;
+    for (const auto& [uid, name] : rivals) names.push_back(name);
+    out.push_back({"mount pods", "one per plugin", Verdict::kBad,
+                   fmt::format("on node {} these pods register for {}, each over the other: {}",
+                               where.first, where.second, fmt::join(names, ", ")),
+                   "keep one of their DaemonSets on that node"});
+  }
+}
+
+}  // namespace berth::cli::doctor
