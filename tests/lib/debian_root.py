@@ -44,8 +44,11 @@ def _needs(names):
         return installed
     known = PACKAGES / f".needs-{hashlib.sha256(' '.join(absent).encode()).hexdigest()[:16]}"
     if not known.exists():
-        result = subprocess.run(["apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", *absent],
-                                capture_output=True, text=True)
+        # With an empty cache: of what lies in apt's own it prints no address.
+        with tempfile.TemporaryDirectory() as cache:
+            os.mkdir(f"{cache}/partial")
+            result = subprocess.run(["apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", "-o",
+                                     f"Dir::Cache::Archives={cache}", *absent], capture_output=True, text=True)
         if result.returncode != 0:
             raise Missing(f"apt knows no {' '.join(absent)}: did 'apt-get update' run? {result.stderr.strip()}")
         archives = re.findall(r"^'\S+' (\S+?)_(\S+)_\S+\.deb ", result.stdout, re.MULTILINE)

@@ -8,8 +8,8 @@
 
 namespace berth::controllers::provisioner {
 
-// metadata.ownerReferences for `options`: the pod, or what controls it, `owner_level` steps up; for a
-// negative level the Node, or an empty array. NOT_FOUND: there is no such pod or Node, or nothing
+// metadata.ownerReferences for `options`: the pod, or what controls it, `owner_level` steps up; for
+// a negative level the Node, or an empty array. NOT_FOUND: there is no such pod or Node, or nothing
 // that controls what stands at a step.
 base::StatusOr<base::Json> CapacityOwner(kube::Client& client, const CapacityOptions& options);
 
