@@ -274,6 +274,47 @@ void VolumeUnits::ReleaseUse(const std::string& unit, const std::string& pod_uid
   workers_.AddNow(unit);
 }
 
+void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
+  const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
+  // A stranger's mount over the volume's is not the volume's.
+  const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
+    return points.contains(path) &&
+           (!mount.has_value() ||
+            platform::FuseConnection(mount->major, mount->minor) == lost.connection);
+  };
+  const auto has_lost = [&is_lost](const Use& use) {
+    return use.stored.has_value() && use.stored->published.has_value() &&
+           is_lost(use.stored->published->path, use.stored->mount);
+  };
+  std::vector<std::string> keys;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, unit] : units_) {
+      const bool device =
+          unit->device.has_value() && unit->plugin != nullptr &&
+          is_lost(unit->plugin->DevicePath(unit->device->record), unit->device->mount);
+      if (device || std::any_of(unit->uses.begin(), unit->uses.end(),
+                                [&](const auto& entry) { return has_lost(entry.second); })) {
+        keys.push_back(key);
+      }
+    }
+  }
+  for (const std::string& key : keys) {
+    for (const Job& job : JobsWhere(key, [&has_lost](const Unit&, const Use& use) {
+           return !use.released && has_lost(use);
+         })) {
+      const StoredPodVolume& stored = *job.stored;
+      Warn(job, "VolumeMountLost",
+           fmt::format("volume '{}': {}; what is read and written there fails until {}; whoever "
+                       "asks for the volume on this node from now on gets a fresh mount",
+                       stored.names.empty() ? stored.record.folder_name : stored.names.front(), why,
+                       IsHostMountPod(stored.record.pod_uid) ? "it is unmounted and mounted again"
+                                                             : "the pod is deleted and made anew"));
+    }
+    workers_.AddNow(key);
+  }
+}
+
 void VolumeUnits::Refresh(const std::string& unit) {
   {
     MutexLock lock(mutex_);
