@@ -263,7 +263,7 @@ bool Watch::TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& 
 }
 
 void Watch::Settle(uint64_t id, Connection& connection) {
-  if (!connection.servers.empty() && (connection.sure || connection.ended.empty())) {
+  if (!connection.servers.empty() && connection.sure) {
     // One of several may have ended, as the parent of a daemon does.
     connection.ended.clear();
     connection.tries = 0;
@@ -285,6 +285,8 @@ void Watch::Settle(uint64_t id, Connection& connection) {
     return;
   }
   if (answer == FuseAnswer::kSilent) connection.silent = now;
+  // Somebody may serve it, and nobody who may have is gone: there is nothing to wait for.
+  if (!connection.servers.empty() && connection.ended.empty()) return;
   if (++connection.tries >= kTries) connection.ended.clear();
 }
 
