@@ -38,9 +38,10 @@ struct KindInfo {
 
 namespace kinds {
 extern const KindInfo kNamespace, kNode, kPod, kPersistentVolume, kPersistentVolumeClaim, kSecret,
-    kConfigMap, kServiceAccount, kEndpoints, kEvent, kEventsEvent, kLease, kStorageClass, kVolumeAttachment,
-    kCsiNode, kCsiDriver, kCsiStorageCapacity, kVolumeAttributesClass, kRuntimeClass, kDaemonSet,
-    kControllerRevision, kCustomResourceDefinition, kApiService, kHostMount;
+    kConfigMap, kServiceAccount, kEndpoints, kEvent, kEventsEvent, kLease, kStorageClass,
+    kVolumeAttachment, kCsiNode, kCsiDriver, kCsiStorageCapacity, kVolumeAttributesClass,
+    kRuntimeClass, kDaemonSet, kControllerRevision, kCustomResourceDefinition, kApiService,
+    kHostMount;
 // Reviews.
 extern const KindInfo kTokenReview, kSelfSubjectReview, kSubjectAccessReview,
     kLocalSubjectAccessReview, kSelfSubjectAccessReview, kSelfSubjectRulesReview;

@@ -66,6 +66,18 @@ bool FakeMounter::IsMounted(std::string_view target) {
   return platform::FindMount(table_, target) != nullptr;
 }
 
+bool FakeMounter::IsDead(const platform::MountEntry& mount) {
+  MutexLock lock(mutex_);
+  return dead_.contains(mount.id);
+}
+
+void FakeMounter::Kill(std::string_view target) {
+  MutexLock lock(mutex_);
+  const platform::MountEntry* mount = platform::FindMount(table_, target);
+  if (mount == nullptr) std::abort();
+  dead_.insert(mount->id);
+}
+
 void FakeMounter::Clear() {
   MutexLock lock(mutex_);
   table_.clear();

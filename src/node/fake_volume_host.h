@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,12 @@ class FakeMounter : public platform::Mounter {
   base::Status Mount(const platform::MountRequest& request) override;
   base::Status Unmount(std::string_view target) override;
   base::Status UnmountLazy(std::string_view target) override { return Unmount(target); }
+  bool IsDead(const platform::MountEntry& mount) override;
   base::Status MakeShared(std::string_view folder) override;
 
   bool IsMounted(std::string_view target);
+  // Nobody serves what is mounted there now.
+  void Kill(std::string_view target);
   // As a reboot does.
   void Clear();
   // Unmount of `target` fails with FAILED_PRECONDITION while it is busy.
@@ -37,6 +41,7 @@ class FakeMounter : public platform::Mounter {
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 100;
   std::vector<platform::MountEntry> table_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool, std::less<>> busy_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> dead_ ABSL_GUARDED_BY(mutex_);  // by id
 };
 
 // Keeps events as "KIND NAME TYPE REASON MESSAGE". Thread-safe.
@@ -77,6 +82,14 @@ class FakeVolumeHost : public volume::Host {
     return client_.CreateSubresource(api::kinds::kServiceAccount, ns, account, "token", request);
   }
 
+  // Of what the test says.
+  base::StatusOr<std::unique_ptr<platform::FuseWatch>> WatchFuse(
+      std::function<void(const platform::LostFuse&)> on_lost) override {
+    on_lost_ = std::move(on_lost);
+    return std::make_unique<platform::FuseWatch>();
+  }
+  void Lose(const platform::LostFuse& lost) { on_lost_(lost); }
+
   // Every file is a block device of its own.
   base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
       const std::vector<std::string>& paths) override {
@@ -97,6 +110,7 @@ class FakeVolumeHost : public volume::Host {
   const volume::Paths paths_;
   const base::SystemClock clock_;
   FakeMounter mounter_;
+  std::function<void(const platform::LostFuse&)> on_lost_;
   FakeEvents events_;
   volume::DriverRegistry drivers_;
   std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();

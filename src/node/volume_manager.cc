@@ -6,6 +6,7 @@
 #include "base/keyed_workers.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "node/dead_mounts.h"
 #include "node/node_reference.h"
 #include "node/volume_attachments.h"
 #include "node/volume_expansion.h"
@@ -83,6 +84,9 @@ class Manager : public VolumeManager {
   void Notify(const std::string& pod_uid) const;
   std::vector<std::string> Known(bool host_mounts) const;
   void WarnOfNode(std::string_view reason, const std::string& message);
+  void WatchMounts();
+  // "namespace/name"; empty: no pod of this node.
+  std::string NameOf(const std::string& pod_uid) const;
   Status LoadRecords();
   void Follow(const std::string& unit, const PodPtr& pod, const volume::VolumeSpec& spec);
 
@@ -115,6 +119,7 @@ class Manager : public VolumeManager {
   VolumeUnits units_;
   VolumeHealth health_;
   base::KeyedWorkers resolvers_;
+  std::unique_ptr<platform::FuseWatch> fuse_watch_;
 };
 
 Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
@@ -242,6 +247,28 @@ void Manager::WarnOfNode(std::string_view reason, const std::string& message) {
   events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, reason, message);
 }
 
+void Manager::WatchMounts() {
+  auto watch = host_.WatchFuse([this](const platform::LostFuse& lost) {
+    const std::string why =
+        DescribeLost(lost, [this](const std::string& uid) { return NameOf(uid); });
+    LOG_WARNING("{} mounts, among them {}: {}", lost.mount_points.size(),
+                base::Quote(lost.mount_points.front()), why);
+    units_.MountsLost(lost, why);
+  });
+  if (watch.ok()) {
+    fuse_watch_ = *std::move(watch);
+  } else {
+    LOG_WARNING("mounts whose FUSE server ends will not be noticed at once: {}",
+                base::ToString(watch.status()));
+  }
+}
+
+std::string Manager::NameOf(const std::string& pod_uid) const {
+  MutexLock lock(mutex_);
+  const auto found = pods_.find(pod_uid);
+  return found == pods_.end() ? "" : found->second.pod->key();
+}
+
 Status Manager::LoadRecords() {
   RETURN_IF_ERROR(records_.Open());
   ASSIGN_OR_RETURN(VolumeRecords::Loaded loaded, records_.Load());
@@ -274,10 +301,12 @@ Status Manager::Start(std::function<void(const std::string&)> on_change) {
   units_.Start();
   health_.Start();
   resolvers_.Start();
+  WatchMounts();
   return OkStatus();
 }
 
 void Manager::Stop() {
+  fuse_watch_.reset();
   resolvers_.Stop();
   watches_.Stop();
   health_.Stop();

@@ -11,11 +11,7 @@ namespace {
 using base::MutexLock;
 using base::Quote;
 using base::Status;
-using std::chrono::steady_clock;
 using Outcome = base::KeyedWorkers::Outcome;
-
-// An equal event about the same volume of a pod is not sent again before this.
-constexpr auto kSameEventAfter = std::chrono::minutes(2);
 
 std::string UseKey(const std::string& pod_uid, const std::string& folder_name) {
   return pod_uid + "/" + folder_name;
@@ -35,13 +31,6 @@ std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
                     std::string_view plugin, const std::string& folder_name) {
   if (!device_name.empty()) return device_name;
   return fmt::format("{}/{}/{}", pod_uid, plugin, folder_name);
-}
-
-base::ObjectReference EventTarget(const api::Pod& pod) {
-  base::ObjectReference target = pod.reference();
-  // Everyone else knows the HostMount by the uid that the API gave it.
-  if (IsHostMountPod(target.uid)) target.uid = pod.annotation(kHostMountUidAnnotation);
-  return target;
 }
 
 VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies)
@@ -371,61 +360,6 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
     }
   }
   return out;
-}
-
-void VolumeUnits::SetReason(const Job& job, std::string reason) {
-  bool changed = false;
-  std::string uid;
-  Update(job, [&](Unit&, Use& use) {
-    changed = use.reason != reason;
-    use.reason = std::move(reason);
-    use.begun = false;
-    uid = use.pod_uid;
-  });
-  if (changed) deps_.on_change(uid);
-}
-
-void VolumeUnits::SetBegun(const Job& job) {
-  bool changed = false;
-  Update(job, [&](Unit&, Use& use) {
-    if (use.failed || use.begun) return;  // why it failed is told until it succeeds
-    changed = use.begun = true;
-    use.reason.clear();
-  });
-  if (changed) deps_.on_change(job.pod->uid());
-}
-
-void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view message) {
-  bool send = false;
-  Update(job, [&](Unit&, Use& use) {
-    const auto now = steady_clock::now();
-    send = use.last_event != message || now - use.last_event_at > kSameEventAfter;
-    if (!send) return;
-    use.last_event = std::string(message);
-    use.last_event_at = now;
-  });
-  if (!send) return;
-  base::ObjectReference target;
-  if (job.pod != nullptr) {
-    target = EventTarget(*job.pod);
-  } else if (job.stored.has_value()) {
-    target = {.api_version = "v1",
-              .kind = "Pod",
-              .ns = job.stored->pod_ns,
-              .name = job.stored->pod_name,
-              .uid = job.stored->record.pod_uid};
-  }
-  deps_.events.Record(target, base::EventType::kWarning, event, message);
-}
-
-Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& why) {
-  const Status status = base::Annotate(why, what);
-  const std::string reason = base::ToString(status);
-  Warn(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
-       fmt::format("volume '{}': {}", job.volume.spec.name, reason));
-  Update(job, [](Unit&, Use& use) { use.failed = true; });
-  SetReason(job, reason);
-  return status;
 }
 
 volume::VolumePlugin* VolumeUnits::PluginNamed(std::string_view name) const {

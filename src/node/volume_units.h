@@ -35,6 +35,7 @@
 #include "node/volume_expansion.h"
 #include "node/volume_manager.h"
 #include "node/volume_records.h"
+#include "platform/fuse_watch.h"
 #include "volume/host.h"
 #include "volume/volume_plugin.h"
 
@@ -127,6 +128,9 @@ class VolumeUnits {
   // This use is no longer wanted under that unit; what of it exists is torn down.
   void ReleaseUse(const std::string& unit, const std::string& pod_uid,
                   const std::string& folder_name);
+  // These mounts are dead. Who uses one is told `why`, and what can be done about it
+  // (dead_mounts.h) is done now.
+  void MountsLost(const platform::LostFuse& lost, const std::string& why);
   // The objects that the unit's content follows have changed.
   void Refresh(const std::string& unit);
 
@@ -189,6 +193,7 @@ class VolumeUnits {
   base::Status CheckReachable(const volume::VolumeSpec& spec) const;
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
+  base::Status UnmountDevice(volume::VolumePlugin* plugin, const StoredDevice& device) const;
   base::StatusOr<bool> DeviceStands(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);

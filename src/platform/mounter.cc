@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "platform/child.h"
 #include "platform/errno.h"
+#include "platform/fuse_server.h"
 
 namespace berth::platform {
 namespace {
@@ -25,6 +26,7 @@ using base::Quote;
 
 constexpr std::chrono::seconds kMountTimeout(30);
 constexpr std::chrono::seconds kUnmountTimeout(10);
+constexpr std::chrono::seconds kAskTimeout(2);
 constexpr size_t kMaxMountInfo = 64 << 20;  // a hundred times a node's hundred thousand mounts
 
 // What a child needs, made ready before the fork: it may not allocate.
@@ -227,6 +229,10 @@ class KernelMounter : public Mounter {
   base::Status Unmount(std::string_view target) override { return UnmountWith(target, 0); }
   base::Status UnmountLazy(std::string_view target) override {
     return UnmountWith(target, MNT_DETACH);
+  }
+
+  bool IsDead(const MountEntry& mount) override {
+    return IsFuse(mount) && AskFuse(mount.mount_point, kAskTimeout) == FuseAnswer::kDead;
   }
 
   base::Status MakeShared(std::string_view folder) override {

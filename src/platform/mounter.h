@@ -56,6 +56,10 @@ class Mounter {
   // Detaches it from the tree at once (MNT_DETACH), whatever uses it.
   virtual base::Status UnmountLazy(std::string_view target) = 0;
 
+  // Whether nobody serves this mount any more (FUSE), so that all that is asked of it fails at once
+  // and for good. It is asked in a child: a mount that hangs costs some seconds and is not dead.
+  virtual bool IsDead(const MountEntry& /*mount*/) { return false; }
+
   // Makes `folder` a shared mount, binding it onto itself if it is none: what mount propagation to
   // and from containers needs. Idempotent.
   virtual base::Status MakeShared(std::string_view folder) = 0;

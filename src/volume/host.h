@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "platform/device_file.h"
 #include "platform/exec.h"
+#include "platform/fuse_watch.h"
 #include "platform/mounter.h"
 #include "volume/helper_mounts.h"
 #include "volume/paths.h"
@@ -53,6 +55,12 @@ class Host {
   virtual base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
       const std::vector<std::string>& paths) {
     return platform::LookAtDevices(paths);
+  }
+
+  // Tells of FUSE mounts beneath paths().root() that nobody serves any more.
+  virtual base::StatusOr<std::unique_ptr<platform::FuseWatch>> WatchFuse(
+      std::function<void(const platform::LostFuse& lost)> on_lost) {
+    return platform::WatchFuse(paths().root(), std::move(on_lost));
   }
 
   // Whether the kernel labels files and processes (SELinux).

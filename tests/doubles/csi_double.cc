@@ -24,7 +24,7 @@ namespace berth::doubles {
 namespace {
 
 struct Options {
-  std::string endpoint, data, switches, calls, registration_folder;
+  std::string endpoint, data, switches, calls, registration_folder, fuse_program;
   std::string name = "double.csi.example.com";
   std::string node_id = "node-a";
   std::string other_node = "node-b";
@@ -125,6 +125,9 @@ base::Status Run(const Options& options) {
   state.topology = {{options.name + "/zone", "here"}};
   state.controller_capabilities.insert(rpc::FakeCsiState::ControllerRpc::MODIFY_VOLUME);
   WorkingDriver driver(state, {options.node_id, options.other_node}, options.data);
+  driver.StageByFuse(options.fuse_program);
+  // What it starts is nobody's to wait for.
+  if (!options.fuse_program.empty()) signal(SIGCHLD, SIG_IGN);
   const Switches switches(options.switches);
   CallLog calls(options.calls.empty() ? "/dev/null" : options.calls);
   Services services(driver, switches, calls);
@@ -161,6 +164,8 @@ int main(int argc, char** argv) {
   app.add_option("--switches", options.switches, "File of switches, one a line");
   app.add_option("--calls", options.calls, "File to which each call is written");
   app.add_option("--registration-folder", options.registration_folder, "plugins_registry");
+  app.add_option("--stage-by-fuse", options.fuse_program,
+                 "Volumes are staged by this program, fuse_double");
   app.add_option("--name", options.name, "Name of the driver")->capture_default_str();
   app.add_option("--node-id", options.node_id, "This node's id")->capture_default_str();
   app.add_option("--other-node", options.other_node, "A second node's id")->capture_default_str();

@@ -1,8 +1,12 @@
 #include "working_driver.h"
 
+#include <spawn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "base/base64.h"
 #include "base/log.h"
@@ -117,6 +121,27 @@ Status WorkingDriver::Bind(const std::string& source, const std::string& target,
   std::vector<std::string> options = {"bind"};
   if (read_only) options.push_back("ro");
   return mounter_->Mount({.source = source, .target = target, .fs_type = "", .options = options});
+}
+
+Status WorkingDriver::MountFuse(const std::string& folder, const std::string& target) {
+  RETURN_IF_ERROR(platform::MakeFolders(target, 0755));
+  const std::string switches = folder_ + "/fuse";
+  std::vector<std::string> words = {fuse_program_, "--folder",   folder,  "--mount-point",
+                                    target,        "--switches", switches};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, fuse_program_.c_str(), nullptr, nullptr, arguments.data(), environ);
+  if (error != 0) return Error(StatusCode::kInternal, "start '{}': errno {}", fuse_program_, error);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    ASSIGN_OR_RETURN(const bool mounted, IsMounted(target));
+    if (mounted) return OkStatus();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return Error(StatusCode::kInternal, "'{}' mounts nothing at '{}'", fuse_program_, target);
 }
 
 Status WorkingDriver::Copy(const std::string& from, const std::string& to) {
@@ -297,7 +322,9 @@ Status WorkingDriver::Handle(const csi::v1::NodeStageVolumeRequest& request,
   RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.staging_target_path()));
   if (mounted) return OkStatus();
-  return Bind(VolumeFolder(request.volume_id()), request.staging_target_path(), false);
+  const std::string folder = VolumeFolder(request.volume_id());
+  if (!fuse_program_.empty()) return MountFuse(folder, request.staging_target_path());
+  return Bind(folder, request.staging_target_path(), false);
 }
 
 Status WorkingDriver::Handle(const csi::v1::NodeUnstageVolumeRequest& request,

@@ -7,6 +7,7 @@
 //   FOLDER/journal        "METHOD BASE64(request)", a line a call
 //   FOLDER/volumes/ID     a volume's content
 //   FOLDER/snapshots/ID   a snapshot's
+//   FOLDER/fuse            switches of the FUSE file systems, where volumes are staged by these
 //   FOLDER/attached/ID    the nodes that a volume is attached to, one a line; none: no file
 //
 // Thread-safe: one call at a time.
@@ -30,6 +31,9 @@ class WorkingDriver {
   // `nodes`: those that volumes can be attached to.
   WorkingDriver(rpc::FakeCsiState::Options options, std::set<std::string> nodes,
                 std::string folder);
+
+  // Volumes are staged by a FUSE file system each, of the program fuse_double, instead of a bind.
+  void StageByFuse(std::string program) { fuse_program_ = std::move(program); }
 
   // The calls that change or check nothing more than the state does.
   template <typename Request, typename Response>
@@ -72,12 +76,14 @@ class WorkingDriver {
   base::Status CheckAt(const std::string& id, const std::string& path) const;
   std::string SnapshotFolder(const std::string& id) const { return folder_ + "/snapshots/" + id; }
   base::StatusOr<bool> IsMounted(const std::string& path);
+  base::Status MountFuse(const std::string& folder, const std::string& target);
   base::Status Copy(const std::string& from, const std::string& to);
   // For those who look from outside.
   base::Status TellAttached(const std::string& id);
 
   const std::set<std::string> nodes_;
   const std::string folder_;
+  std::string fuse_program_;  // set once
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   base::Mutex mutex_;
   rpc::FakeCsiState state_;

@@ -1,8 +1,12 @@
 """A mount that hangs or is dead is one volume's trouble: others are mounted, and the agent starts, all the same."""
 import contextlib
+import errno
+import os
+import pathlib
+import signal
 
 import pytest
-from lib import objects
+from lib import csi_bed, mounts, objects
 from lib.lost_mount import LostMount
 from lib.standalone import wait_for
 
@@ -55,3 +59,81 @@ def test_a_lost_mount_holds_up_no_other_pod(berth, leak_free, state):
     berth.start()
     berth.wait_gone("pod", "victim")
     berth.wait_phase("pod", "next", "Succeeded")
+
+
+def server_of(mount_point):
+    """The process of the FUSE file system that is mounted there."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if words[0].endswith("fuse_double") and str(mount_point) in words:
+                return int(process.name)
+    return None
+
+
+class Users:
+    """Mounts of one claim of a FUSE volume on the host, one after the other."""
+
+    def __init__(self, bed):
+        self.bed = bed
+        self.paths = []
+        bed.claim("data")
+        bed.bound("data")
+
+    def mount(self):
+        path = self.bed.folder / f"user-{len(self.paths)}"
+        self.bed.berth.run("mount", "data", path, "--timeout", "30")
+        self.paths.append(path)
+        return path
+
+    def name(self, path):
+        return next(item["metadata"]["name"] for item in self.bed.berth.items("hostmounts")
+                    if item["spec"]["path"] == str(path))
+
+    def kill_server(self):
+        (staged,) = (self.bed.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "csi").glob("*/*/globalmount")
+        server = server_of(staged)
+        os.kill(server, signal.SIGKILL)
+        wait_for("its end", lambda: not pathlib.Path(f"/proc/{server}").exists())
+        return server
+
+
+def is_dead(path):
+    try:
+        os.listdir(path)
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
+
+
+def test_the_death_of_a_fuse_server_is_told_and_the_next_user_gets_a_fresh_mount():
+    with csi_bed.made(by_fuse=True) as bed:
+        users = Users(bed)
+        first = users.mount()
+        (first / "file").write_text("what was written")
+        server = users.kill_server()
+        said = bed.says(users.name(first), "its FUSE mount .* is lost")
+        assert f"process {server} 'fuse_double'" in said
+        assert "killed by signal 9 (SIGKILL)" in said or "how is not known" in said
+        explained = bed.berth.run("explain", f"hostmount/{users.name(first)}", check=False).stdout
+        assert f"process {server} 'fuse_double'" in explained, explained
+        assert is_dead(first), "who has it keeps it"
+
+        second = users.mount()
+        assert (second / "file").read_text() == "what was written"
+        assert is_dead(first)
+
+        # One that ends while no node agent runs is found at the next one's start.
+        bed.berth.kill()
+        users.kill_server()
+        bed.start_berth()
+        bed.says(users.name(second), "nobody serves it")
+        third = users.mount()
+        assert (third / "file").read_text() == "what was written"
+
+        for path in users.paths:
+            bed.berth.run("umount", path, "--timeout", "40")
+        assert not [target for target in mounts.targets() if target.startswith(f"{bed.folder}/user-")]
+        bed.calm()
+        wait_for("nothing to be mounted", lambda: not [t for t in mounts.targets() if "/globalmount" in t
+                                                       and t.startswith(str(bed.folder))])

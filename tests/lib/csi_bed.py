@@ -17,10 +17,11 @@ def is_mounted(path):
 
 
 @contextlib.contextmanager
-def made():
-    """A Bed that runs, in a folder of its own; later it is stopped, and what a failed test left is cleared away."""
+def made(by_fuse=False):
+    """A Bed that runs, in a folder of its own; later it is stopped, and what a failed test left is cleared away.
+    `by_fuse`: volumes are staged by FUSE."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    bed = Bed(folder)
+    bed = Bed(folder, by_fuse)
     try:
         yield bed.start()
     finally:
@@ -32,11 +33,11 @@ def made():
 class Bed:
     """A Berth, the double, and the steps of the tests on them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, by_fuse=False):
         self.folder = folder
         self.berth = standalone.Standalone(folder, folder / "no-runtime.sock")
         self.registry = self.berth.data / "kubelet" / "plugins_registry"
-        self.double = csi_double.CsiDouble(folder / "double", self.registry)
+        self.double = csi_double.CsiDouble(folder / "double", self.registry, by_fuse)
         self.berth.flags = ["--csi-driver", self.double.socket]
         self.mounted = {}
 

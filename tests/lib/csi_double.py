@@ -15,12 +15,14 @@ def rules():
 
 
 class CsiDouble:
-    def __init__(self, folder, registration_folder=None):
+    def __init__(self, folder, registration_folder=None, by_fuse=False):
+        """`by_fuse`: each volume is staged by a FUSE file system with a process of its own."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "csi.sock"
         self.data = self.folder / "data"
         self.registration_folder = registration_folder
+        self.by_fuse = by_fuse
         self.process = None
 
     def start(self):
@@ -28,6 +30,8 @@ class CsiDouble:
                    "--calls", self.folder / "calls"]
         if self.registration_folder:
             command += ["--registration-folder", self.registration_folder]
+        if self.by_fuse:
+            command += ["--stage-by-fuse", PROGRAM.with_name("fuse_double")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("the double to serve", lambda: "serves" in self.log().rpartition("\n")[0].rpartition("\n")[2]

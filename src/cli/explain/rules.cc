@@ -42,7 +42,7 @@ std::span<const Rule> AllRules() {
       // driver
       &DriverRefused, &DriverAbsent,
       // mount
-      &MountHung, &MountFails, &WorkRetries, &NodeHangs, &VolumeAbnormal,
+      &MountHung, &MountFails, &WorkRetries, &NodeHangs, &MountLost, &VolumeAbnormal,
       // containers
       &NoRuntime, &ImageMissing, &ContainerFails,
       // deletion

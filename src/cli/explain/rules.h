@@ -103,6 +103,7 @@ std::optional<Cause> MountFails(const State& state);
 std::optional<Cause> WorkRetries(const State& state);
 std::optional<Cause> NodeHangs(const State& state);
 std::optional<Cause> VolumeAbnormal(const State& state);
+std::optional<Cause> MountLost(const State& state);
 // rules_pod.cc
 std::optional<Cause> ImageMissing(const State& state);
 std::optional<Cause> ContainerFails(const State& state);

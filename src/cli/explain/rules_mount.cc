@@ -168,4 +168,35 @@ std::optional<Cause> VolumeAbnormal(const State& state) {
                .step = "save what can still be read, and cure what the driver names"};
 }
 
+// The FUSE server behind the mount is gone. What uses it keeps the dead mount until its own end, so
+// that the event holds as long as the object that it is about.
+std::optional<Cause> MountLost(const State& state) {
+  if (Goes(state) || (state.pod && state.pod->terminated())) return std::nullopt;
+  const bool of_host = !state.pod && state.host_mount;
+  const std::string prefix = fmt::format("volume '{}': ", state.volume_name);
+  const api::Event* newest = nullptr;
+  std::vector<std::string> proof;
+  for (const api::Event& event : state.events) {
+    const std::string message = event.String({"message"});
+    if (event.String({"reason"}) != "VolumeMountLost" ||
+        (!of_host && !message.starts_with(prefix))) {
+      continue;
+    }
+    const std::string at = event.String({"lastTimestamp"});
+    if (newest == nullptr || newest->String({"lastTimestamp"}) <= at) newest = &event;
+    proof.push_back(
+        fmt::format("{} ago (event VolumeMountLost): {}", api::AgeSince(at, state.now), message));
+  }
+  if (newest == nullptr) return std::nullopt;
+  return Cause{.id = "mount-lost",
+               .link = Link::kPublish,
+               .summary = newest->String({"message"}),
+               .proof = std::move(proof),
+               .owner = Owner::kPerson,
+               .step = of_host ? "unmount it and mount it again; see why the server of its file "
+                                 "system ended"
+                               : "delete the pod, so that it is made anew with a fresh mount; see "
+                                 "why the server of its file system ended"};
+}
+
 }  // namespace berth::cli::explain

@@ -82,6 +82,31 @@ TEST_F(RulesTest, AVolumeThatItsDriverCallsAbnormal) {
   EXPECT_EQ(First().id, "");
 }
 
+TEST_F(RulesTest, AMountWhoseServerIsGone) {
+  state_.volume_name = "data";
+  const auto event = [](const std::string& volume, const std::string& at, const std::string& why) {
+    return api::Event(
+        {{"reason", "VolumeMountLost"},
+         {"message", fmt::format("volume '{}': its FUSE mount is lost: {}", volume, why)},
+         {"lastTimestamp", at},
+         {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}});
+  };
+  state_.events = {event("other", "2026-01-01T00:50:00Z", "process 7 ended")};
+  EXPECT_EQ(First().id, "");
+  state_.events.push_back(event("data", "2026-01-01T00:50:00Z", "process 42 'glusterfs' ended"));
+  // An agent that starts later no longer knows who it was.
+  state_.events.push_back(event("data", "2026-01-01T00:55:00Z", "nobody serves it"));
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "mount-lost");
+  EXPECT_EQ(cause.link, Link::kPublish);
+  EXPECT_TRUE(Proves(cause,
+                     "10m ago (event VolumeMountLost): volume 'data': its FUSE mount is "
+                     "lost: process 42 'glusterfs' ended"));
+  EXPECT_NE(cause.step.find("delete the pod"), std::string::npos);
+  state_.pod->Set({"status", "phase"}, "Succeeded");
+  EXPECT_EQ(First().id, "");
+}
+
 TEST_F(RulesTest, AMountThatHangsInTheKernelIsToldFromADriverThatHangs) {
   Running(OnNode(), "NodeStageVolume");
   state_.servers[std::string(kSocket)] = {

@@ -91,10 +91,12 @@ StatusOr<Published> NetworkPlugin::SetUp(const api::Pod& pod, const VolumeSpec& 
 
 Status NetworkPlugin::TearDown(const PodVolumeRecord& record) {
   const std::string folder = Folder(record);
+  // Once at least: a mount that died was taken away (node/dead_mounts.h), and how it was made is
+  // still on record.
   for (int i = 0; i < kMaxStacked; ++i) {
+    RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
     ASSIGN_OR_RETURN(const auto table, host().mounter().List());
     if (platform::FindMount(table, folder) == nullptr) break;
-    RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
   }
   RETURN_IF_ERROR(RemoveEmptyFolder(folder));
   return Forget(record);
