@@ -137,6 +137,7 @@ class FakeCluster {
   // Adds it, and waits until the controllers' copies show it: objects of two kinds come by two
   // watches, in any order.
   void Put(const base::Json& object);
+  void Put(const api::Object& object) { Put(object.json()); }
   bool WaitUntil(const std::function<bool()>& condition) { return client.WaitUntil(condition); }
 
   base::FakeClock clock;

@@ -68,7 +68,7 @@ class DaemonSetsTest : public ::testing::Test {
                             {{{"type", "Ready"},
                               {"status", phase == "Running" ? "True" : "False"},
                               {"lastTransitionTime", api::FormatTime(cluster_.clock.Now())}}}}});
-      cluster_.Put(pod.json());
+      cluster_.Put(pod);
     }
   }
   // The node agents have ended what is being deleted.

@@ -145,7 +145,7 @@ TEST_F(CapacityTest, WhatAnotherDeletesOrChangesIsMendedAtOnce) {
   ASSERT_TRUE(WaitObjects(2));
   Capacity changed = Objects()[0];
   changed.Set({"capacity"}, "1Ki");
-  cluster_.Put(changed.json());
+  cluster_.Put(changed);
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Objects()[0].capacity() == "10Gi"; }));
 }
 

@@ -16,7 +16,7 @@ class DeleteTest : public ProvisionerTest {
     Volume volume = GetVolume("pvc-uid-data");
     volume.Set({"status", "phase"}, "Released");
     if (!more.is_null()) volume.mutable_json().merge_patch(more);
-    cluster_.Put(volume.json());
+    cluster_.Put(volume);
     return volume.csi().volume_handle();
   }
 
@@ -46,7 +46,7 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
   ASSERT_TRUE(cluster_.WaitUntil(deleting));
   Volume volume = GetVolume("pvc-uid-data");
   volume.Set({"metadata", "annotations", "touched"}, "yes");
-  cluster_.Put(volume.json());
+  cluster_.Put(volume);
   PassQueue();
   EXPECT_EQ(script().Count("DeleteVolume"), 1);
   cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
@@ -127,7 +127,7 @@ TEST_F(DeleteTest, AVolumeWithTwoObjectsOutlivesTheFirst) {
   PassQueue();
   cluster_.client.Remove(Claim::kInfo, "default", "data");
   volume.Set({"status", "phase"}, "Released");
-  cluster_.Put(volume.json());
+  cluster_.Put(volume);
   EXPECT_TRUE(cluster_.events.WaitFor("is PersistentVolume 'twin', too"));
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
   cluster_.client.Remove(Volume::kInfo, "", "twin");

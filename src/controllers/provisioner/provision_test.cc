@@ -159,7 +159,7 @@ TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInThe
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Claim claim = GetClaim("data");
   claim.mutable_json().merge_patch(BoundClaim("pv-by-hand"));
-  cluster_.Put(claim.json());
+  cluster_.Put(claim);
   script().LoseAnswer("CreateVolume");
   script().Release("CreateVolume");
   // With its object it can be released and deleted.
@@ -175,7 +175,7 @@ TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
   Claim claim = GetClaim("data");
   ASSERT_TRUE(claim.has_finalizer(kProvisioningFinalizer));
   claim.mutable_json().merge_patch(BoundClaim("pvc-uid-data"));
-  cluster_.Put(claim.json());
+  cluster_.Put(claim);
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
 }

@@ -73,13 +73,13 @@ class ProvisionerTest : public ::testing::Test {
     BindClaim("source");
     Volume volume = GetVolume("pvc-uid-source");
     volume.Set({"status", "phase"}, "Bound");
-    cluster_.Put(volume.json());
+    cluster_.Put(volume);
   }
   // What the binder does when the claim's volume is there.
   void BindClaim(const std::string& name) {
     Claim claim = GetClaim(name);
     claim.mutable_json().merge_patch(BoundClaim("pvc-uid-" + name));
-    cluster_.Put(claim.json());
+    cluster_.Put(claim);
   }
 
   FakeCluster cluster_;

@@ -48,7 +48,7 @@ TEST_F(DelayedTest, ANodeWithoutCapacityIsGivenUpForAnother) {
   // The scheduler's turn; then it works.
   Claim again = GetClaim("data");
   again.set_annotation(kSelectedNode, "node-a");
-  cluster_.Put(again.json());
+  cluster_.Put(again);
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 

@@ -116,7 +116,7 @@ class ModifierTest : public CaseTest {
   void WishFor(const std::string& name) {
     Claim claim = GetClaim();
     claim.Set({"spec", "volumeAttributesClassName"}, name);
-    cluster_.Put(claim.json());
+    cluster_.Put(claim);
   }
   std::string Current() {
     return GetClaim().String({"status", "currentVolumeAttributesClassName"});

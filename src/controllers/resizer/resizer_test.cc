@@ -47,7 +47,7 @@ class ResizerTest : public ::testing::Test {
   void Ask(const std::string& size) {
     Claim claim = GetClaim();
     claim.Set({"spec", "resources", "requests", "storage"}, size);
-    cluster_.Put(claim.json());
+    cluster_.Put(claim);
   }
 
   rpc::CallScript& script() { return cluster_.driver->script(); }
@@ -241,7 +241,7 @@ TEST_F(ResizerTest, WhatANodeRefusedIsOfferedAgainAfterAWhile) {
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
   Claim claim = GetClaim();
   claim.Set({"status", "allocatedResourceStatuses", "storage"}, "NodeResizeInfeasible");
-  cluster_.Put(claim.json());
+  cluster_.Put(claim);
   EXPECT_TRUE(script().WaitFor("ControllerExpandVolume", 2));
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
@@ -275,7 +275,7 @@ TEST_F(ResizerTest, OtherConditionsStay) {
   Claim claim = GetClaim();
   claim.Set({"status", "conditions"}, Json::array({{{"type", "Unrelated"}, {"status", "True"}}}));
   claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
-  cluster_.Put(claim.json());
+  cluster_.Put(claim);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Unrelated"));
 }

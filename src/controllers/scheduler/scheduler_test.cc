@@ -72,7 +72,7 @@ class SchedulerTest : public ::testing::Test {
     cluster_.Put(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), volume_more)));
     Claim object = GetClaim(claim);
     object.mutable_json().merge_patch(BoundClaim("pv-" + claim));
-    cluster_.Put(object.json());
+    cluster_.Put(object);
   }
 
   FakeCluster cluster_;
@@ -233,7 +233,7 @@ TEST_F(SchedulerTest, ANodeThatCouldNotHaveTheVolumeIsTriedLast) {
   ASSERT_EQ(WaitSelected("data"), "node-a");
   Claim given_up = GetClaim("data");
   base::json::Remove(given_up.mutable_json(), {"metadata", "annotations", kSelectedNode});
-  cluster_.Put(given_up.json());
+  cluster_.Put(given_up);
   EXPECT_EQ(WaitSelected("data"), "node-b");
 }
 
@@ -250,7 +250,7 @@ TEST_F(SchedulerTest, AVolumeMadeByHandIsGivenToTheClaimOnItsNode) {
   EXPECT_FALSE(GetClaim("data").has_annotation(kSelectedNode));
   Claim claim = GetClaim("data");
   claim.mutable_json().merge_patch(BoundClaim("local-b"));
-  cluster_.Put(claim.json());
+  cluster_.Put(claim);
   EXPECT_EQ(WaitNode("web"), "node-b");
 }
 
