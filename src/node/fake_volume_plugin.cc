@@ -168,6 +168,11 @@ void FakeVolumePlugin::SetFound(Found found) {
   found_ = std::move(found);
 }
 
+void FakeVolumePlugin::SetHostFolder(std::string folder) {
+  MutexLock lock(mutex_);
+  host_folder_ = std::move(folder);
+}
+
 StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
                                                     const volume::VolumeSpec& spec,
                                                     const api::Labels& publish_context) {
@@ -187,7 +192,9 @@ StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
     publish_context_ = publish_context;
     return OkStatus();
   }));
-  return volume::Published{.path = path, .block = spec.block()};
+  MutexLock lock(mutex_);
+  return volume::Published{.path = host_folder_.empty() ? path : host_folder_,
+                           .block = spec.block()};
 }
 
 Status FakeVolumePlugin::TearDown(const volume::PodVolumeRecord& record) {

@@ -48,6 +48,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   void Reboot();
   // What FindOnNode tells; nothing until set.
   void SetFound(Found found);
+  // SetUp publishes this folder in place of the one that it mounts.
+  void SetHostFolder(std::string folder);
   // What GetCondition tells of every volume; nothing until set.
   void SetCondition(volume::StatusOr<std::optional<Condition>> condition);
 
@@ -98,6 +100,7 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   std::set<std::string> mounted_ ABSL_GUARDED_BY(mutex_);
   api::Labels publish_context_ ABSL_GUARDED_BY(mutex_);
   Found found_ ABSL_GUARDED_BY(mutex_);
+  std::string host_folder_ ABSL_GUARDED_BY(mutex_);
   volume::StatusOr<std::optional<Condition>> condition_ ABSL_GUARDED_BY(mutex_) =
       std::optional<Condition>();
 };

@@ -148,5 +148,27 @@ TEST_F(LostRecords, OfAPodThatIsStillThereAreWrittenAgain) {
   EXPECT_THAT(world_.RecordFiles("devices"), IsEmpty());
 }
 
+// What a pod mounted inside its volume goes with the pod; what is mounted beneath a folder of the
+// host (hostPath) is the host's, and other pods'.
+TEST(VolumeOfTheHost, KeepsWhatIsMountedBeneathIt) {
+  for (const std::string host_folder : {"", "/srv"}) {
+    SCOPED_TRACE(host_folder);
+    World world({});
+    world.AddBoundClaim("x");
+    world.shared->SetHostFolder(host_folder);
+    ASSERT_TRUE(world.Start().ok());
+    world.manager->Want(world.ClaimPod("a", "x"));
+    ASSERT_TRUE(world.WaitReady("uid-a"));
+    ASSERT_TRUE(world.WaitRecorded());
+    const std::string beneath = world.manager->State("uid-a").published.at("data").path + "/more";
+    ASSERT_TRUE(world.host->mounter()
+                    .Mount({.source = "tmpfs", .target = beneath, .fs_type = "tmpfs"})
+                    .ok());
+    world.manager->Release("uid-a");
+    ASSERT_TRUE(world.WaitReleased("uid-a"));
+    EXPECT_EQ(world.host->fake_mounter().IsMounted(beneath), !host_folder.empty());
+  }
+}
+
 }  // namespace
 }  // namespace berth::node

@@ -15,8 +15,6 @@ REASONS = {
     "rpc.csi.GetSnapshot.*": "looks, at drivers that have it; others are asked by ListSnapshots",
     "rpc.csi.ControllerGetVolume.*": "nobody calls it",
     "rpc.csi.ValidateVolumeCapabilities.*": "nobody calls it",
-    "exec.mount_record.*": "of mounts that a volume's utility makes, which no flow has; "
-                           "src/volume/exec/routed_mounts_test.cc cuts both ways off at each of them",
 }
 NONE = "none"
 

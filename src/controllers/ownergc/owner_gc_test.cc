@@ -46,7 +46,7 @@ class OwnerGcTest : public ::testing::Test {
     gc_ = &cluster_.Add<OwnerGc>(Options{.discovery_delay = milliseconds(10)});
     cluster_.Start();
   }
-  Json Add(const Json& object) { return cluster_.Put(object); }
+  Json Add(const Json& object) { return cluster_.client.Add(object); }
   bool Has(const std::string& map, const std::string& ns = "default") {
     return cluster_.Has<api::ConfigMap>(ns, map);
   }

@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "base/flight.h"
-#include "base/ids.h"
 #include "base/log.h"
 #include "platform/marked_processes.h"
 #include "volume/exec/run_streams.h"
@@ -66,7 +65,9 @@ Status PlaceSecrets(const Command& command, const RunFolder& folder,
   return base::OkStatus();
 }
 
-StatusOr<Prepared> Prepare(const Command& command, RunFolders& folders) {
+std::string VariableOf(const std::string& run_id) { return "BERTH_RUN=" + run_id; }
+
+StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, RunFolders& folders) {
   if (command.argv.empty() || command.argv[0].empty()) {
     return base::Error(StatusCode::kInvalidArgument, "run: no program given");
   }
@@ -75,7 +76,7 @@ StatusOr<Prepared> Prepare(const Command& command, RunFolders& folders) {
     return base::Error(StatusCode::kInvalidArgument, "run: '{}' is no variable", variable);
   }
   Prepared prepared;
-  prepared.variable = "BERTH_RUN=" + base::NewUuid();
+  prepared.variable = VariableOf(run_id);
   std::vector<std::string> argv = command.argv;
   ASSIGN_OR_RETURN(prepared.folder, folders.Make());
   const RunFolder& folder = *prepared.folder;
@@ -196,8 +197,9 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
 }  // namespace
 
 StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& container,
-                                                          const Command& command) {
-  ASSIGN_OR_RETURN(const Prepared prepared, Prepare(command, folders_));
+                                                          const Command& command,
+                                                          const std::string& run_id) {
+  ASSIGN_OR_RETURN(const Prepared prepared, Prepare(command, run_id, folders_));
   rpc::cri::ExecSyncRequest request;
   request.set_container_id(container.id);
   for (const std::string& argument : prepared.argv) request.add_cmd(argument);
@@ -222,6 +224,13 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
                : base::Error(StatusCode::kUnknown, "exited with {}", result->exit_code));
   RETURN_IF_ERROR(result);
   return *std::move(result);
+}
+
+Status ContainerExec::EndRun(const std::string& run_id) {
+  const size_t left = platform::KillMarked(VariableOf(run_id), kKillGrace);
+  if (left == 0) return base::OkStatus();
+  return base::Error(StatusCode::kUnavailable,
+                     "{} processes of an earlier run were killed and are not gone yet", left);
 }
 
 }  // namespace berth::volume

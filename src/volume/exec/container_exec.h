@@ -12,7 +12,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
+#include "base/ids.h"
 #include "base/status.h"
 #include "platform/exec.h"
 #include "rpc/cri_client.h"
@@ -30,8 +32,14 @@ class ContainerExec {
   // None: the container does not run any more, and nothing was run. Besides platform::Exec's
   // errors: FAILED_PRECONDITION and INTERNAL: nothing was run either; UNAVAILABLE and CANCELLED,
   // unless rpc::WasNotSent: what it did is unknown, and it has been killed.
-  base::StatusOr<std::optional<platform::CommandResult>> Run(const PodContainer& container,
-                                                             const platform::Command& command);
+  // `run_id` is for EndRun, should this process die meanwhile.
+  base::StatusOr<std::optional<platform::CommandResult>> Run(
+      const PodContainer& container, const platform::Command& command,
+      const std::string& run_id = base::NewUuid());
+
+  // Kills what an earlier process left of a run, and what that run left. UNAVAILABLE: something of
+  // it waits in the kernel.
+  static base::Status EndRun(const std::string& run_id);
 
  private:
   rpc::CriClient& runtime_;

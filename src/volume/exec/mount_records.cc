@@ -22,6 +22,7 @@ Json ToJson(const MountRecord& record, const std::string& boot) {
                          {"containerName", pod.container},
                          {"containerID", record.container->id}};
   }
+  if (!record.run_id.empty()) json["runID"] = record.run_id;
   return json;
 }
 
@@ -29,7 +30,8 @@ StatusOr<MountRecord> FromJson(const Json& json) {
   using base::json::String;
   MountRecord record{.target = String(json, {"target"}),
                      .plugin = String(json, {"plugin"}),
-                     .container = std::nullopt};
+                     .container = std::nullopt,
+                     .run_id = String(json, {"runID"})};
   if (base::json::Find(json, {"container"}) != nullptr) {
     record.container = PodContainer{.registration = {String(json, {"container", "podNamespace"}),
                                                      String(json, {"container", "podName"}),

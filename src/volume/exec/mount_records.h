@@ -19,6 +19,8 @@ struct MountRecord {
   std::string target;
   std::string plugin;
   std::optional<PodContainer> container;  // none: on the host
+  // Of the utility in the container, as long as it may run (container_exec.h).
+  std::string run_id = "";
 };
 
 class MountRecords {

@@ -1,5 +1,6 @@
 #include "volume/exec/routed_mounts.h"
 
+#include "base/ids.h"
 #include "base/log.h"
 
 namespace berth::volume {
@@ -37,6 +38,11 @@ StatusOr<bool> RoutedMounts::IsMounted(std::string_view target) {
 
 Status RoutedMounts::Mount(const HelperMount& mount) {
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(mount.target));
+  const auto earlier = records_.Read(mount.target);
+  if (earlier.ok() && earlier->has_value()) {
+    // Of one that is used by now nothing may be killed, also should it be detached one day.
+    RETURN_IF_ERROR(mounted ? NoteEnd(**earlier) : EndEarlierRun(**earlier));
+  }
   if (mounted) {
     return base::Error(StatusCode::kAlreadyExists, "something is mounted at '{}'", mount.target);
   }
@@ -55,10 +61,13 @@ Status RoutedMounts::Mount(const HelperMount& mount) {
 // `gone`: the container ended before anything was done.
 Status RoutedMounts::MountRecorded(const HelperMount& mount,
                                    const std::optional<PodContainer>& container, bool& gone) {
-  RETURN_IF_ERROR(
-      records_.Write({.target = mount.target, .plugin = mount.plugin, .container = container}));
-  const Status done = container ? MountInPod(mount, *container, gone) : host_.Mount(mount);
-  if (done.ok() && !gone) return done;
+  const MountRecord record{.target = mount.target,
+                           .plugin = mount.plugin,
+                           .container = container,
+                           .run_id = container ? base::NewUuid() : ""};
+  RETURN_IF_ERROR(records_.Write(record));
+  const Status done = container ? MountInPod(mount, record, gone) : host_.Mount(mount);
+  if (done.ok() && !gone) return NoteEnd(record);
   // What may be mounted, or become so, keeps its record.
   if (MayHaveMounted(done)) return done;
   const auto mounted = IsMounted(mount.target);
@@ -66,10 +75,24 @@ Status RoutedMounts::MountRecorded(const HelperMount& mount,
   return done;
 }
 
-Status RoutedMounts::MountInPod(const HelperMount& mount, const PodContainer& container,
-                                bool& gone) {
+Status RoutedMounts::NoteEnd(MountRecord record) {
+  if (record.run_id.empty()) return base::OkStatus();
+  record.run_id.clear();
+  return records_.Write(record);
+}
+
+Status RoutedMounts::EndEarlierRun(const MountRecord& record) {
+  if (record.run_id.empty()) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(ContainerExec::EndRun(record.run_id),
+                       fmt::format("what was to be mounted at '{}'", record.target));
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(record.target));
+  return mounted ? mounter_.UnmountLazy(record.target) : base::OkStatus();
+}
+
+Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone) {
+  const PodContainer& container = *record.container;
   const platform::Command command = HelperCommand(mount);
-  ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command));
+  ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command, record.run_id));
   gone = !result.has_value();
   if (gone) return base::OkStatus();
   if (result->exit_code != 0) {
@@ -109,6 +132,7 @@ Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
 
 Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer& container) {
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(record.target));
+  if (!mounted) RETURN_IF_ERROR(EndEarlierRun(record));
   ASSIGN_OR_RETURN(const bool running, IsRunning(runtime_, container.id));
   bool gone = !running;
   if (running) {

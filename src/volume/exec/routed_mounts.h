@@ -6,8 +6,10 @@
 //                 └──▶ that container is gone: a lazy unmount on the host, and an event
 //
 // A record without a mount is harmless, a mount without one is unmounted on the host: after a crash
-// between any two steps both calls can be repeated. A mount that the host does not see stays in its
-// pod: it is taken away there again, and the error says so. Thread-safe for different targets.
+// between any two steps both calls can be repeated. A utility that outlived the agent which began
+// it is killed first: it would mount later, over what is there then, or what nobody unmounts any
+// more. A mount that the host does not see stays in its pod: it is taken away there again, and the
+// error says so. Thread-safe for different targets.
 #pragma once
 
 #include <string>
@@ -38,7 +40,12 @@ class RoutedMounts : public HelperMounts {
   base::StatusOr<bool> IsMounted(std::string_view target);
   base::Status MountRecorded(const HelperMount& mount, const std::optional<PodContainer>& container,
                              bool& gone);
-  base::Status MountInPod(const HelperMount& mount, const PodContainer& container, bool& gone);
+  base::Status MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone);
+  // The utility has ended, and the mount stands.
+  base::Status NoteEnd(MountRecord record);
+  // Of a target that is not mounted: ends the run that was to mount there, and takes away what it
+  // mounted meanwhile.
+  base::Status EndEarlierRun(const MountRecord& record);
   base::Status UnmountInPod(const MountRecord& record, const PodContainer& container);
   base::Status UmountIn(const PodContainer& container, const std::string& target, bool& gone);
   void TellOfGonePod(const MountRecord& record, const PodContainer& container);

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <filesystem>
@@ -142,6 +145,48 @@ TEST_F(RoutedMountsTest, AnUnknownOutcomeKeepsItsRecord) {
   EXPECT_TRUE(Unmount().ok());
   EXPECT_EQ(ran_in_.back(), id + " umount");
   EXPECT_EQ(Records(), 0u);
+}
+
+// An agent that died left its utility running, which would mount some time.
+TEST_F(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
+  const std::string id = pods_.Register("uid-1");
+  MountRecords records(pods_.folder() / "node/helper-mounts");
+  ASSERT_TRUE(records.Take().ok());
+  for (const bool mounts : {true, false}) {
+    ASSERT_TRUE(records
+                    .Write({.target = mount_.target,
+                            .plugin = kPlugin,
+                            .container = PodContainer{FakeMountPods::PodOf("uid-1"), id},
+                            .run_id = "earlier"})
+                    .ok());
+    std::string program = "sleep", seconds = "60", run = "BERTH_RUN=earlier";
+    char* const arguments[] = {program.data(), seconds.data(), nullptr};
+    char* const environment[] = {run.data(), nullptr};
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawn(&pid, "/bin/sleep", nullptr, nullptr, arguments, environment), 0);
+    EXPECT_TRUE((mounts ? Mount() : Unmount()).ok());
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    if (mounts) EXPECT_EQ((*records.Read(mount_.target))->run_id, "");
+    EXPECT_TRUE(Unmount().ok());
+    EXPECT_EQ(Records(), 0u);
+  }
+}
+
+TEST_F(RoutedMountsTest, WhatIsUsedIsNotKilledWithItsRecord) {
+  pods_.Register("uid-1");
+  Program("mount", "sleep 60 >/dev/null 2>&1 & echo $! > " + bin_ + "/daemon");
+  ASSERT_TRUE(Mount().ok());
+  pid_t daemon = 0;
+  std::ifstream(bin_ + "/daemon") >> daemon;
+  ASSERT_GT(daemon, 0);
+  // Somebody detaches it, and it is mounted once more: who held it works on.
+  ASSERT_TRUE(pods_.mounter().Unmount(mount_.target).ok());
+  ASSERT_TRUE(Mount().ok());
+  EXPECT_EQ(kill(daemon, 0), 0);
+  EXPECT_TRUE(Unmount().ok());
+  kill(daemon, SIGKILL);
 }
 
 TEST_F(RoutedMountsTest, APodWithoutUmountLeavesItToTheHost) {
