@@ -115,6 +115,11 @@ class RegistrarImpl : public Registrar {
       return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
                    Quote(info.name()));
     }
+    // One that goes answers still, by a socket that is no more: nobody else could reach it.
+    if (!driver.has_value()) {
+      return Error(StatusCode::kUnavailable, "the driver's socket {} is not there",
+                   Quote(client_->socket()));
+    }
     return Announce(info.name(), driver);
   }
 

@@ -298,7 +298,7 @@ TEST_F(BinderTest, AnAbsentApiPausesTheWorkAndItGoesOn) {
   cluster_.Put(MakeVolume("pv-1"));
   cluster_.Start();
   cluster_.client.SetOutage(base::Error(base::StatusCode::kUnavailable, "down"));
-  cluster_.Put(MakeClaim("data"));
+  cluster_.client.Add(MakeClaim("data"));
   cluster_.client.SetOutage(base::OkStatus());
   EXPECT_TRUE(WaitBound("data", "pv-1"));
 }

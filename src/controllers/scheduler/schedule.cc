@@ -47,8 +47,11 @@ Scheduler::Outcome Scheduler::SyncPod(const std::string& key) {
   if (!node.has_value()) return ReportUnschedulable(*pod, refusals.Text());
   {
     MutexLock lock(mutex_);
+    Progress& now = progress_[pod->uid()];
+    // A node was given up since the choice began: it is to count.
+    if (now.failures != progress.failures) return Outcome::After(milliseconds(0));
     waiting_.erase(key);
-    progress_[pod->uid()].node = *node;
+    now.node = *node;
   }
   return placement.empty() ? BindPod(*pod, *node) : Reserve(*pod, *node, placement);
 }
