@@ -1,6 +1,5 @@
 #include "platform/marked_processes.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,25 +17,12 @@
 
 #include "base/unique_fd.h"
 #include "platform/child.h"
+#include "platform/process_info.h"
 
 namespace berth::platform {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::vector<pid_t> AllProcesses() {
-  std::vector<pid_t> out;
-  DIR* dir = opendir("/proc");
-  if (dir == nullptr) return out;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && end == name.data() + name.size()) out.push_back(pid);
-  }
-  closedir(dir);
-  return out;
-}
 
 std::string ReadProc(pid_t pid, std::string_view name) {
   constexpr size_t kMost = 1 << 20;
@@ -88,7 +74,7 @@ struct Found {
 std::vector<Found> FindAlive(std::string_view variable) {
   std::map<pid_t, Stat> processes;
   std::set<pid_t> marked;
-  for (const pid_t pid : AllProcesses()) {
+  for (const pid_t pid : ProcessIds()) {
     if (pid == getpid()) continue;
     const Stat stat = ReadStat(pid);
     if (stat.state == 'Z' || stat.state == 'X') continue;

@@ -117,9 +117,11 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   return info;
 }
 
+std::vector<pid_t> ProcessIds() { return Numbers("/proc"); }
+
 std::vector<ProcessInfo> ProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
-  for (const pid_t pid : Numbers("/proc")) {
+  for (const pid_t pid : ProcessIds()) {
     Stat stat;
     if (ReadStat(fmt::format("/proc/{}/stat", pid), stat)) children.emplace(stat.parent, pid);
   }

@@ -37,6 +37,9 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid);
 // The same for one thread, by its id.
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid);
 
+// All processes that this one sees.
+std::vector<pid_t> ProcessIds();
+
 // A process and all below it, itself first; empty if there is none.
 std::vector<ProcessInfo> ProcessTree(pid_t root);
 

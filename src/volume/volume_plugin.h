@@ -24,6 +24,7 @@
 #include "api/kinds.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "volume/plugin_stub.h"
 
 namespace berth::volume {
 
@@ -69,10 +70,8 @@ struct Published {
   bool read_only = false;
 };
 
-class VolumePlugin {
+class VolumePlugin : public PluginStub {
  public:
-  virtual ~VolumePlugin() = default;
-
   // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
   virtual std::string_view name() const = 0;
   virtual bool Supports(const VolumeSpec& spec) const = 0;

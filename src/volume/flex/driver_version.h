@@ -1,0 +1,37 @@
+// One version of a Flexvolume driver, and who still needs it.
+//
+// A driver is never run from the driver folder, where an installer may write: it runs from a copy,
+// taken when the folder was found complete, which nobody changes. So a call that runs, and the
+// unmount of a volume that an earlier version mounted, are safe from whatever happens there.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace berth::volume {
+
+struct DriverVersion {
+  std::string driver;      // "vendor/driver", or "driver"
+  std::string executable;  // absolute path of the copy
+  std::string id;          // lower-case hex; names the version in records
+};
+
+// The copies. Thread-safe.
+class DriverVersions {
+ public:
+  virtual ~DriverVersions() = default;
+
+  // NOT_FOUND: that version was never taken, or nobody held it and it is gone.
+  virtual base::StatusOr<DriverVersion> Kept(std::string_view driver,
+                                             std::string_view id) const = 0;
+
+  // Keeps a version until it is released, over restarts. `user` names a pod's volume or a device,
+  // as a path below the kubelet folder ("pods/UID/volumes/vendor~driver/NAME"): a hold whose path
+  // is there no more ends by itself. Idempotent.
+  virtual base::Status Hold(const DriverVersion& version, std::string_view user) = 0;
+  virtual base::Status Release(const DriverVersion& version, std::string_view user) = 0;
+};
+
+}  // namespace berth::volume

@@ -1,0 +1,93 @@
+// The volume plugins of a process: those that it was built with, and those that probers find.
+//
+//   Probe gives a list ──▶ new ones are initialised, several at once ──▶ Find gives them
+//                                     │ failed: reported, tried again with a backoff
+//                                     ▼
+//                          Find gives the failure, never an older plugin of that name
+//
+// A look-up that no built-in plugin answers asks the probers first, which costs nothing while
+// nothing changed; and their news are taken without one. A list that could not be read leaves the
+// last good one in place. Plugins are shared, so that a call which runs outlives the plugin's place
+// in the list. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "volume/plugin_prober.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+class PluginRegistry {
+ public:
+  struct Options {
+    int parallel_inits = 8;
+    // After each Init of a plugin that a prober found, with what came of it, and with NOT_FOUND
+    // when one is there no more. Volumes that waited for it want another look then.
+    std::function<void(const std::string& plugin, const base::Status& state)> on_state = nullptr;
+    // A prober could not look.
+    std::function<void(const base::Status& why)> on_probe_failed = nullptr;
+  };
+
+  PluginRegistry(std::vector<std::shared_ptr<VolumePlugin>> fixed,
+                 std::vector<std::unique_ptr<PluginProber>> probers, Options options);
+  ~PluginRegistry();
+  PluginRegistry(const PluginRegistry&) = delete;
+  PluginRegistry& operator=(const PluginRegistry&) = delete;
+
+  // Initialises what is fixed and the probers, and takes their first lists. What a prober lists is
+  // initialised meanwhile, after this.
+  base::Status Init();
+  // No Init runs afterwards. Idempotent.
+  void Stop();
+
+  // The plugin for a volume. NOT_FOUND: none; UNAVAILABLE: there is one and it is not ready, with
+  // the reason; on_state tells when to ask again.
+  base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
+
+  // By its name, ready or not; null: none. For what it set up earlier.
+  std::shared_ptr<VolumePlugin> Named(std::string_view name);
+
+  // Those that are there now, ready or not.
+  PluginList All();
+
+ private:
+  struct Entry {
+    std::shared_ptr<VolumePlugin> plugin;
+    // Of its Init; UNAVAILABLE until it has run.
+    base::Status state;
+  };
+  struct Probed {
+    std::unique_ptr<PluginProber> prober;
+    PluginList last;
+  };
+
+  struct Report {
+    std::string plugin;
+    base::Status state;
+  };
+
+  void Refresh();
+  // Makes `found_` of the last lists.
+  std::vector<Report> TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
+  base::KeyedWorkers::Outcome InitNamed(const std::string& name);
+  std::shared_ptr<VolumePlugin> Fixed(std::string_view name) const;
+
+  const std::vector<std::shared_ptr<VolumePlugin>> fixed_;
+  const Options options_;
+  base::Mutex probing_;  // one look at a time; taken before mutex_
+  std::vector<Probed> probed_ ABSL_GUARDED_BY(probing_);
+  base::Mutex mutex_;
+  std::map<std::string, Entry, std::less<>> found_ ABSL_GUARDED_BY(mutex_);
+  base::KeyedWorkers inits_;
+};
+
+}  // namespace berth::volume
