@@ -5,6 +5,7 @@
 // unmount of a volume that an earlier version mounted, are safe from whatever happens there.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,8 @@ struct DriverVersion {
   std::string driver;      // "vendor/driver", or "driver"
   std::string executable;  // absolute path of the copy
   std::string id;          // lower-case hex; names the version in records
+  // The copy stays at least as long as this object, or a copy of it, lives: for calls that run.
+  std::shared_ptr<const void> pin = nullptr;
 };
 
 // The copies. Thread-safe.
