@@ -4,7 +4,7 @@ import subprocess
 import pytest
 import yaml
 from lib import mount_pods
-from lib.standalone import BINARY, ROOT
+from lib.standalone import BINARY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.mountpod]
 
@@ -80,10 +80,7 @@ def test_it_has_started_when_it_is_registered(container):
 
 
 def test_its_packages_have_what_formats_and_checks(kind):
-    names = set()
-    for folder in ("base", kind):
-        lines = (ROOT / "deploy" / "mount-pod" / folder / "packages").read_text().splitlines()
-        names |= {line for line in lines if not line.startswith("#")}
+    names = set(mount_pods.packages(kind))
     assert names >= {"mount", "e2fsprogs", "xfsprogs", "util-linux"}, "mount, mkfs, fsck and blkid"
     known = subprocess.run(["apt-cache", "show", *sorted(names)], capture_output=True, text=True)
     if not known.stdout:

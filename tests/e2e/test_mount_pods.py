@@ -1,6 +1,5 @@
 """The user story of mount utilities in pods: the host has no GlusterFS client, and pods use GlusterFS volumes, from the
 DaemonSet of deploy/mount-pod and a real server; its upgrade by generations and by the taint."""
-import json
 import os
 import pathlib
 import re
@@ -75,11 +74,6 @@ def daemon_of(berth, name):
     return serving.pop()
 
 
-def doctor(berth):
-    said = berth.run("doctor", "-o", "json", "--container-runtime-endpoint", f"unix://{berth.runtime_socket}", check=False)
-    return json.loads(said.stdout)["findings"]
-
-
 def taints(berth):
     return berth.get("node", "node-a").get("spec", {}).get("taints")
 
@@ -103,7 +97,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
 
     # The administrator deploys one DaemonSet.
     first = pods_of_gluster.wait_ready()
-    found = {f["name"]: f for f in doctor(berth) if f["area"] == "mount pods"}
+    found = {f["name"]: f for f in mount_pods.doctor(berth) if f["area"] == "mount pods"}
     assert {"propagation", "registration", "utilities"} == set(found)
     assert not [f for f in found.values() if f["verdict"] != "ok"], "mkfs and fsck are there, too"
 

@@ -1,6 +1,6 @@
 """A real Ceph cluster for one test: a monitor, an object store in memory and a metadata server, with their network,
-mounts and processes in namespaces of their own. Nothing is installed on the host: 33 MB of packages are fetched and
-unpacked, as for the virtual machine.
+mounts and processes in namespaces of their own, and an end of a veth pair here as long as it lives. Nothing is installed
+on the host: 33 MB of packages are fetched and unpacked, as for the virtual machine.
 """
 import base64
 import contextlib
@@ -13,6 +13,7 @@ import subprocess
 import uuid
 
 from lib.standalone import ROOT, Failure, wait_for
+from lib.veth import Veth
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 BINDING = "usr/lib/python3/dist-packages/rados.cpython-311-x86_64-linux-gnu.so"
@@ -35,7 +36,6 @@ PACKAGES = {
     "libsnappy1v5": f"{LIBRARIES}/libsnappy.so.1",
     "python3-rados": BINDING,
 }
-ADDRESS = "10.215.0.1"
 # Of everyone: whose keys the monitor begins with.
 CAPABILITIES = {
     "mon.": {"mon": "allow *"},
@@ -44,11 +44,11 @@ CAPABILITIES = {
     "mds.a": {"mon": "allow profile mds", "osd": "allow *", "mds": "allow *"},
 }
 
-# Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder.
+# Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder; $3: its address, from when go is there.
 START = r"""
 set -e
 ip link set lo up
-ip address add 10.215.0.1/32 dev lo
+while ! [ -e "$2/go" ]; do sleep 0.05; done
 # Where utilities are looked for; it finds its libraries by itself.
 mount -t tmpfs tmpfs /usr/local/sbin
 printf '#!/bin/sh\nexec env LD_LIBRARY_PATH=%s %s "$@"\n' "$LD_LIBRARY_PATH" "$1" >/usr/local/sbin/ceph-fuse
@@ -56,9 +56,9 @@ chmod 755 /usr/local/sbin/ceph-fuse
 mount -t tmpfs tmpfs "$2/var"
 mkdir "$2/var/mon" "$2/var/osd" "$2/var/mds" "$2/var/run"
 cd "$2"
-monmaptool --create --fsid "$FSID" --addv a '[v2:10.215.0.1:3300,v1:10.215.0.1:6789]' monmap
+monmaptool --create --fsid "$FSID" --addv a "[v2:$3:3300,v1:$3:6789]" monmap
 ceph-mon --mkfs -i a --monmap monmap --keyring keyring
-ceph-mon -i a --public-addr 10.215.0.1
+ceph-mon -i a --public-addr "$3"
 touch started
 exec sleep infinity
 """
@@ -125,7 +125,9 @@ class CephCluster:
         (self.folder / "var").mkdir(parents=True)
         self.keys = {name: _new_key() for name in CAPABILITIES}
         self.environment = self.process = self.pid = None
-        self.monitor = f"{ADDRESS}:6789"
+        self.veth = Veth("bc")
+        self.address = self.veth.address
+        self.monitor = f"{self.address}:6789"
 
     def _configure(self):
         unpacked = _unpacked()
@@ -140,7 +142,7 @@ class CephCluster:
             "PYTHONPATH": os.path.dirname(f"{unpacked['python3-rados']}/{BINDING}")}
         base = f"{unpacked['ceph-base']}/{LIBRARIES}"
         (self.folder / "ceph.conf").write_text(
-            CONFIGURATION.format(fsid=fsid, address=ADDRESS, folder=self.folder, base=base))
+            CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base))
         (self.folder / "keyring").write_text("".join(
             f"[{name}]\nkey = {self.keys[name]}\n" + "".join(f'caps {of} = "{what}"\n' for of, what in given.items())
             for name, given in CAPABILITIES.items()))
@@ -150,28 +152,31 @@ class CephCluster:
         with open(self.folder / "start.log", "wb") as log:
             self.process = subprocess.Popen(
                 ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-                 "--mount-proc", "sh", "-c", START, "sh", self.fuse, self.folder],
+                 "--mount-proc", "sh", "-c", START, "sh", self.fuse, self.folder, self.address],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
-        wait_for("the monitor to start", self._started)
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        self.pid = int(children[0])
+        [child] = wait_for("the cluster's namespaces", lambda: self._lives() and pathlib.Path(
+            f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())
+        self.pid = int(child)
+        self.veth.connect(self.pid)
+        (self.folder / "go").touch()
+        wait_for("the monitor to start", lambda: self._lives() and (self.folder / "started").exists())
         self._serve()
         return self
 
-    def _started(self):
+    def _lives(self):
         if self.process.poll() is not None:
             raise Failure(f"the Ceph monitor did not start: {(self.folder / 'start.log').read_text()}")
-        return (self.folder / "started").exists()
+        return True
 
     def _serve(self):
         osd = str(uuid.uuid4())
         self.ask('{"prefix": "osd new", "uuid": "%s", "id": 0}' % osd)
         self.inside("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self.inside("ceph-osd", "-i", "0", "--public-addr", ADDRESS)
+        self.inside("ceph-osd", "-i", "0", "--public-addr", self.address)
         for pool in ("meta", "data"):
             self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % pool)
         self.ask('{"prefix": "fs new", "fs_name": "fs", "metadata": "meta", "data": "data"}')
-        self.inside("ceph-mds", "-i", "a", "--public-addr", ADDRESS)
+        self.inside("ceph-mds", "-i", "a", "--public-addr", self.address)
         wait_for("the metadata server", lambda: "up:active" in self.ask('{"prefix": "mds stat"}'), interval=0.2)
 
     def inside(self, *command, environment=None):
@@ -193,4 +198,5 @@ class CephCluster:
                     os.kill(self.pid, signal.SIGKILL)
             self.process.kill()
             self.process.wait()
+        self.veth.delete()
         shutil.rmtree(self.folder, ignore_errors=True)

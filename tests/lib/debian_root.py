@@ -127,6 +127,8 @@ def _is_elf(path):
 def _add_libraries(root):
     """What programs and libraries load and no package of the list brought: from this host."""
     library_folders = [root / "usr/lib/x86_64-linux-gnu", root / "usr/lib"]
+    # Those of a package's own, which its programs know by their absolute path: another one than here.
+    library_folders += sorted({path.parent for path in library_folders[0].glob("*/lib*.so.[0-9]*")})
     search = ":".join(str(folder) for folder in library_folders)
     objects = [path for path in sorted(root.rglob("*")) if _is_elf(path)]
     said = subprocess.run(["ldd", *objects], capture_output=True, text=True,

@@ -10,10 +10,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import uuid
 
 from lib import debian_root
 from lib.standalone import Failure, wait_for
+from lib.veth import Veth
 
 PACKAGES = ["glusterfs-server", "dash", "coreutils", "grep", "sed", "mawk", "util-linux", "mount", "procps", "hostname",
             "libc-bin"]
@@ -42,8 +42,9 @@ class GlusterServer:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.link = f"bg{uuid.uuid4().hex[:8]}"
-        self.process = self.pid = self.address = None
+        self.veth = Veth("bg")
+        self.address = self.veth.address
+        self.process = self.pid = None
 
     def start(self):
         root = debian_root.cached(PACKAGES)
@@ -56,7 +57,7 @@ class GlusterServer:
                 ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
                  "sh", "-c", START, "sh", root, brick], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.pid = wait_for("the server's namespaces", self._inner_pid)
-        self._connect()
+        self.veth.connect(self.pid)
         self.inside("touch", "/run/go")
         wait_for("glusterd", lambda: self.inside("gluster", "volume", "list", check=False).returncode == 0, interval=0.2)
         return self
@@ -70,23 +71,6 @@ class GlusterServer:
             if children and os.readlink(f"/proc/{children[0]}/root") != "/":
                 return int(children[0])
         return None
-
-    def _connect(self):
-        """A /30 that nobody routes yet; the third and fourth number by chance, as tests run beside each other."""
-        for _ in range(50):
-            number = uuid.uuid4().int % (1 << 14)
-            third, fourth = number >> 6, (number & 63) << 2
-            ours, self.address = f"10.214.{third}.{fourth + 1}", f"10.214.{third}.{fourth + 2}"
-            routes = subprocess.run(["ip", "-o", "route"], capture_output=True, text=True, check=True).stdout
-            if f"10.214.{third}.{fourth}/30" not in routes:
-                break
-        run = subprocess.check_call
-        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid)])
-        run(["ip", "address", "add", f"{ours}/30", "dev", self.link])
-        run(["ip", "link", "set", self.link, "up"])
-        enter = ["nsenter", "--target", str(self.pid), "--net"]
-        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", "eth0"])
-        run([*enter, "ip", "link", "set", "eth0", "up"])
 
     def inside(self, *command, check=True):
         result = subprocess.run(
@@ -114,5 +98,5 @@ class GlusterServer:
             self.process.kill()
             self.process.wait()
             self.process = None
-        subprocess.run(["ip", "link", "delete", self.link], capture_output=True)
+        self.veth.delete()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -11,6 +11,13 @@ from lib.standalone import ROOT, Failure, wait_for
 NAMESPACE = "berth-mount"
 
 
+def packages(kind):
+    """The Debian packages that the recipe of a kind names."""
+    lines = [line for folder in ("base", kind)
+             for line in (ROOT / "deploy" / "mount-pod" / folder / "packages").read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def render(kind):
     """What `kubectl kustomize deploy/mount-pod/KIND` gives, as text."""
     result = subprocess.run(["kubectl", "kustomize", ROOT / "deploy" / "mount-pod" / kind], capture_output=True, text=True)
@@ -97,19 +104,25 @@ class MountPods:
             raise Failure(f"{failure}\n{described}\n{self.berth.log_tail()}") from None
 
 
-def daemons(folder):
-    """{mount point: UID of the pod that it runs in} of the GlusterFS FUSE daemons with mount points below a folder."""
+def doctor(berth):
+    """What `berth doctor` finds, as dictionaries."""
+    said = berth.run("doctor", "-o", "json", "--container-runtime-endpoint", f"unix://{berth.runtime_socket}", check=False)
+    return json.loads(said.stdout)["findings"]
+
+
+def daemons(folder, program="glusterfs"):
+    """{mount point: UID of the pod that it runs in} of a kind's FUSE daemons with mount points below a folder."""
     found = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             argv = process.joinpath("cmdline").read_bytes().decode(errors="replace").split("\0")
-            if not argv[0].endswith("glusterfs"):
+            if argv[0].rpartition("/")[2] != program:
                 continue
             environment = process.joinpath("environ").read_bytes().decode(errors="replace")
         except OSError:
             continue  # it ended meanwhile
         uid = re.search(r"(?:^|\0)POD_UID=([^\0]*)", environment)
-        for word in argv:
-            if word.startswith(f"{folder}/"):
-                found[word] = uid[1] if uid else None
+        below = [word for word in argv if word.startswith(f"{folder}/")]
+        if below:
+            found[below[-1]] = uid[1] if uid else None  # before it, files that it reads
     return found

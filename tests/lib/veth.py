@@ -1,0 +1,32 @@
+"""A veth pair between this machine's network and that of a server for one test."""
+import subprocess
+import uuid
+
+
+class Veth:
+    """`ours` and `address` are the ends of a /30 that nobody routes yet; the numbers come by chance, as tests run beside
+    each other."""
+
+    def __init__(self, prefix):
+        self.link = f"{prefix}{uuid.uuid4().hex[:8]}"
+        for _ in range(50):
+            number = uuid.uuid4().int % (1 << 14)
+            net = f"10.214.{number >> 6}"
+            first = (number & 63) << 2
+            self.ours, self.address = f"{net}.{first + 1}", f"{net}.{first + 2}"
+            routes = subprocess.run(["ip", "-o", "route"], capture_output=True, text=True, check=True).stdout
+            if f"{net}.{first}/30" not in routes:
+                break
+
+    def connect(self, pid):
+        """`eth0` of the network namespace of a process gets `address`."""
+        run = subprocess.check_call
+        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
+        run(["ip", "address", "add", f"{self.ours}/30", "dev", self.link])
+        run(["ip", "link", "set", self.link, "up"])
+        enter = ["nsenter", "--target", str(pid), "--net"]
+        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", "eth0"])
+        run([*enter, "ip", "link", "set", "eth0", "up"])
+
+    def delete(self):
+        subprocess.run(["ip", "link", "delete", self.link], capture_output=True)
