@@ -147,6 +147,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     out->set_container_path(target);
     out->set_host_path(source);
     out->set_readonly(mount.read_only() || published->second.read_only);
+    out->set_selinux_relabel(published->second.selinux_relabel);
     out->set_propagation(Propagation(mount.mount_propagation()));
   }
   for (const auto& [name, path] : input.container.volume_devices()) {

@@ -102,6 +102,17 @@ TEST_F(ContainerConfigTest, CarriesWhatTheSpecSays) {
   EXPECT_EQ(config->devices(0).permissions(), "rwm");
 }
 
+TEST_F(ContainerConfigTest, AVolumeIsRelabelledWhereItsPluginSaysSo) {
+  volumes_["ours"] = {.path = "/published/ours", .selinux_relabel = true};
+  volumes_["data"] = {.path = "/published/data"};
+  const auto config = Make(PodOf(
+      {{"volumeMounts",
+        {{{"name", "ours"}, {"mountPath", "/a"}}, {{"name", "data"}, {"mountPath", "/b"}}}}}));
+  ASSERT_TRUE(config.ok()) << base::ToString(config.status());
+  EXPECT_TRUE(config->mounts(0).selinux_relabel());
+  EXPECT_FALSE(config->mounts(1).selinux_relabel());
+}
+
 TEST_F(ContainerConfigTest, ADeviceThatIsReadOnlyCannotBeWritten) {
   volumes_["raw"] = {.path = "/dev/loop9", .block = true, .read_only = true};
   const auto config =

@@ -126,6 +126,7 @@ Json Encode(const StoredPodVolume& volume) {
     json["published"] = {{"path", volume.published->path},
                          {"block", volume.published->block},
                          {"readOnly", volume.published->read_only}};
+    if (volume.published->selinux_relabel) json["published"]["selinuxRelabel"] = true;
   }
   Put(json, volume.mount);
   return json;
@@ -153,10 +154,11 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
   volume.needs_attach = base::json::Bool(json, {"needsAttach"});
   volume.device_state = StateOf(json, "deviceState");
   if (base::json::Find(json, {"published"}) != nullptr) {
-    volume.published =
-        volume::Published{.path = base::json::String(json, {"published", "path"}),
-                          .block = base::json::Bool(json, {"published", "block"}),
-                          .read_only = base::json::Bool(json, {"published", "readOnly"})};
+    volume.published = volume::Published{
+        .path = base::json::String(json, {"published", "path"}),
+        .block = base::json::Bool(json, {"published", "block"}),
+        .read_only = base::json::Bool(json, {"published", "readOnly"}),
+        .selinux_relabel = base::json::Bool(json, {"published", "selinuxRelabel"})};
   }
   volume.mount = MountIn(json);
   RETURN_IF_ERROR(CheckPathPart("the pod's uid", volume.record.pod_uid));

@@ -144,27 +144,31 @@ struct Stream {
   }
 };
 
-// True once the process ended. Output that its own children still hold open is not waited for: a
-// mount helper may leave a FUSE daemon behind.
-bool Collect(int pidfd, Stream& out, Stream& err, Deadline deadline) {
+enum class Collected { kEnded, kLate, kCancelled };
+
+// Until the process ended. Output that its own children still hold open is not waited for: a mount
+// helper may leave a FUSE daemon behind.
+Collected Collect(int pidfd, Stream& out, Stream& err, Deadline deadline, int cancel_fd) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
-    std::array<pollfd, 3> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
+    if (left.count() <= 0) return Collected::kLate;
+    std::array<pollfd, 4> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
                                   {.fd = out.fd.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = err.fd.get(), .events = POLLIN, .revents = 0}}};
+                                  {.fd = err.fd.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = cancel_fd, .events = POLLIN, .revents = 0}}};
     const int n =
         poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
-    if (n < 0 && errno != EINTR) return false;
+    if (n < 0 && errno != EINTR) return Collected::kLate;
     if (n <= 0) continue;
     if (fds[1].revents != 0) out.Drain();
     if (fds[2].revents != 0) err.Drain();
     if (fds[0].revents != 0) {
       out.Drain();
       err.Drain();
-      return true;
+      return Collected::kEnded;
     }
+    if (fds[3].revents != 0) return Collected::kCancelled;
   }
 }
 
@@ -182,6 +186,16 @@ std::string PathOf(const Command& command) {
 
 int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+base::Status KilledError(const Command& command, Collected why) {
+  if (why == Collected::kCancelled) {
+    return base::Error(base::StatusCode::kCancelled, "{} was killed, since nobody waits for it",
+                       command.argv[0]);
+  }
+  return base::Error(base::StatusCode::kDeadlineExceeded,
+                     "{} did not end within {} ms and was killed", command.argv[0],
+                     command.timeout.count());
 }
 
 class HostExec : public Exec {
@@ -214,13 +228,14 @@ class HostExec : public Exec {
     CommandResult result;
     Stream out{std::move(out_read), &result.out, command.max_output};
     Stream err{std::move(err_read), &result.err, command.max_output};
-    if (!pidfd.valid() || !Collect(pidfd.get(), out, err, deadline)) {
+    const Collected collected = pidfd.valid()
+                                    ? Collect(pidfd.get(), out, err, deadline, command.cancel_fd)
+                                    : Collected::kLate;
+    if (collected != Collected::kEnded) {
       Kill(pid, pidfd.get());
-      const base::Status late = base::Error(base::StatusCode::kDeadlineExceeded,
-                                            "{} did not end within {} ms and was killed",
-                                            command.argv[0], command.timeout.count());
-      span.End(late);
-      return late;
+      const base::Status killed = KilledError(command, collected);
+      span.End(killed);
+      return killed;
     }
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -238,7 +253,8 @@ class HostExec : public Exec {
     kill(-pid, SIGKILL);
     std::string ignored;
     Stream none{base::UniqueFd(), &ignored, 0};
-    if (pidfd >= 0 && Collect(pidfd, none, none, std::chrono::steady_clock::now() + kKillGrace)) {
+    const Deadline grace = std::chrono::steady_clock::now() + kKillGrace;
+    if (pidfd >= 0 && Collect(pidfd, none, none, grace, -1) == Collected::kEnded) {
       waitpid(pid, nullptr, 0);
     } else {
       ReapLater(pid);

@@ -30,6 +30,9 @@ struct Command {
   // It may leave a daemon behind (a FUSE file system), which keeps its streams: its end is that of
   // the program alone, wherever it runs.
   bool leaves_daemon = false;
+  // Readable once nobody waits for the program any more: it is killed as at its deadline, with
+  // CANCELLED. Borrowed; -1: none. For runs on this host alone.
+  int cancel_fd = -1;
 };
 
 struct CommandResult {
@@ -41,8 +44,8 @@ struct CommandResult {
 class Exec {
  public:
   virtual ~Exec() = default;
-  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED: the
-  // whole process group was killed after the time-out; the outcome of what it did is unknown.
+  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED,
+  // CANCELLED: the whole process group was killed; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
 };
 

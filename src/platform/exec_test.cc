@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "platform/durable_file.h"
@@ -14,6 +15,7 @@ namespace {
 
 using base::StatusCode;
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 
 class ExecTest : public testing::Test {
@@ -93,6 +95,14 @@ TEST_F(ExecTest, DropsOutputBeyondTheLimitAndReadsOn) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out, "y\ny\ny\ny\ny\n");
   EXPECT_EQ(result->err, "end\n");
+}
+
+TEST_F(ExecTest, KillsWhatNobodyWaitsForAnyMore) {
+  const base::UniqueFd cancel(eventfd(1, EFD_CLOEXEC));
+  const auto result =
+      exec_->Run({.argv = {"sleep", "1000"}, .timeout = minutes(10), .cancel_fd = cancel.get()});
+  EXPECT_EQ(base::ToString(result.status()),
+            "CANCELLED: sleep was killed, since nobody waits for it");
 }
 
 TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {

@@ -17,6 +17,7 @@ std::string Escaped(std::string_view plugin) {
 
 constexpr std::string_view kCsi = "plugins/kubernetes.io/csi";
 constexpr std::string_view kLocal = "kubernetes.io/local-volume";
+constexpr std::string_view kFlex = "kubernetes.io/flexvolume";
 
 }  // namespace
 
@@ -123,6 +124,22 @@ std::string Paths::LocalPublished(std::string_view pv) const {
 
 std::string Paths::LocalPublish(std::string_view pv, std::string_view pod_uid) const {
   return fmt::format("{}/{}", LocalPublished(pv), pod_uid);
+}
+
+std::string Paths::FlexMounts(std::string_view driver) const {
+  return fmt::format("{}/{}/mounts", PluginFolder(kFlex), driver);
+}
+
+std::string Paths::FlexMount(std::string_view driver, std::string_view volume) const {
+  return fmt::format("{}/{}", FlexMounts(driver), volume);
+}
+
+std::string Paths::FlexMarks(std::string_view driver) const {
+  return fmt::format("{}/{}/volumes", PluginFolder(kFlex), driver);
+}
+
+std::string Paths::FlexMark(std::string_view driver, std::string_view volume) const {
+  return fmt::format("{}/{}.json", FlexMarks(driver), volume);
 }
 
 }  // namespace berth::volume

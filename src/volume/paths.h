@@ -12,6 +12,9 @@
 //     plugins/kubernetes.io/local-volume/
 //         mounts/<pv>/                       file systems on local devices
 //         volumeDevices/<pv>/<pod uid>       local devices published as such
+//     plugins/kubernetes.io/flexvolume/<driver>/     <driver>: "vendor/driver" or "driver"
+//         mounts/<volume>/                       devices that pods share
+//         volumes/<volume>.json                  what is mounted there
 //     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/
 //         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
@@ -72,6 +75,11 @@ class Paths {
   std::string LocalPublishedVolumes() const;
   std::string LocalPublished(std::string_view pv) const;
   std::string LocalPublish(std::string_view pv, std::string_view pod_uid) const;
+  // Flexvolumes: the folder of a driver's device mounts and one in it, and what is known of that.
+  std::string FlexMounts(std::string_view driver) const;
+  std::string FlexMount(std::string_view driver, std::string_view volume) const;
+  std::string FlexMarks(std::string_view driver) const;
+  std::string FlexMark(std::string_view driver, std::string_view volume) const;
 
  private:
   std::string root_;

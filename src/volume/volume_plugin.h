@@ -68,6 +68,8 @@ struct Published {
   // it, or since the node agent alone writes the content (configMap, secret, projected,
   // downwardAPI).
   bool read_only = false;
+  // The runtime gives its files the containers' SELinux label, where the kernel knows labels.
+  bool selinux_relabel = false;
 };
 
 class VolumePlugin : public PluginStub {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,10 @@ class DriverVersions {
   // NOT_FOUND: that version was never taken, or nobody held it and it is gone.
   virtual base::StatusOr<DriverVersion> Kept(std::string_view driver,
                                              std::string_view id) const = 0;
+
+  // The version that `user` holds, the one held last if there are several; nullopt: none.
+  virtual base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
+                                                              std::string_view user) const = 0;
 
   // Keeps a version until it is released, over restarts. `user` names a pod's volume or a device,
   // as a path below the kubelet folder ("pods/UID/volumes/vendor~driver/NAME"): a hold whose path
