@@ -18,6 +18,7 @@
 #include "platform/file_system.h"
 #include "platform/probe_folder.h"
 #include "platform/usage.h"
+#include "volume/device_file_system.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
 
@@ -33,7 +34,6 @@ using base::json::String;
 
 constexpr int kMaxStacked = 16;  // a crash between mount and record may leave one on top of another
 constexpr std::chrono::seconds kLookTimeout(10);
-constexpr std::string_view kDefaultType = "ext4";
 
 std::string DeviceNameOf(std::string_view pv) {
   return fmt::format("kubernetes.io/local-volume/{}", pv);
@@ -75,21 +75,6 @@ Status MakeFile(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.valid()) return OkStatus();
   return platform::ErrnoError(errno, fmt::format("make file {}", Quote(path)));
-}
-
-// The type that `device` has, or is to get. FAILED_PRECONDITION: it holds no file system.
-StatusOr<std::string> TypeFor(const std::string& device, const std::string& asked) {
-  ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
-  if (!asked.empty()) {
-    if (platform::FindFileSystem(asked) != nullptr || (found && found->type == asked)) return asked;
-    return Error(StatusCode::kFailedPrecondition,
-                 "device {} holds {}, and a file system of type {} can be mounted but not made",
-                 Quote(device), found ? found->type : "nothing", Quote(asked));
-  }
-  if (!found) return std::string(kDefaultType);
-  if (found->usage == "filesystem") return found->type;
-  return Error(StatusCode::kFailedPrecondition, "device {} holds {} ({}), no file system",
-               Quote(device), found->type, found->usage);
 }
 
 }  // namespace
@@ -151,14 +136,6 @@ StatusOr<bool> LocalVolumePlugin::PodsHave(const Source& source, const std::stri
   return bound;
 }
 
-Status LocalVolumePlugin::Prepare(const std::string& device, const std::string& type) {
-  const platform::FileSystem* fs = platform::FindFileSystem(type);
-  if (fs == nullptr) return OkStatus();
-  platform::Exec& exec = host_.exec(name());
-  RETURN_IF_ERROR(platform::FormatIfBlank(exec, device, type, {}));
-  return fs->Check(exec, device, platform::CheckDepth::kQuick);
-}
-
 Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, const api::Labels&) {
   const std::string what = fmt::format("mount local volume '{}'", spec.pv->name());
   ASSIGN_OR_RETURN(const Source source, Find(spec));
@@ -174,10 +151,12 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
                  "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
                  Quote(entry->source), Quote(target));
   }
-  const auto type = TypeFor(source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
+  const auto type =
+      FileSystemTypeFor(source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
   RETURN_IF_ERROR_WITH(type, what);
   // What is mounted must not be checked.
-  if (!*bound) RETURN_IF_ERROR_WITH(Prepare(source.path, *type), what);
+  if (!*bound)
+    RETURN_IF_ERROR_WITH(PrepareFileSystem(host_.exec(name()), source.path, *type), what);
   RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   const Status mounted = host_.mounter().Mount({.source = source.path,
                                                 .target = target,

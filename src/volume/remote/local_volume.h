@@ -58,8 +58,6 @@ class LocalVolumePlugin : public VolumePlugin {
   // Whether pods still have the volume, whose device is mounted then. FAILED_PRECONDITION: it is
   // mounted by others, or as another volume.
   StatusOr<bool> PodsHave(const Source& source, const std::string& pv) const;
-  // Makes the file system if need be, and sees that it is sound.
-  Status Prepare(const std::string& device, const std::string& type);
 
   StatusOr<Published> PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
                                     const Source& source);

@@ -1,0 +1,223 @@
+#include "volume/flex/driver_call.h"
+
+#include <sys/eventfd.h>
+
+#include <array>
+
+#include "base/fault.h"
+#include "base/flight.h"
+#include "base/log.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+struct CommandFacts {
+  const char* name;
+  base::CallPoints points;
+};
+
+template <base::FaultName kPoint>
+CommandFacts FactsOf(const char* name) {
+  return {.name = name, .points = base::CallPointsOf<kPoint>()};
+}
+
+// In the order of DriverCommand.
+const CommandFacts& FactsOf(DriverCommand command) {
+  static const std::array<CommandFacts, 12> facts = {
+      FactsOf<"flex.init">("init"),
+      FactsOf<"flex.getvolumename">("getvolumename"),
+      FactsOf<"flex.attach">("attach"),
+      FactsOf<"flex.detach">("detach"),
+      FactsOf<"flex.waitforattach">("waitforattach"),
+      FactsOf<"flex.isattached">("isattached"),
+      FactsOf<"flex.mountdevice">("mountdevice"),
+      FactsOf<"flex.unmountdevice">("unmountdevice"),
+      FactsOf<"flex.mount">("mount"),
+      FactsOf<"flex.unmount">("unmount"),
+      FactsOf<"flex.expandvolume">("expandvolume"),
+      FactsOf<"flex.expandfs">("expandfs"),
+  };
+  return facts[static_cast<size_t>(command)];
+}
+
+// What could not be run did nothing; the codes of that must not read as the driver's word on a
+// volume (volume_expansion.h).
+Status CannotRun(const Status& why) {
+  switch (why.code()) {
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kCancelled:
+    case StatusCode::kUnavailable:
+      return why;
+    default:
+      return Error(StatusCode::kFailedPrecondition, "the driver cannot be run: {}",
+                   base::ToString(why));
+  }
+}
+
+}  // namespace
+
+std::string_view NameOf(DriverCommand command) { return FactsOf(command).name; }
+
+DriverCalls::DriverCalls(platform::Exec& exec, const Deadlines& deadlines)
+    : exec_(exec), deadlines_(deadlines), cancel_(eventfd(0, EFD_CLOEXEC)) {}
+
+void DriverCalls::Cancel() {
+  cancelled_ = true;
+  if (cancel_.valid()) eventfd_write(cancel_.get(), 1);
+}
+
+std::chrono::milliseconds DriverCalls::DeadlineOf(DriverCommand command) const {
+  switch (command) {
+    case DriverCommand::kInit:
+      return deadlines_.init;
+    case DriverCommand::kWaitForAttach:
+    case DriverCommand::kMountDevice:
+    case DriverCommand::kMount:
+    case DriverCommand::kExpandVolume:
+    case DriverCommand::kExpandFs:
+      return deadlines_.slow;
+    default:
+      return deadlines_.plain;
+  }
+}
+
+bool DriverCalls::IsUnsupported(const DriverVersion& version, DriverCommand command) const {
+  MutexLock lock(mutex_);
+  return unsupported_.contains({version.id, command});
+}
+
+StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverCommand command,
+                                       std::vector<std::string> arguments,
+                                       const SecretWords& secrets) {
+  platform::Command run{
+      .argv = {version.executable, std::string(NameOf(command))},
+      .timeout = DeadlineOf(command),
+      // One byte more than a reply may have shows that it is too long.
+      .max_output = kMaxDriverReply + 1,
+      .leaves_daemon = command == DriverCommand::kMount || command == DriverCommand::kMountDevice,
+      .cancel_fd = cancel_.get()};
+  for (std::string& argument : arguments) run.argv.push_back(std::move(argument));
+  base::FlightSpan span(base::FlightKind::kCall, NameOf(command), version.driver);
+  const auto result = exec_.Run(run);
+  auto reply = result.ok() ? ReadDriverReply(NameOf(command), *result, secrets)
+                           : StatusOr<DriverReply>(CannotRun(result.status()));
+  span.End(reply.status());
+  return reply;
+}
+
+StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverCommand command,
+                                        std::vector<std::string> arguments,
+                                        const SecretWords& secrets) {
+  const std::string what =
+      fmt::format("Flexvolume driver '{}': {}", version.driver, NameOf(command));
+  if (cancelled_) return Error(StatusCode::kCancelled, "{} is not called any more", what);
+  if (IsUnsupported(version, command)) {
+    return Error(StatusCode::kUnimplemented, "{} is not supported", what);
+  }
+  const base::CallPoints& points = FactsOf(command).points;
+  RETURN_IF_ERROR_WITH(points.before->Pass(), what);
+  LOG_DEBUG("{}: version {}", what, version.id);
+  auto reply = Run(version, command, std::move(arguments), secrets);
+  if (reply.status().code() == StatusCode::kUnimplemented) {
+    MutexLock lock(mutex_);
+    unsupported_.insert({version.id, command});
+  }
+  RETURN_IF_ERROR_WITH(reply, what);
+  RETURN_IF_ERROR_WITH(points.after->Pass(), what);
+  return reply;
+}
+
+StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
+  {
+    MutexLock lock(mutex_);
+    unsupported_.clear();
+  }
+  const auto reply = Call(version, DriverCommand::kInit, {});
+  if (reply.status().code() == StatusCode::kUnimplemented) {
+    return Error(StatusCode::kInternal, "{}, which every driver has to be",
+                 base::Message(reply.status()));
+  }
+  RETURN_IF_ERROR(reply);
+  return reply->capabilities;
+}
+
+StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
+                                                 const DriverOptions& options) {
+  ASSIGN_OR_RETURN(DriverReply reply,
+                   Call(version, DriverCommand::kGetVolumeName, {options.Text()}, options.secrets));
+  return std::move(reply.volume_name);
+}
+
+StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
+                                          const DriverOptions& options, const std::string& node) {
+  ASSIGN_OR_RETURN(DriverReply reply,
+                   Call(version, DriverCommand::kAttach, {options.Text(), node}, options.secrets));
+  return std::move(reply.device);
+}
+
+Status DriverCalls::Detach(const DriverVersion& version, const std::string& volume,
+                           const std::string& node) {
+  return Call(version, DriverCommand::kDetach, {volume, node}).status();
+}
+
+StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
+                                                 const std::string& device,
+                                                 const DriverOptions& options) {
+  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
+                                           {device, options.Text()}, options.secrets));
+  // Success without a device means the one that it was asked for.
+  return reply.device.empty() ? device : std::move(reply.device);
+}
+
+StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
+                                       const std::string& node) {
+  ASSIGN_OR_RETURN(const DriverReply reply, Call(version, DriverCommand::kIsAttached,
+                                                 {options.Text(), node}, options.secrets));
+  return reply.attached;
+}
+
+Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
+                                const std::string& device, const DriverOptions& options) {
+  return Call(version, DriverCommand::kMountDevice, {folder, device, options.Text()},
+              options.secrets)
+      .status();
+}
+
+Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::string& folder) {
+  return Call(version, DriverCommand::kUnmountDevice, {folder}).status();
+}
+
+Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
+                          const DriverOptions& options) {
+  return Call(version, DriverCommand::kMount, {folder, options.Text()}, options.secrets).status();
+}
+
+Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
+  return Call(version, DriverCommand::kUnmount, {folder}).status();
+}
+
+Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,
+                                 const Growth& growth) {
+  return Call(version, DriverCommand::kExpandVolume,
+              {options.Text(), growth.folder, std::to_string(growth.new_bytes),
+               std::to_string(growth.old_bytes)},
+              options.secrets)
+      .status();
+}
+
+Status DriverCalls::ExpandFs(const DriverVersion& version, const DriverOptions& options,
+                             const std::string& device, const Growth& growth) {
+  return Call(version, DriverCommand::kExpandFs,
+              {options.Text(), device, growth.folder, std::to_string(growth.new_bytes),
+               std::to_string(growth.old_bytes)},
+              options.secrets)
+      .status();
+}
+
+}  // namespace berth::volume

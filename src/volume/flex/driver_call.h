@@ -1,0 +1,120 @@
+// The calls of the Flexvolume protocol: each runs the driver's executable once.
+//
+//   before ─▶ run, with a deadline, in a process group of its own ─▶ read the reply ─▶ after
+//
+// The codes say what came of a call:
+//   UNIMPLEMENTED       the driver does not support it: the caller does what Kubernetes does in its
+//                       place. It is remembered for that version and not asked again until Init
+//   INTERNAL            the driver says that it failed: nothing happened
+//   FAILED_PRECONDITION the executable cannot be run
+//   UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   what it did is unknown
+// Neither options nor other arguments are ever logged or part of a failure (docs/adr).
+//
+// A driver has one executable for all: which version of it is run each call says. Thread-safe; the
+// exec is borrowed.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "platform/exec.h"
+#include "volume/flex/driver_options.h"
+#include "volume/flex/driver_reply.h"
+#include "volume/flex/driver_version.h"
+
+namespace berth::volume {
+
+enum class DriverCommand {
+  kInit,
+  kGetVolumeName,
+  kAttach,
+  kDetach,
+  kWaitForAttach,
+  kIsAttached,
+  kMountDevice,
+  kUnmountDevice,
+  kMount,
+  kUnmount,
+  kExpandVolume,
+  kExpandFs,
+};
+// "init", ...
+std::string_view NameOf(DriverCommand command);
+
+class DriverCalls {
+ public:
+  // Deadlines. Kubernetes has one for waitforattach alone, ten minutes; whoever makes or grows file
+  // systems gets as much.
+  struct Deadlines {
+    std::chrono::milliseconds init{std::chrono::seconds(30)};
+    std::chrono::milliseconds plain{std::chrono::minutes(2)};
+    std::chrono::milliseconds slow{std::chrono::minutes(10)};
+  };
+  explicit DriverCalls(platform::Exec& exec) : DriverCalls(exec, Deadlines()) {}
+  DriverCalls(platform::Exec& exec, const Deadlines& deadlines);
+
+  // Forgets what was not supported.
+  base::StatusOr<DriverCapabilities> Init(const DriverVersion& version);
+
+  // Its answer is for those who want to see it: Kubernetes goes by the name of the volume.
+  base::StatusOr<std::string> GetVolumeName(const DriverVersion& version,
+                                            const DriverOptions& options);
+  // The device on the node; may be empty.
+  base::StatusOr<std::string> Attach(const DriverVersion& version, const DriverOptions& options,
+                                     const std::string& node);
+  base::Status Detach(const DriverVersion& version, const std::string& volume,
+                      const std::string& node);
+  // The device as it is to be used.
+  base::StatusOr<std::string> WaitForAttach(const DriverVersion& version, const std::string& device,
+                                            const DriverOptions& options);
+  base::StatusOr<bool> IsAttached(const DriverVersion& version, const DriverOptions& options,
+                                  const std::string& node);
+  base::Status MountDevice(const DriverVersion& version, const std::string& folder,
+                           const std::string& device, const DriverOptions& options);
+  base::Status UnmountDevice(const DriverVersion& version, const std::string& folder);
+  base::Status Mount(const DriverVersion& version, const std::string& folder,
+                     const DriverOptions& options);
+  base::Status Unmount(const DriverVersion& version, const std::string& folder);
+
+  struct Growth {
+    std::string folder;  // where the device is mounted
+    int64_t new_bytes = 0;
+    int64_t old_bytes = 0;
+  };
+  base::Status ExpandVolume(const DriverVersion& version, const DriverOptions& options,
+                            const Growth& growth);
+  base::Status ExpandFs(const DriverVersion& version, const DriverOptions& options,
+                        const std::string& device, const Growth& growth);
+
+  // Calls that run on this host are killed, and all later ones fail, with CANCELLED.
+  void Cancel();
+
+ private:
+  base::StatusOr<DriverReply> Call(const DriverVersion& version, DriverCommand command,
+                                   std::vector<std::string> arguments,
+                                   const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> Run(const DriverVersion& version, DriverCommand command,
+                                  std::vector<std::string> arguments, const SecretWords& secrets);
+  std::chrono::milliseconds DeadlineOf(DriverCommand command) const;
+  bool IsUnsupported(const DriverVersion& version, DriverCommand command) const;
+
+  platform::Exec& exec_;
+  const Deadlines deadlines_;
+  std::atomic<bool> cancelled_ = false;
+  const base::UniqueFd cancel_;
+  mutable base::Mutex mutex_;
+  // By version and command.
+  std::set<std::pair<std::string, DriverCommand>> unsupported_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume

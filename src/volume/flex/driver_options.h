@@ -1,0 +1,48 @@
+// What a Flexvolume driver is told of a volume: one JSON object of strings, an argument of most
+// calls. Source of the keys: pkg/volume/flexvolume of Kubernetes, and its documents.
+//
+//   all calls   kubernetes.io/fsType, readwrite ("ro", "rw"), pvOrVolumeName
+//   mount       kubernetes.io/pod.name, pod.namespace, pod.uid, serviceAccount.name,
+//               secret/KEY (base64), and the fsGroup as mounterArgs.FsGroup and as fsGroup
+//   user's      as they are, last: they may replace any of these
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "api/kinds.h"
+#include "base/status.h"
+#include "volume/flex/secret_words.h"
+#include "volume/host.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+// flexVolume of a pod's volume or of a PersistentVolume.
+struct FlexSource {
+  std::string driver;
+  std::string fs_type;  // empty: the driver's choice
+  bool read_only = false;
+  api::SecretReference secret;  // its namespace is empty where the pod's is meant
+  std::map<std::string, std::string> options;
+};
+
+bool IsFlexVolume(const VolumeSpec& spec);
+// INVALID_ARGUMENT: another volume, or one without a driver.
+base::StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec);
+
+struct DriverOptions {
+  std::map<std::string, std::string> values;
+  SecretWords secrets;  // among the values
+  std::string Text() const;
+};
+
+// For all calls but mount.
+base::StatusOr<DriverOptions> OptionsOf(const VolumeSpec& spec);
+
+// For mount; reads the Secret. FAILED_PRECONDITION: its type is not the driver's name, which says
+// that it was made for this driver.
+base::StatusOr<DriverOptions> MountOptionsOf(Host& host, const api::Pod& pod,
+                                             const VolumeSpec& spec);
+
+}  // namespace berth::volume

@@ -1,0 +1,176 @@
+#include "volume/flex/flex_devices.h"
+
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "volume/device_file_system.h"
+#include "volume/flex/driver_options.h"
+#include "volume/found_volumes.h"
+#include "volume/volume_files.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::json::String;
+
+constexpr std::string_view kMarkSuffix = ".json";
+
+// By what a volume is the same, whichever pod uses it, and whether to read or to write.
+std::string IdentityOf(const FlexSource& source) {
+  Json options = Json::object();
+  for (const auto& [key, value] : source.options) options[key] = value;
+  return base::Sha256Hex(base::json::Dump({{"fsType", source.fs_type}, {"options", options}}));
+}
+
+struct Mark {
+  std::string identity;
+  std::string device;
+};
+
+StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
+  const auto text = platform::ReadFile(path);
+  if (text.status().code() == StatusCode::kNotFound) return std::optional<Mark>();
+  RETURN_IF_ERROR(text);
+  ASSIGN_OR_RETURN(const Json json, base::json::Parse(*text));
+  return std::optional(
+      Mark{.identity = String(json, {"identity"}), .device = String(json, {"device"})});
+}
+
+Status WriteMark(const std::string& path, const Mark& mark) {
+  RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
+  return platform::WriteDurably<"flex.device">(
+      path, base::json::Dump({{"identity", mark.identity}, {"device", mark.device}}));
+}
+
+}  // namespace
+
+std::string FlexDevices::Folder(const std::string& volume) const {
+  return host_.paths().FlexMount(versions_.driver(), volume);
+}
+
+// A device that is mounted, by pods that still have it, must be neither checked nor made anew.
+StatusOr<bool> FlexDevices::IsInUse(const std::string& device) const {
+  ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({device}));
+  if (!found.front().present || !found.front().block) {
+    return Error(StatusCode::kFailedPrecondition, "{}, which driver '{}' attached, is no device",
+                 Quote(device), versions_.driver());
+  }
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  const dev_t number = found.front().number;
+  return std::any_of(table.begin(), table.end(), [number](const platform::MountEntry& entry) {
+    return entry.major == major(number) && entry.minor == minor(number);
+  });
+}
+
+Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& source,
+                                 const std::string& folder) {
+  if (device.empty()) return OkStatus();
+  ASSIGN_OR_RETURN(const bool in_use, IsInUse(device));
+  ASSIGN_OR_RETURN(const std::string type, FileSystemTypeFor(device, source.fs_type));
+  if (!source.read_only && !in_use) {
+    RETURN_IF_ERROR(PrepareFileSystem(host_.exec(versions_.driver()), device, type));
+  }
+  return host_.mounter().Mount({.source = device,
+                                .target = folder,
+                                .fs_type = type,
+                                .options = {source.read_only ? "ro" : "rw"}});
+}
+
+Status FlexDevices::UnmountBy(const DriverVersion& version, const std::string& folder) {
+  // The driver is not asked where nothing is mounted, as by Kubernetes.
+  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
+  if (!mounted) return OkStatus();
+  const Status unmounted = calls_.UnmountDevice(version, folder);
+  if (unmounted.code() != StatusCode::kUnimplemented) return unmounted;
+  return points_.UnmountPlainly(folder);
+}
+
+Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
+  ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
+  ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
+  const std::string volume = spec.folder_name();
+  const std::string folder = Folder(volume);
+  const std::string mark_path = host_.paths().FlexMark(versions_.driver(), volume);
+  ASSIGN_OR_RETURN(const auto mark, ReadMark(mark_path));
+  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
+  if (mounted && !mark.has_value()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "what is mounted at {} was not mounted by this node agent: unmount it",
+                 Quote(folder));
+  }
+  if (mark.has_value() && mark->identity != IdentityOf(source)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "another volume of driver '{}' with the name '{}' is in use on this node, and "
+                 "Flexvolumes that are attached are known by their names: give one of them "
+                 "another name",
+                 versions_.driver(), volume);
+  }
+  const Status done = points_.Mount(
+      folder,
+      [&](const DriverVersion& version) -> Status {
+        std::string ready = device;
+        auto waited = calls_.WaitForAttach(version, device, options);
+        if (waited.ok()) ready = *std::move(waited);
+        if (!waited.ok() && waited.status().code() != StatusCode::kUnimplemented) {
+          return waited.status();
+        }
+        RETURN_IF_ERROR(WriteMark(mark_path, {.identity = IdentityOf(source), .device = ready}));
+        const Status called = calls_.MountDevice(version, folder, ready, options);
+        if (called.code() != StatusCode::kUnimplemented) return called;
+        return MountPlainly(ready, source, folder);
+      },
+      [&](const DriverVersion& version) { return UnmountBy(version, folder); });
+  if (!done.ok() && !MayHaveHappened(done) && !mark.has_value()) {
+    const auto left = points_.IsMounted(folder);
+    if (left.ok() && !*left) RETURN_IF_ERROR(platform::RemoveDurably<"flex.device">(mark_path));
+  }
+  return done;
+}
+
+Status FlexDevices::Unmount(const std::string& volume, const std::string& recorded_version) {
+  const std::string folder = Folder(volume);
+  RETURN_IF_ERROR(points_.Unmount(folder, recorded_version, [&](const DriverVersion& version) {
+    return UnmountBy(version, folder);
+  }));
+  return platform::RemoveDurably<"flex.device">(host_.paths().FlexMark(versions_.driver(), volume));
+}
+
+Status FlexDevices::Forget(const std::string& volume) {
+  RETURN_IF_ERROR(points_.Remove(Folder(volume)));
+  return platform::RemoveDurably<"flex.device">(host_.paths().FlexMark(versions_.driver(), volume));
+}
+
+StatusOr<std::string> FlexDevices::DeviceOf(const std::string& volume) const {
+  ASSIGN_OR_RETURN(const auto mark, ReadMark(host_.paths().FlexMark(versions_.driver(), volume)));
+  return mark.has_value() ? mark->device : "";
+}
+
+bool FlexDevices::IsKnown(const std::string& volume) const {
+  const auto mark = ReadMark(host_.paths().FlexMark(versions_.driver(), volume));
+  return !mark.ok() || mark->has_value();
+}
+
+StatusOr<std::vector<std::string>> FlexDevices::KnownVolumes() const {
+  ASSIGN_OR_RETURN(const auto mounts, NamesIn(host_.paths().FlexMounts(versions_.driver())));
+  ASSIGN_OR_RETURN(const auto marks, NamesIn(host_.paths().FlexMarks(versions_.driver())));
+  std::set<std::string> volumes(mounts.begin(), mounts.end());
+  for (const std::string& mark : marks) {
+    if (!mark.ends_with(kMarkSuffix) || platform::IsTornWrite(mark)) continue;
+    volumes.insert(mark.substr(0, mark.size() - kMarkSuffix.size()));
+  }
+  return std::vector<std::string>(volumes.begin(), volumes.end());
+}
+
+}  // namespace berth::volume

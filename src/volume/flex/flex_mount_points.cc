@@ -1,0 +1,140 @@
+#include "volume/flex/flex_mount_points.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "volume/volume_files.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr int kMaxStacked = 16;
+
+// Of a folder that is no mount point: its parent is on the kubelet's own file system.
+StatusOr<bool> Exists(const std::string& folder) {
+  struct stat st;
+  if (lstat(folder.c_str(), &st) == 0) return true;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR) return false;
+  return platform::ErrnoError(error, fmt::format("look for {}", Quote(folder)));
+}
+
+}  // namespace
+
+bool MayHaveHappened(const Status& failure) {
+  switch (failure.code()) {
+    case StatusCode::kUnavailable:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kCancelled:
+    case StatusCode::kAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+StatusOr<bool> FlexMountPoints::IsMounted(const std::string& folder) const {
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  return platform::FindMount(table, folder) != nullptr;
+}
+
+Status FlexMountPoints::TakeBack(const DriverVersion& version, const std::string& folder,
+                                 const Call& unmount) {
+  Status undone = unmount(version);
+  if (undone.ok()) {
+    const auto mounted = IsMounted(folder);
+    RETURN_IF_ERROR(mounted);
+    if (*mounted) undone = Error(StatusCode::kFailedPrecondition, "it is still mounted");
+  }
+  MutexLock lock(mutex_);
+  if (undone.ok()) {
+    distrusted_.erase(folder);
+  } else {
+    distrusted_.insert(folder);
+  }
+  return base::Annotate(
+      undone, fmt::format("take back what a call that failed mounted at {}", Quote(folder)));
+}
+
+Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, const Call& unmount) {
+  bool distrusted = false;
+  {
+    MutexLock lock(mutex_);
+    distrusted = distrusted_.contains(folder);
+  }
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
+  if (mounted && !distrusted) return OkStatus();
+  if (mounted) {
+    ASSIGN_OR_RETURN(const DriverVersion version, versions_.ForTearDown(kind_, folder, ""));
+    RETURN_IF_ERROR(TakeBack(version, folder, unmount));
+  }
+  ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
+  ASSIGN_OR_RETURN(const bool existed, Exists(folder));
+  RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
+  RETURN_IF_ERROR(versions_.Hold(version, folder));
+  const Status done = mount(version);
+  if (done.ok() || MayHaveHappened(done)) return done;
+  ASSIGN_OR_RETURN(const bool left, IsMounted(folder));
+  if (left) {
+    const Status taken = TakeBack(version, folder, unmount);
+    if (!taken.ok())
+      return Error(done.code(), "{}; {}", base::Message(done), base::ToString(taken));
+  }
+  // What an earlier call may have done is not forgotten for a later one that did nothing.
+  if (!existed) {
+    const Status removed = Remove(folder);
+    if (!removed.ok()) LOG_WARNING("after a mount that failed: {}", base::ToString(removed));
+  }
+  return done;
+}
+
+Status FlexMountPoints::Unmount(const std::string& folder, const std::string& recorded_version,
+                                const Call& unmount) {
+  ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
+  bool there = mounted;
+  if (!mounted) {
+    ASSIGN_OR_RETURN(there, Exists(folder));
+  }
+  if (there) {
+    ASSIGN_OR_RETURN(const DriverVersion version,
+                     versions_.ForTearDown(kind_, folder, recorded_version));
+    RETURN_IF_ERROR(unmount(version));
+  }
+  return Remove(folder);
+}
+
+Status FlexMountPoints::UnmountPlainly(const std::string& folder) {
+  for (int i = 0; i < kMaxStacked; ++i) {
+    ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
+    if (!mounted) break;
+    RETURN_IF_ERROR(host_.mounter().Unmount(folder));
+  }
+  return OkStatus();
+}
+
+Status FlexMountPoints::Remove(const std::string& folder) {
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  if (const platform::MountEntry* entry = platform::FindMount(table, folder)) {
+    return Error(StatusCode::kFailedPrecondition, "{} from {} is still mounted at {}",
+                 entry->fs_type, Quote(entry->source), Quote(folder));
+  }
+  RETURN_IF_ERROR(RemoveEmptyFolder(folder));
+  versions_.Release(folder);
+  MutexLock lock(mutex_);
+  distrusted_.erase(folder);
+  return OkStatus();
+}
+
+}  // namespace berth::volume

@@ -1,0 +1,267 @@
+#include "volume/flex/flex_plugin.h"
+
+#include "api/quantity.h"
+#include "base/log.h"
+#include "platform/file_system.h"
+#include "platform/usage.h"
+#include "volume/flex/driver_options.h"
+#include "volume/found_volumes.h"
+#include "volume/volume_files.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::OkStatus;
+using base::Quote;
+using base::StatusCode;
+using base::json::String;
+
+// What tear-down goes by (DeviceState, PodState).
+std::string VersionIn(const Json& state) { return String(state, {"version"}); }
+
+// A device's record has the name of a PersistentVolume alone.
+std::string VolumeOf(const DeviceRecord& record) {
+  std::string volume = String(record.state, {"volume"});
+  return volume.empty() ? record.pv_name : volume;
+}
+
+std::string DeviceIn(const api::Labels& publish_context) {
+  const auto device = publish_context.find("devicePath");
+  return device == publish_context.end() ? "" : device->second;
+}
+
+}  // namespace
+
+std::string FlexDeviceName(std::string_view driver, std::string_view volume) {
+  return fmt::format("flexvolume-{}/{}", driver, volume);
+}
+
+FlexPlugin::FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
+                       std::shared_ptr<DriverVersions> versions,
+                       const DriverCalls::Deadlines& deadlines)
+    : host_(host),
+      versions_(host.paths(), std::move(driver), std::move(versions)),
+      calls_(host.exec(versions_.driver()), deadlines),
+      devices_(host, versions_, calls_),
+      pod_volumes_(FlexFolder::kPodVolume, host, versions_) {}
+
+Status FlexPlugin::Init() {
+  const auto version = versions_.Current();
+  if (version.status().code() == StatusCode::kNotFound) return OkStatus();
+  RETURN_IF_ERROR(version);
+  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, calls_.Init(*version));
+  versions_.SetCapabilities(capabilities);
+  return OkStatus();
+}
+
+bool FlexPlugin::Supports(const VolumeSpec& spec) const {
+  if (!IsFlexVolume(spec) || spec.block()) return false;
+  const auto source = ReadFlexSource(spec);
+  return source.ok() && source->driver == name();
+}
+
+StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
+  if (const auto capabilities = versions_.capabilities()) return capabilities->attach;
+  // What a driver was that is there no more shows in what it left.
+  if (versions_.removed()) return devices_.IsKnown(spec.folder_name());
+  return Error(StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised", name());
+}
+
+StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {
+  // An inline volume that is not attached is its pod's alone.
+  if (spec.pv == nullptr) {
+    ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
+    if (!attachable) return std::optional<std::string>();
+  }
+  return std::optional(FlexDeviceName(name(), spec.folder_name()));
+}
+
+StatusOr<bool> FlexPlugin::NeedsAttach(const VolumeSpec& spec) const { return IsAttachable(spec); }
+
+Json FlexPlugin::StateOf(const std::string& volume) const {
+  const auto version = versions_.Current();
+  const auto capabilities = versions_.capabilities();
+  return {{"volume", volume},
+          {"version", version.ok() ? version->id : ""},
+          {"supportsMetrics", capabilities.has_value() && capabilities->supports_metrics}};
+}
+
+StatusOr<Json> FlexPlugin::DeviceState(const VolumeSpec& spec) const {
+  return StateOf(spec.folder_name());
+}
+
+StatusOr<Json> FlexPlugin::PodState(const api::Pod&, const VolumeSpec& spec) const {
+  return StateOf(spec.folder_name());
+}
+
+std::string FlexPlugin::Folder(const PodVolumeRecord& record) const {
+  return host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+}
+
+// ---- the device
+
+Status FlexPlugin::MountDevice(const api::Pod&, const VolumeSpec& spec,
+                               const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
+  if (!attachable) return OkStatus();
+  return devices_.Mount(spec, DeviceIn(publish_context));
+}
+
+Status FlexPlugin::UnmountDevice(const DeviceRecord& record) {
+  return devices_.Unmount(VolumeOf(record), VersionIn(record.state));
+}
+
+std::string FlexPlugin::DevicePath(const DeviceRecord& record) const {
+  return devices_.Folder(VolumeOf(record));
+}
+
+Status FlexPlugin::ForgetDevice(const DeviceRecord& record) {
+  return devices_.Forget(VolumeOf(record));
+}
+
+// ---- for a pod
+
+Status FlexPlugin::BindDevice(const std::string& folder, const VolumeSpec& spec) {
+  ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
+  const std::string device = devices_.Folder(spec.folder_name());
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  if (platform::FindMount(table, device) == nullptr) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "Flexvolume driver '{}' does not support mount, and it mounted no device that "
+                 "could be bound in place of it: nothing stands at {}",
+                 name(), Quote(device));
+  }
+  platform::MountRequest bind{
+      .source = device, .target = folder, .fs_type = "", .options = {"bind"}};
+  if (source.read_only) bind.options.emplace_back("ro");
+  return host_.mounter().Mount(bind);
+}
+
+Status FlexPlugin::MountForPod(const DriverVersion& version, const std::string& folder,
+                               const api::Pod& pod, const VolumeSpec& spec) {
+  ASSIGN_OR_RETURN(const DriverOptions options, MountOptionsOf(host_, pod, spec));
+  const Status mounted = calls_.Mount(version, folder, options);
+  if (mounted.code() != StatusCode::kUnimplemented) return mounted;
+  return BindDevice(folder, spec);
+}
+
+Status FlexPlugin::UnmountForPod(const DriverVersion& version, const std::string& folder) {
+  const Status unmounted = calls_.Unmount(version, folder);
+  if (unmounted.code() != StatusCode::kUnimplemented) return unmounted;
+  return pod_volumes_.UnmountPlainly(folder);
+}
+
+void FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
+                              const std::string& folder) {
+  const Status applied = ApplyPodFsGroup(pod, folder);
+  if (applied.ok()) return;
+  // As with Kubernetes the pod goes on: a server may refuse what the pod does not need.
+  host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",
+                        fmt::format("volume '{}': {}", spec.name, base::ToString(applied)));
+}
+
+StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                                      const api::Labels& publish_context) {
+  ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
+  const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
+  if (!mounted) {
+    // A driver of the other kind may have been in its place when the device's turn was.
+    RETURN_IF_ERROR(MountDevice(pod, spec, publish_context));
+  }
+  RETURN_IF_ERROR(pod_volumes_.Mount(
+      folder, [&](const DriverVersion& version) { return MountForPod(version, folder, pod, spec); },
+      [&](const DriverVersion& version) { return UnmountForPod(version, folder); }));
+  const DriverCapabilities capabilities = versions_.capabilities().value_or(DriverCapabilities());
+  if (capabilities.fs_group && !source.read_only) ApplyFsGroup(pod, spec, folder);
+  return Published{
+      .path = folder,
+      .read_only = source.read_only,
+      .selinux_relabel = capabilities.selinux_relabel && host_.selinux() && !source.read_only};
+}
+
+Status FlexPlugin::TearDown(const PodVolumeRecord& record) {
+  const std::string folder = Folder(record);
+  return pod_volumes_.Unmount(folder, VersionIn(record.state), [&](const DriverVersion& version) {
+    return UnmountForPod(version, folder);
+  });
+}
+
+// ---- size
+
+Status FlexPlugin::GrowPlainly(const std::string& device, const std::string& folder) {
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
+  const platform::MountEntry* entry = platform::FindMount(table, folder);
+  if (device.empty() || entry == nullptr) {
+    return Error(StatusCode::kUnimplemented, "what driver '{}' mounts has no device to grow on",
+                 name());
+  }
+  const platform::FileSystem* fs = platform::FindFileSystem(entry->fs_type);
+  if (fs == nullptr) {
+    return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",
+                 entry->fs_type);
+  }
+  return fs->Resize(host_.exec(name()), device, folder);
+}
+
+Status FlexPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
+  const auto capabilities = versions_.capabilities();
+  if (spec.pv == nullptr || (capabilities.has_value() && !capabilities->requires_fs_resize)) {
+    return Error(StatusCode::kUnimplemented, "volume '{}' does not grow on the node",
+                 record.folder_name);
+  }
+  ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
+  ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
+  ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
+  ASSIGN_OR_RETURN(const std::string device, devices_.DeviceOf(spec.folder_name()));
+  const auto old_bytes = spec.claim != nullptr ? api::ParseBytes(spec.claim->capacity()) : 0;
+  const DriverCalls::Growth growth{
+      .folder = attachable ? devices_.Folder(spec.folder_name()) : Folder(record),
+      .new_bytes = bytes,
+      .old_bytes = old_bytes.ok() ? *old_bytes : 0};
+  const Status grown = calls_.ExpandFs(version, options, device, growth);
+  if (grown.code() != StatusCode::kUnimplemented) return grown;
+  return GrowPlainly(device, growth.folder);
+}
+
+StatusOr<VolumePlugin::Stats> FlexPlugin::GetStats(const PodVolumeRecord& record) {
+  const auto capabilities = versions_.capabilities();
+  const bool supported = capabilities.has_value()
+                             ? capabilities->supports_metrics
+                             : base::json::Bool(record.state, {"supportsMetrics"});
+  if (!supported) {
+    return Error(StatusCode::kUnimplemented, "Flexvolume driver '{}' has no volume statistics",
+                 name());
+  }
+  const std::string folder = Folder(record);
+  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
+  if (!mounted) {
+    return Error(StatusCode::kFailedPrecondition, "nothing is mounted at {}", Quote(folder));
+  }
+  ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(folder));
+  return StatsOf(usage);
+}
+
+// ---- what is there
+
+StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
+  Found found;
+  ASSIGN_OR_RETURN(const auto volumes, devices_.KnownVolumes());
+  for (const std::string& volume : volumes) {
+    found.devices.push_back({.plugin = std::string(name()),
+                             .device_name = FlexDeviceName(name(), volume),
+                             .pv_name = "",
+                             .state = {{"volume", volume}}});
+  }
+  ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name()));
+  for (PodVolumeRecord& volume : found.pod_volumes) {
+    volume.state = Json::object();
+    if (devices_.IsKnown(volume.folder_name)) {
+      volume.device_name = FlexDeviceName(name(), volume.folder_name);
+    }
+  }
+  return found;
+}
+
+}  // namespace berth::volume

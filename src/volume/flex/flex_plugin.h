@@ -1,0 +1,89 @@
+// A Flexvolume driver as a volume plugin.
+//
+//   attach=true    MountDevice: waitforattach, mountdevice (flex_devices.h); SetUp: mount
+//   attach=false   SetUp: mount alone
+//
+// init says which. In place of what a driver does not support stands what Kubernetes does. All
+// steps are idempotent, and what is mounted already is not called for again; a driver that was
+// removed tears down what it set up, and says to new volumes that it was.
+//
+// The driver's executable may be replaced by another of the other kind: that has a plugin of its
+// own, which finds on the node what there is of the earlier kind and undoes it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "volume/flex/driver_call.h"
+#include "volume/flex/flex_devices.h"
+#include "volume/flex/flex_driver.h"
+#include "volume/flex/flex_mount_points.h"
+#include "volume/flex/flex_versions.h"
+#include "volume/host.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+// The node-wide name of a volume, as Kubernetes' controllers write it:
+// "flexvolume-vendor/driver/NAME", NAME the PersistentVolume's or the pod volume's.
+std::string FlexDeviceName(std::string_view driver, std::string_view volume);
+
+class FlexPlugin : public VolumePlugin {
+ public:
+  // Borrows the host.
+  FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
+             std::shared_ptr<DriverVersions> versions)
+      : FlexPlugin(host, std::move(driver), std::move(versions), DriverCalls::Deadlines()) {}
+  FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
+             std::shared_ptr<DriverVersions> versions, const DriverCalls::Deadlines& deadlines);
+
+  // Calls init. Nothing for a driver that was removed.
+  Status Init() override;
+
+  std::string_view name() const override { return versions_.driver(); }
+  bool Supports(const VolumeSpec& spec) const override;
+  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
+  StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;
+  StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
+  StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
+
+  // `publish_context`: the device that attach gave, as "devicePath".
+  Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                     const api::Labels& publish_context) override;
+  Status UnmountDevice(const DeviceRecord& record) override;
+  std::string DevicePath(const DeviceRecord& record) const override;
+  Status ForgetDevice(const DeviceRecord& record) override;
+  StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                            const api::Labels& publish_context) override;
+  Status TearDown(const PodVolumeRecord& record) override;
+  // expandfs, or growing the file system that stands on the device. UNIMPLEMENTED: the driver needs
+  // none.
+  Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Found> FindOnNode() const override;
+  // UNIMPLEMENTED unless the driver says supportsMetrics.
+  StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
+  void CancelCalls() override { calls_.Cancel(); }
+
+  // Of the last init; nullopt: it has not succeeded.
+  std::optional<DriverCapabilities> capabilities() const { return versions_.capabilities(); }
+
+ private:
+  StatusOr<bool> IsAttachable(const VolumeSpec& spec) const;
+  std::string Folder(const PodVolumeRecord& record) const;
+  Json StateOf(const std::string& volume) const;
+  Status MountForPod(const DriverVersion& version, const std::string& folder, const api::Pod& pod,
+                     const VolumeSpec& spec);
+  Status BindDevice(const std::string& folder, const VolumeSpec& spec);
+  Status UnmountForPod(const DriverVersion& version, const std::string& folder);
+  void ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
+  Status GrowPlainly(const std::string& device, const std::string& folder);
+
+  Host& host_;
+  FlexVersions versions_;
+  DriverCalls calls_;
+  FlexDevices devices_;
+  FlexMountPoints pod_volumes_;
+};
+
+}  // namespace berth::volume

@@ -1,0 +1,81 @@
+#include "volume/flex/flex_versions.h"
+
+#include "base/log.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr int kMaxHolds = 64;  // of one folder; each version that worked on it has one
+
+}  // namespace
+
+FlexVersions::FlexVersions(const Paths& paths, std::shared_ptr<const FlexDriver> driver,
+                           std::shared_ptr<DriverVersions> versions)
+    : paths_(paths), driver_(std::move(driver)), versions_(std::move(versions)) {}
+
+bool FlexVersions::removed() const {
+  return driver_->Current().status().code() == StatusCode::kNotFound;
+}
+
+std::optional<DriverCapabilities> FlexVersions::capabilities() const {
+  MutexLock lock(mutex_);
+  return capabilities_;
+}
+
+void FlexVersions::SetCapabilities(std::optional<DriverCapabilities> capabilities) {
+  MutexLock lock(mutex_);
+  capabilities_ = capabilities;
+}
+
+std::string FlexVersions::UserOf(std::string_view folder) const {
+  const std::string root = paths_.root() + "/";
+  if (folder.starts_with(root)) folder.remove_prefix(root.size());
+  return std::string(folder);
+}
+
+StatusOr<DriverVersion> FlexVersions::ForTearDown(FlexFolder kind, std::string_view folder,
+                                                  std::string_view recorded) const {
+  auto current = driver_->Current();
+  const auto starts = capabilities();
+  if (current.ok() && starts.has_value() && (kind == FlexFolder::kPodVolume || starts->attach)) {
+    return current;
+  }
+  ASSIGN_OR_RETURN(auto held, versions_->HeldBy(driver(), UserOf(folder)));
+  if (held.has_value()) return *std::move(held);
+  if (!recorded.empty()) {
+    auto kept = versions_->Kept(driver(), recorded);
+    if (kept.ok()) return kept;
+  }
+  // There is no other.
+  if (current.ok()) return current;
+  return Error(StatusCode::kUnavailable,
+               "no version of Flexvolume driver '{}' is left that could unmount '{}', and it is "
+               "not installed: install it again ({})",
+               driver(), folder, base::Message(current.status()));
+}
+
+Status FlexVersions::Hold(const DriverVersion& version, std::string_view folder) {
+  return base::Annotate(versions_->Hold(version, UserOf(folder)),
+                        fmt::format("keep version {} of driver '{}'", version.id, driver()));
+}
+
+void FlexVersions::Release(std::string_view folder) {
+  const std::string user = UserOf(folder);
+  for (int i = 0; i < kMaxHolds; ++i) {
+    const auto held = versions_->HeldBy(driver(), user);
+    if (held.ok() && !held->has_value()) return;
+    const Status released = held.ok() ? versions_->Release(**held, user) : held.status();
+    if (released.ok()) continue;
+    LOG_WARNING("release a version of driver {}: {}", base::Quote(driver()),
+                base::ToString(released));
+    return;
+  }
+}
+
+}  // namespace berth::volume

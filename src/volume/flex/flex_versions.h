@@ -1,0 +1,58 @@
+// Which version of a driver does what: new work the current one, tear-down the current one if it
+// starts, else the one that did the work, which is held since then. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "volume/flex/driver_reply.h"
+#include "volume/flex/driver_version.h"
+#include "volume/flex/flex_driver.h"
+#include "volume/paths.h"
+
+namespace berth::volume {
+
+// What is mounted at a folder: a device, which only a version that attaches knows how to unmount,
+// or a pod's volume.
+enum class FlexFolder { kDevice, kPodVolume };
+
+class FlexVersions {
+ public:
+  // Borrows the paths.
+  FlexVersions(const Paths& paths, std::shared_ptr<const FlexDriver> driver,
+               std::shared_ptr<DriverVersions> versions);
+
+  std::string_view driver() const { return driver_->name(); }
+
+  // For new work. NOT_FOUND: the driver was removed.
+  base::StatusOr<DriverVersion> Current() const { return driver_->Current(); }
+  bool removed() const;
+
+  // What init said; nullopt: it has not succeeded.
+  std::optional<DriverCapabilities> capabilities() const;
+  void SetCapabilities(std::optional<DriverCapabilities> capabilities);
+
+  // For what was mounted at `folder`, by version `recorded` if no hold says more.
+  base::StatusOr<DriverVersion> ForTearDown(FlexFolder kind, std::string_view folder,
+                                            std::string_view recorded) const;
+
+  // `folder`, below the kubelet folder, exists.
+  base::Status Hold(const DriverVersion& version, std::string_view folder);
+  // All that is held for it. What fails ends by itself once the folder is gone.
+  void Release(std::string_view folder);
+
+ private:
+  std::string UserOf(std::string_view folder) const;
+
+  const Paths& paths_;
+  const std::shared_ptr<const FlexDriver> driver_;
+  const std::shared_ptr<DriverVersions> versions_;
+  mutable base::Mutex mutex_;
+  std::optional<DriverCapabilities> capabilities_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume

@@ -1,0 +1,71 @@
+#include "volume/flex/secret_words.h"
+
+#include <algorithm>
+
+#include "base/base64.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace berth::volume {
+namespace {
+
+constexpr std::string_view kRedacted = "[redacted]";
+constexpr size_t kShort = 4;  // bytes; shorter ones are part of many an innocent word
+
+void Insert(std::vector<std::string>& words, std::string_view word) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.emplace_back(word);
+}
+
+}  // namespace
+
+void SecretWords::Add(std::string_view value) {
+  if (value.empty()) return;
+  Insert(words_, base::EncodeBase64(value));
+  const auto add = [this](std::string_view word) {
+    if (!word.empty()) Insert(word.size() < kShort ? short_words_ : words_, word);
+  };
+  add(value);
+  add(base::Trim(value));
+  // As a string within JSON.
+  const std::string quoted = base::json::Dump(base::Json(std::string(value)));
+  add(std::string_view(quoted).substr(1, quoted.size() - 2));
+  // A key of several lines is printed with something before each.
+  if (value.find('\n') != std::string_view::npos) {
+    for (size_t at = 0; at < value.size();) {
+      const size_t end = std::min(value.find('\n', at), value.size());
+      const std::string_view line = base::Trim(value.substr(at, end - at));
+      // The short ones of many lines ("}", "") are no secrets.
+      if (line.size() >= kShort) add(line);
+      at = end + 1;
+    }
+  }
+  std::sort(words_.begin(), words_.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+}
+
+std::string SecretWords::Redacted(std::string text) const {
+  for (const std::string& word : words_) {
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += kRedacted.size()) {
+      text.replace(at, word.size(), kRedacted);
+    }
+  }
+  const auto occurs = [&text](const std::string& word) {
+    return text.find(word) != std::string::npos;
+  };
+  if (!std::any_of(short_words_.begin(), short_words_.end(), occurs)) return text;
+  return "[withheld: it may hold a short secret]";
+}
+
+std::string SecretWords::Shown(std::string_view text, size_t max_bytes) const {
+  std::string shown = Redacted(std::string(base::Trim(text)));
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  if (shown.size() <= max_bytes) return shown;
+  // Not within a character of several bytes.
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+  return shown.substr(0, end) + "...";
+}
+
+}  // namespace berth::volume
