@@ -340,6 +340,24 @@ TEST_F(NetworkPluginsTest, TearDownUnmountsAllAndKeepsWhatLiesBeneath) {
   EXPECT_TRUE(PluginOf(spec).TearDown(Record(spec)).ok());
 }
 
+// A mount that died was taken away, and the record of how it was made goes with its unmount alone.
+TEST_F(NetworkPluginsTest, WhatIsMountedNoMoreIsUnmountedAllTheSame) {
+  for (const std::string_view source : {R"({"nfs": {"server": "nas", "path": "/data"}})",
+                                        R"({"glusterfs": {"endpoints": "servers", "path": "v"}})",
+                                        R"({"cephfs": {"monitors": ["m"]}})"}) {
+    const VolumeSpec spec = Spec(source);
+    ASSERT_TRUE(Publish(spec).ok());
+    ASSERT_TRUE(host_.fake_mounter().UnmountLazy(Target(spec)).ok());
+    // While its way cannot be gone nothing is torn down, so that it will be asked for again.
+    host_.fake_mounter().Fail(Target(spec), base::Error(StatusCode::kUnavailable, "no runtime"));
+    EXPECT_EQ(PluginOf(spec).TearDown(Record(spec)).code(), StatusCode::kUnavailable) << source;
+    EXPECT_EQ(access(Target(spec).c_str(), F_OK), 0);
+    host_.fake_mounter().Fail(Target(spec), base::OkStatus());
+    EXPECT_TRUE(PluginOf(spec).TearDown(Record(spec)).ok());
+    EXPECT_NE(access(Target(spec).c_str(), F_OK), 0);
+  }
+}
+
 TEST_F(NetworkPluginsTest, VolumesAreFoundByTheirFolders) {
   const VolumeSpec spec = Spec(R"({"nfs": {"server": "nas", "path": "/data"}})");
   ASSERT_TRUE(Publish(spec).ok());
