@@ -1,7 +1,9 @@
 // Runs a utility as the node agent runs a plugin's: in the pod that is registered for the plugin,
-// or on this host. What came of it is printed as one line of JSON a run.
+// or on this host, by an agent that itself is in a container if asked for. What came of it is
+// printed as one line of JSON a run.
 //
-//   plugin_utility run --kubelet FOLDER --data FOLDER --runtime SOCKET --plugin NAME [...] -- ARGV
+//   plugin_utility run --kubelet FOLDER --data FOLDER --runtime SOCKET --plugin NAME
+//       [--containerized] [...] -- ARGV
 //   plugin_utility mount|unmount ... --type TYPE --source SOURCE --target TARGET
 
 #include <CLI/CLI.hpp>
@@ -38,6 +40,7 @@ struct Options {
   bool leaves_daemon = false;
   size_t max_output = 64 * 1024;
   volume::HelperMount mount;
+  volume::HostWay host;
 };
 
 Json OfStatus(const Status& status) {
@@ -77,7 +80,8 @@ base::StatusOr<std::unique_ptr<volume::Utilities>> Utilities(const Options& opti
        .paths = paths,
        .mounter = mounter,
        .events = events,
-       .node = {.api_version = "v1", .kind = "Node", .ns = "", .name = "node-a", .uid = "node-a"}});
+       .node = {.api_version = "v1", .kind = "Node", .ns = "", .name = "node-a", .uid = "node-a"}},
+      options.host);
 }
 
 void Run(volume::Utilities& utilities, const Options& options) {
@@ -103,6 +107,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", options.data, "For records")->required();
   app.add_option("--runtime", options.runtime)->required();
   app.add_option("--plugin", options.plugin)->required();
+  app.add_flag("--containerized", options.host.containerized);
   CLI::App* run = app.add_subcommand("run");
   run->add_option("--timeout-ms", options.timeout_ms);
   run->add_option("--runs", options.runs, "At the same time");

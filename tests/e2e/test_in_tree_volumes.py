@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 import pytest
-from lib import objects
+from lib import handmade_pod, objects
 from lib.mounts import targets
 from lib.standalone import wait_for
 
@@ -77,3 +77,24 @@ def test_who_cannot_mount_a_network_file_system_is_told_why(berth, leak_free):
     text = "deploy a pod that has it and registers for 'kubernetes.io/glusterfs'"
     told(berth, "web", text)
     wait_for("an explanation", lambda: text in berth.run("explain", "pod", "web", check=False).stdout)
+
+
+def test_the_gate_off_is_the_plain_host_way(disk, new_berth):
+    """A pod is registered for local disks and has no mkfs.ext4: with the gate off nobody asks it."""
+    berth = new_berth().start()
+    kubelet = berth.data / "kubelet"
+    assert (kubelet / "plugin-containers").stat().st_mode & 0o777 == 0o755
+    berth.apply(handmade_pod.pod("tools", kubelet))
+    handmade_pod.register(berth, "tools", "kubernetes.io/local-volume")
+    berth.apply([
+        volume("disk", {"local": {"path": disk}}, nodeAffinity=on_node("node-a")),
+        objects.claim("data", storage_class="by-hand"),
+        objects.pod("web", "echo precious >/data/file", claims=["data"]),
+    ])
+    told(berth, "web", "no program 'mkfs.ext4' in container 'main' of pod default/tools")
+    berth.stop()
+    berth.flags += ["--feature-gates", "MountContainers=false"]
+    berth.start()
+    berth.wait_phase("pod", "web", "Succeeded")
+    assert handmade_pod.path(kubelet, "kubernetes.io/local-volume").exists()
+    assert berth.get("pod", "tools")["status"]["phase"] == "Running"

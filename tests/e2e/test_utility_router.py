@@ -169,8 +169,7 @@ def test_a_mount_of_the_pods_is_the_hosts_and_goes_the_same_way(registered, targ
     assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
 
 
-def test_the_mount_of_a_pod_that_is_gone_can_be_unmounted(registered, target):
-    """With what a FUSE daemon served its pod's end may have taken the mount itself; a tmpfs outlives nothing either."""
+def test_the_mount_of_a_pod_that_is_gone_is_unmounted_lazily_with_an_event(registered, target):
     berth = registered.berth
     berth.apply(handmade_pod.pod("short", registered.kubelet))
     handmade_pod.register(berth, "short")
@@ -178,10 +177,14 @@ def test_the_mount_of_a_pod_that_is_gone_can_be_unmounted(registered, target):
     assert said["code"] == "OK", said
     berth.delete("pod", "short")
     berth.wait_gone("pod", "short")
-    (said,), _ = registered.call("unmount", "--target", target)
+    assert mounted(target), "no daemon serves it that could have died with the pod"
+    with open(target / "in-use", "w"):  # so that another unmount would be refused
+        (said,), events = registered.call("unmount", "--target", target)
     assert said["code"] == "OK", said
     assert not mounted(target)
     assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
+    [event] = [line for line in events.splitlines() if "PluginContainerGone" in line]
+    assert event.startswith("event of Node node-a: ") and str(target) in event and "default/short" in event, event
     handmade_pod.register(berth, "utilities")
 
 
@@ -201,11 +204,3 @@ def test_a_pod_that_does_not_share_mounts_is_told_so(registered, target, propaga
         berth.delete("pod", "alone")
         berth.wait_gone("pod", "alone")
         handmade_pod.register(berth, "utilities")
-
-
-def test_the_gate_off_is_the_plain_host_way(new_berth):
-    """The agent then asks nobody: it makes no folder for registrations."""
-    off = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
-    assert not (off.data / "kubelet/plugin-containers").exists()
-    on = new_berth().start()
-    assert (on.data / "kubelet/plugin-containers").stat().st_mode & 0o777 == 0o755
