@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <thread>
 
 #include "bench/measure.h"
 #include "platform/mounter.h"
@@ -23,11 +24,12 @@ struct Options {
   std::string folder;  // for records
   std::string plugin;  // that a pod is registered for
   std::string container;
-  int runs = 100;
+  int runs = 600;
   int warm_up = 5;
 };
 
 constexpr std::chrono::seconds kTimeout(60);
+constexpr std::chrono::milliseconds kSettle(20);
 const platform::Command kCommand{.argv = {"true"}, .timeout = kTimeout};
 
 class NoEvents : public base::EventSink {
@@ -67,9 +69,16 @@ StatusOr<Json> Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto runtime, rpc::CriClient::New(options.runtime));
   const auto host = platform::NewHostExec();
   Samples pod, bare_pod, on_host, bare_host;
+  // By turns the one or the other first; each begins when what the last one left to the runtime to
+  // clean up is done.
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
-    ASSIGN_OR_RETURN(const auto routed, Through(utilities->InPod(options.plugin)));
-    ASSIGN_OR_RETURN(const auto by_hand, Bare(*runtime, options));
+    Clock::duration routed{}, by_hand{};
+    for (const bool through : {i % 2 == 0, i % 2 != 0}) {
+      std::this_thread::sleep_for(kSettle);
+      ASSIGN_OR_RETURN((through ? routed : by_hand), through
+                                                         ? Through(utilities->InPod(options.plugin))
+                                                         : Bare(*runtime, options));
+    }
     ASSIGN_OR_RETURN(const auto routed_host, Through(utilities->For("bench.berth.dev/none")));
     ASSIGN_OR_RETURN(const auto by_hand_host, Through(*host));
     if (i < options.warm_up) continue;

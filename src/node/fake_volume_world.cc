@@ -129,6 +129,16 @@ Json FakeVolumeWorld::ClaimVolume(const std::string& name, const std::string& cl
 
 base::Status FakeVolumeWorld::Start() {
   StopManager();
+  volume::PluginList fixed;
+  for (volume::VolumePlugin* plugin : plugins) {
+    fixed.push_back(std::shared_ptr<volume::VolumePlugin>(std::shared_ptr<void>(), plugin));
+  }
+  registry = std::make_unique<volume::PluginRegistry>(
+      std::move(fixed), std::move(probers),
+      volume::PluginRegistry::Options{
+          .on_state = [this](const std::string& plugin, const base::Status&) {
+            manager->PluginChanged(plugin);
+          }});
   manager = NewVolumeManager({.state_folder = folder + "/node/volumes",
                               .node_name = kNode,
                               .workers = 4,
@@ -137,9 +147,10 @@ base::Status FakeVolumeWorld::Start() {
                               .refresh_interval = std::chrono::hours(1),
                               .wait_event_after = std::chrono::milliseconds(30),
                               .health_interval = std::chrono::milliseconds(5)},
-                             client, informers, plugins, *host, host->events());
+                             client, informers, *registry, *host, host->events());
   informers.Start();
   RETURN_IF_ERROR(informers.WaitForSync(std::chrono::seconds(10)));
+  RETURN_IF_ERROR(registry->Init());
   return manager->Start([this](const std::string&) {
     MutexLock lock(mutex_);
     ++changes_;

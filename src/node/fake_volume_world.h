@@ -77,6 +77,8 @@ class FakeVolumeWorld {
   std::unique_ptr<FakeVolumePlugin> scratch;  // emptyDir
   std::vector<volume::VolumePlugin*>
       plugins;  // of the manager: these two, unless a test has others
+  std::vector<std::unique_ptr<volume::PluginProber>> probers;  // of the next manager
+  std::unique_ptr<volume::PluginRegistry> registry;
   std::unique_ptr<VolumeManager> manager;
 
  private:

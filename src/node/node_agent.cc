@@ -44,6 +44,8 @@ class NodeAgentImpl : public NodeAgent {
   Status Run(const MakePlugins& make_plugins) {
     RETURN_IF_ERROR(TakeFolders());
     RETURN_IF_ERROR(Make(make_plugins));
+    // Before the records are read, which name plugins.
+    RETURN_IF_ERROR_WITH(plugins_->Init(), "volume plugins");
     RETURN_IF_ERROR(
         volumes_->Start([this](const std::string& uid) { pods_->OnVolumesChanged(uid); }));
     pods_->Start();
@@ -68,7 +70,10 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.join();
     }
     // Nobody waits for a driver that hangs; what its call did the records leave open.
-    for (const auto& plugin : plugins_) plugin->CancelCalls();
+    if (plugins_ != nullptr) {
+      for (const auto& plugin : plugins_->All()) plugin->CancelCalls();
+      plugins_->Stop();
+    }
     if (host_mounts_ != nullptr) host_mounts_->Stop();
     if (driver_limits_ != nullptr) driver_limits_->Stop();
     if (registration_ != nullptr) registration_->Stop();
@@ -137,16 +142,14 @@ class NodeAgentImpl : public NodeAgent {
                                                 .node = NodeReference(options_.node_name)}));
       host_->UseUtilities(std::move(utilities));
     }
-    plugins_ = make_plugins(*host_);
-    std::vector<volume::VolumePlugin*> plugins;
-    for (const auto& plugin : plugins_) plugins.push_back(plugin.get());
+    MakeRegistry(make_plugins(*host_));
     if (!options_.flight_file.empty()) {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "node"));
     }
     volumes_ = NewVolumeManager({.state_folder = Below("volumes"),
                                  .node_name = options_.node_name,
                                  .flight = flight_.get()},
-                                client_, informers_, std::move(plugins), *host_, events_);
+                                client_, informers_, *plugins_, *host_, events_);
     node_status_ =
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
                                                        .kubelet_folder = options_.kubelet_folder,
@@ -188,6 +191,21 @@ class NodeAgentImpl : public NodeAgent {
             .flight = flight_.get()},
         client_, informers_, *volumes_, *host_, events_);
     return base::OkStatus();
+  }
+
+  void MakeRegistry(Plugins plugins) {
+    plugins_ = std::make_unique<volume::PluginRegistry>(
+        std::move(plugins.fixed), std::move(plugins.probers),
+        volume::PluginRegistry::Options{
+            .on_state =
+                [this](const std::string& plugin, const Status& state) {
+                  if (!state.ok() && state.code() != StatusCode::kNotFound) {
+                    WarnOfDriver("VolumePluginNotReady", state);
+                  }
+                  volumes_->PluginChanged(plugin);
+                },
+            .on_probe_failed =
+                [this](const Status& why) { WarnOfDriver("VolumePluginProbeFailed", why); }});
   }
 
   Status MakePods() {
@@ -269,7 +287,7 @@ class NodeAgentImpl : public NodeAgent {
   base::UniqueFd lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;
-  std::vector<std::unique_ptr<volume::VolumePlugin>> plugins_;
+  std::unique_ptr<volume::PluginRegistry> plugins_;
   std::unique_ptr<VolumeManager> volumes_;
   std::unique_ptr<NodeStatus> node_status_;
   std::unique_ptr<rpc::CriClient> cri_;

@@ -21,6 +21,7 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "volume/host.h"
+#include "volume/plugin_prober.h"
 #include "volume/utilities.h"
 #include "volume/volume_plugin.h"
 
@@ -50,8 +51,12 @@ struct NodeAgentOptions {
 
 class NodeAgent {
  public:
-  using MakePlugins =
-      std::function<std::vector<std::unique_ptr<volume::VolumePlugin>>(volume::Host& host)>;
+  // Those that the agent is built with, and those that find more.
+  struct Plugins {
+    std::vector<std::shared_ptr<volume::VolumePlugin>> fixed;
+    std::vector<std::unique_ptr<volume::PluginProber>> probers;
+  };
+  using MakePlugins = std::function<Plugins(volume::Host& host)>;
 
   // Before `informers` start; everything is borrowed and outlives the agent. FAILED_PRECONDITION:
   // another agent holds the data folder.

@@ -116,9 +116,8 @@ class NodeAgentRootTest : public ::testing::Test {
                                    .cri_endpoint = "unix://" + containerd_ + "/containerd.sock",
                                    .node_sockets = folder_ + "/run",
                                    .log_folder = folder_ + "/logs"},
-                                  client_, *informers_, events_, clock_, [](volume::Host&) {
-                                    return std::vector<std::unique_ptr<volume::VolumePlugin>>();
-                                  });
+                                  client_, *informers_, events_, clock_,
+                                  [](volume::Host&) { return NodeAgent::Plugins(); });
     ASSERT_TRUE(agent.ok()) << base::ToString(agent.status());
     agent_ = *std::move(agent);
     informers_->Start();

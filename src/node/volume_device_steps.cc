@@ -74,16 +74,12 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
   return true;
 }
 
-Status VolumeUnits::UnmountDevice(volume::VolumePlugin* plugin, const StoredDevice& device) const {
-  if (plugin == nullptr) {
-    return Error(StatusCode::kUnavailable, "this node agent has no volume plugin '{}'",
-                 device.record.plugin);
-  }
+Status VolumeUnits::UnmountDevice(volume::VolumePlugin& plugin, const StoredDevice& device) const {
   if (ThisBoot(device.boot_id)) {
     RETURN_IF_ERROR(
-        TakeAwayDead(deps_.host.mounter(), plugin->DevicePath(device.record), device.mount));
+        TakeAwayDead(deps_.host.mounter(), plugin.DevicePath(device.record), device.mount));
   }
-  return plugin->UnmountDevice(device.record);
+  return plugin.UnmountDevice(device.record);
 }
 
 // An unmount that was begun before a restart, or that failed, comes before any new mount.
@@ -98,14 +94,14 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
     }
     device = found->second->device;
   }
-  volume::VolumePlugin* plugin = PluginNamed(device->record.plugin);
+  const auto plugin = PluginNamed(device->record.plugin);
   base::FlightSpan span(base::FlightKind::kStep, "unmount device", device->record.pv_name);
-  Status unmounted = UnmountDevice(plugin, *device);
+  Status unmounted = plugin.ok() ? UnmountDevice(**plugin, *device) : plugin.status();
   span.End(unmounted);
   if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
     LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so that it is forgotten",
                 Quote(device->record.device_name), base::ToString(unmounted));
-    unmounted = plugin != nullptr ? plugin->ForgetDevice(device->record) : OkStatus();
+    unmounted = plugin.ok() ? (*plugin)->ForgetDevice(device->record) : OkStatus();
   }
   if (!unmounted.ok()) {
     const Status status = base::Annotate(

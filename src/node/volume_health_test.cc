@@ -14,11 +14,12 @@ TEST(VolumeHealth, DriversThatHangHoldUpNoOthersVolumes) {
   FakeVolumePlugin plugin(host, {});
   VolumeHealth::Volumes volumes;
   const auto add = [&](const std::string& name, const std::string& driver) {
-    volumes[name] = {.plugin = &plugin,
-                     .record = {.folder_name = name},
-                     .name = name,
-                     .driver = driver,
-                     .pod = {.kind = "Pod", .name = "web"}};
+    volumes[name] = {
+        .plugin = std::shared_ptr<volume::VolumePlugin>(std::shared_ptr<void>(), &plugin),
+        .record = {.folder_name = name},
+        .name = name,
+        .driver = driver,
+        .pod = {.kind = "Pod", .name = "web"}};
   };
   for (const char* name : {"hung-1", "hung-2", "hung-3"}) add(name, "a.example.com");
   for (const char* name : {"hung-4", "hung-5", "hung-6"}) add(name, "b.example.com");

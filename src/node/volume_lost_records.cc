@@ -21,7 +21,7 @@ PodVolumeKey KeyOf(const volume::PodVolumeRecord& record) {
 
 }  // namespace
 
-StatusOr<std::vector<std::string>> AddLostRecords(const std::vector<volume::VolumePlugin*>& plugins,
+StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plugins,
                                                   const volume::Paths& paths,
                                                   const std::string& boot_id,
                                                   VolumeRecords::Loaded& loaded) {
@@ -32,7 +32,7 @@ StatusOr<std::vector<std::string>> AddLostRecords(const std::vector<volume::Volu
     pod_volumes.insert(KeyOf(volume.record));
   }
   std::vector<std::string> lost;
-  for (const volume::VolumePlugin* plugin : plugins) {
+  for (const auto& plugin : plugins) {
     ASSIGN_OR_RETURN(volume::VolumePlugin::Found found, plugin->FindOnNode());
     for (volume::DeviceRecord& device : found.devices) {
       if (!devices.insert(device.device_name).second) continue;

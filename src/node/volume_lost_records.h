@@ -9,14 +9,16 @@
 #include "base/status.h"
 #include "node/volume_records.h"
 #include "volume/host.h"
+#include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
 
 // Adds to `loaded` what the plugins find and no record names, as something that was begun in this
 // boot: it is in use until it is torn down. Returns what that was, for people.
-base::StatusOr<std::vector<std::string>> AddLostRecords(
-    const std::vector<volume::VolumePlugin*>& plugins, const volume::Paths& paths,
-    const std::string& boot_id, VolumeRecords::Loaded& loaded);
+base::StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plugins,
+                                                        const volume::Paths& paths,
+                                                        const std::string& boot_id,
+                                                        VolumeRecords::Loaded& loaded);
 
 }  // namespace berth::node

@@ -41,7 +41,7 @@ base::Json RepublishOf(const api::CsiDriver* driver) {
 class Manager : public VolumeManager {
  public:
   Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
-          std::vector<volume::VolumePlugin*> plugins, volume::Host& host, base::EventSink& events);
+          volume::PluginRegistry& plugins, volume::Host& host, base::EventSink& events);
   ~Manager() override;
 
   Status Start(std::function<void(const std::string&)> on_change) override;
@@ -55,6 +55,7 @@ class Manager : public VolumeManager {
     return Known(/*host_mounts=*/true);
   }
   void DriverRegistered(const std::string& driver) override { units_.DriverRegistered(driver); }
+  void PluginChanged(const std::string& plugin) override;
   void OnHostMountChange(std::function<void(const std::string&)> listener) override {
     on_host_mount_change_ = std::move(listener);
   }
@@ -97,7 +98,7 @@ class Manager : public VolumeManager {
   void Unindex(const std::string& uid, const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const VolumeManagerOptions options_;
-  const std::vector<volume::VolumePlugin*> plugins_;
+  volume::PluginRegistry& plugins_;
   volume::Host& host_;
   base::EventSink& events_;
   std::function<void(const std::string&)> on_change_;
@@ -123,10 +124,9 @@ class Manager : public VolumeManager {
 };
 
 Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Informers& informers,
-                 std::vector<volume::VolumePlugin*> plugins, volume::Host& host,
-                 base::EventSink& events)
+                 volume::PluginRegistry& plugins, volume::Host& host, base::EventSink& events)
     : options_(std::move(options)),
-      plugins_(std::move(plugins)),
+      plugins_(plugins),
       host_(host),
       events_(events),
       resolver_(informers, plugins_, host),
@@ -282,7 +282,7 @@ Status Manager::LoadRecords() {
     WarnOfNode("VolumeRecordDamaged", message);
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> lost,
-                   AddLostRecords(plugins_, host_.paths(), records_.boot_id(), loaded));
+                   AddLostRecords(plugins_.All(), host_.paths(), records_.boot_id(), loaded));
   for (const std::string& volume : lost) {
     WarnOfNode("VolumeRecordLost",
                fmt::format("{} is on this node without a record; it is taken for one that is in "
@@ -331,6 +331,18 @@ void Manager::Want(PodPtr pod) {
   } else {
     resolvers_.AddNow(uid);
   }
+}
+
+void Manager::PluginChanged(const std::string& plugin) {
+  std::set<std::string> uids = units_.PodsOf(plugin);
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [uid, entry] : pods_) {
+      if (!entry.unresolved.empty()) uids.insert(uid);
+    }
+  }
+  for (const std::string& uid : uids) resolvers_.AddNow(uid);
+  units_.DriverRegistered(plugin);
 }
 
 void Manager::Unindex(const std::string& uid, const Entry& entry) {
@@ -485,10 +497,9 @@ bool IsHostMountPod(std::string_view pod_uid) { return pod_uid.starts_with(kHost
 
 std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
                                                 kube::Informers& informers,
-                                                std::vector<volume::VolumePlugin*> plugins,
-                                                volume::Host& host, base::EventSink& events) {
-  return std::make_unique<Manager>(std::move(options), client, informers, std::move(plugins), host,
-                                   events);
+                                                volume::PluginRegistry& plugins, volume::Host& host,
+                                                base::EventSink& events) {
+  return std::make_unique<Manager>(std::move(options), client, informers, plugins, host, events);
 }
 
 }  // namespace berth::node

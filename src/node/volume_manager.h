@@ -27,6 +27,7 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "volume/host.h"
+#include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::base {
@@ -78,6 +79,10 @@ class VolumeManager {
   // backoff.
   virtual void DriverRegistered(const std::string& /*driver*/) {}
 
+  // A plugin that a prober found is ready, or failed, or is gone: pods that want volumes of it, and
+  // those whose volumes have no plugin yet, are looked at anew.
+  virtual void PluginChanged(const std::string& /*plugin*/) {}
+
   // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
   // of their changes in place of `on_change`, set before Start; and those that the records know.
   virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
@@ -114,7 +119,7 @@ struct VolumeManagerOptions {
 // PersistentVolume, VolumeAttachment and Node, so it is to be made before `informers` start.
 std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
                                                 kube::Informers& informers,
-                                                std::vector<volume::VolumePlugin*> plugins,
-                                                volume::Host& host, base::EventSink& events);
+                                                volume::PluginRegistry& plugins, volume::Host& host,
+                                                base::EventSink& events);
 
 }  // namespace berth::node

@@ -147,20 +147,10 @@ bool VolumeResolver::RequiresRepublish(const volume::VolumeSpec& spec) const {
   return object.ok() && api::CsiDriver(*object).requires_republish();
 }
 
-StatusOr<WantedVolume> VolumeResolver::WantedOf(volume::VolumeSpec spec) const {
+StatusOr<WantedVolume> VolumeResolver::WantedOf(std::shared_ptr<volume::VolumePlugin> plugin,
+                                                volume::VolumeSpec spec) const {
   WantedVolume wanted;
-  for (volume::VolumePlugin* plugin : plugins_) {
-    if (plugin->Supports(spec)) {
-      wanted.plugin = plugin;
-      break;
-    }
-  }
-  if (wanted.plugin == nullptr) {
-    const std::string what =
-        spec.pv != nullptr ? fmt::format("the source of volume '{}'", spec.pv->name())
-                           : fmt::format("volumes of type '{}'", spec.pod_volume.source_type());
-    return Wrong("this node agent has no plugin for {}", what);
-  }
+  wanted.plugin = std::move(plugin);
   ASSIGN_OR_RETURN(const std::optional<std::string> device, wanted.plugin->DeviceName(spec));
   ASSIGN_OR_RETURN(wanted.needs_attach, wanted.plugin->NeedsAttach(spec));
   wanted.device_name = device.value_or("");
@@ -182,7 +172,15 @@ ResolvedPod VolumeResolver::Resolve(const api::Pod& pod, bool in_use) const {
           .failed = spec.status().code() != StatusCode::kFailedPrecondition};
       continue;
     }
-    StatusOr<WantedVolume> wanted = WantedOf(*std::move(spec));
+    auto plugin = plugins_.Find(*spec);
+    if (!plugin.ok()) {
+      const StatusCode code = plugin.status().code();
+      // One that comes, or that is ready at last, has the pod looked at again.
+      out.unresolved[volume.name()] = {.reason = std::string(base::Message(plugin.status())),
+                                       .failed = code != StatusCode::kFailedPrecondition};
+      continue;
+    }
+    StatusOr<WantedVolume> wanted = WantedOf(*std::move(plugin), *std::move(spec));
     if (!wanted.ok()) {
       out.unresolved[volume.name()] = {.reason = base::ToString(wanted.status()), .failed = true};
       if (wanted.status().code() != StatusCode::kInvalidArgument) out.retry = wanted.status();

@@ -13,6 +13,7 @@
 #include "kube/informer.h"
 #include "node/volume_units.h"
 #include "volume/host.h"
+#include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
@@ -34,11 +35,10 @@ struct ResolvedPod {
 
 class VolumeResolver {
  public:
-  VolumeResolver(kube::Informers& informers, std::vector<volume::VolumePlugin*> plugins,
-                 volume::Host& host)
+  VolumeResolver(kube::Informers& informers, volume::PluginRegistry& plugins, volume::Host& host)
       : claims_(informers.Of<api::PersistentVolumeClaim>()),
         pvs_(informers.Of<api::PersistentVolume>()),
-        plugins_(std::move(plugins)),
+        plugins_(plugins),
         host_(host) {}
 
   // `in_use`: the pod has volumes already, so that a claim which is being deleted is still its own.
@@ -51,12 +51,13 @@ class VolumeResolver {
                                             bool in_use, ResolvedPod& out) const;
   base::Status FindClaim(const api::Pod& pod, const std::string& claim_name, bool owned,
                          bool in_use, volume::VolumeSpec& spec, ResolvedPod& out) const;
-  base::StatusOr<WantedVolume> WantedOf(volume::VolumeSpec spec) const;
+  base::StatusOr<WantedVolume> WantedOf(std::shared_ptr<volume::VolumePlugin> plugin,
+                                        volume::VolumeSpec spec) const;
   bool RequiresRepublish(const volume::VolumeSpec& spec) const;
 
   kube::Informer<api::PersistentVolumeClaim>& claims_;
   kube::Informer<api::PersistentVolume>& pvs_;
-  const std::vector<volume::VolumePlugin*> plugins_;
+  volume::PluginRegistry& plugins_;
   volume::Host& host_;
 };
 

@@ -106,11 +106,7 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
       RETURN_IF_ERROR(TakeAwayDead(mounter, stored.published->path, stored.mount));
     }
   }
-  volume::VolumePlugin* plugin = PluginNamed(stored.record.plugin);
-  if (plugin == nullptr) {
-    return Error(StatusCode::kUnavailable, "this node agent has no volume plugin '{}'",
-                 stored.record.plugin);
-  }
+  ASSIGN_OR_RETURN(const auto plugin, PluginNamed(stored.record.plugin));
   const Status status = plugin->TearDown(stored.record);
   if (status.ok() || ThisBoot(stored.boot_id)) return status;
   // Nothing of an earlier boot is mounted any more, so that a driver which is gone need not be
@@ -189,6 +185,14 @@ Status VolumeUnits::SetUp(Job job) {
   if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
     return Failed(job, "mount it on the node", reachable);
   }
+  // As it is now: one that was found may have been replaced since, or have gone.
+  auto plugin = deps_.plugins.Find(job.volume.spec);
+  if (plugin.status().code() == StatusCode::kFailedPrecondition) {
+    SetReason(job, std::string(base::Message(plugin.status())));
+    return OkStatus();
+  }
+  if (!plugin.ok()) return Failed(job, "set it up", plugin.status());
+  job.volume.plugin = *std::move(plugin);
   Attachment attachment{.attached = true};
   if (job.volume.needs_attach) {
     attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);

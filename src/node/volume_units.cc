@@ -56,7 +56,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
   for (StoredDevice& device : loaded.devices) {
     Unit& unit = unit_of(device.record.device_name);
     unit.device_name = device.record.device_name;
-    unit.plugin = PluginNamed(device.record.plugin);
+    unit.plugin = deps_.plugins.Named(device.record.plugin);
     unit.needs_attach = device.needs_attach;
     unit.device = std::move(device);
   }
@@ -64,7 +64,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     const volume::PodVolumeRecord& record = volume.record;
     Unit& unit =
         unit_of(UnitKey(record.device_name, record.pod_uid, record.plugin, record.folder_name));
-    if (unit.plugin == nullptr) unit.plugin = PluginNamed(record.plugin);
+    if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
       // Its own record is lost; this one's copy lets the device be unmounted all the same.
       unit.device_name = record.device_name;
@@ -362,11 +362,12 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   return out;
 }
 
-volume::VolumePlugin* VolumeUnits::PluginNamed(std::string_view name) const {
-  for (volume::VolumePlugin* plugin : deps_.plugins) {
-    if (plugin->name() == name) return plugin;
-  }
-  return nullptr;
+base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::PluginNamed(
+    std::string_view name) const {
+  auto plugin = deps_.plugins.Named(name);
+  if (plugin != nullptr) return plugin;
+  return base::Error(base::StatusCode::kUnavailable, "this node agent has no volume plugin '{}'",
+                     name);
 }
 
 }  // namespace berth::node

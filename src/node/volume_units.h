@@ -37,13 +37,14 @@
 #include "node/volume_records.h"
 #include "platform/fuse_watch.h"
 #include "volume/host.h"
+#include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
 
 // A volume of a pod, resolved.
 struct WantedVolume {
-  volume::VolumePlugin* plugin = nullptr;
+  std::shared_ptr<volume::VolumePlugin> plugin;
   volume::VolumeSpec spec;
   std::vector<std::string> names;  // in pod.spec.volumes: two may name the same claim
   std::string device_name;         // empty for volumes of one pod
@@ -75,7 +76,7 @@ class VolumeUnits {
     VolumeExpansion& expansion;
     volume::Host& host;
     base::EventSink& events;
-    std::vector<volume::VolumePlugin*> plugins;
+    volume::PluginRegistry& plugins;
     // Called from workers, without locks.
     std::function<void(const std::string& pod_uid)> on_change;
     // The names for node.status.volumesInUse may have changed; `urgent` if something waits for
@@ -104,13 +105,13 @@ class VolumeUnits {
   VolumeState State(const std::string& unit, const std::string& pod_uid,
                     const std::string& folder_name) const;
   std::set<std::string> Pods() const;
-  // Those that want a volume of this CSI driver.
+  // Those that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
   std::set<std::string> DevicesInUse() const;
 
   // A use that is set up: whom to tell of it, and its record.
   struct Ready {
-    volume::VolumePlugin* plugin = nullptr;
+    std::shared_ptr<volume::VolumePlugin> plugin;
     volume::PodVolumeRecord record;
     std::string name;    // the pod's for it
     std::string driver;  // who answers for it: a CSI driver's name, else the plugin's
@@ -156,7 +157,7 @@ class VolumeUnits {
     std::chrono::steady_clock::time_point last_event_at;
   };
   struct Unit {
-    volume::VolumePlugin* plugin = nullptr;
+    std::shared_ptr<volume::VolumePlugin> plugin;
     std::string device_name;
     bool needs_attach = false;
     std::optional<StoredDevice> device;
@@ -177,7 +178,7 @@ class VolumeUnits {
     std::optional<StoredPodVolume> stored;
     std::optional<StoredDevice> device;
     bool device_mounted = false;
-    volume::VolumePlugin* plugin = nullptr;
+    std::shared_ptr<volume::VolumePlugin> plugin;
   };
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
@@ -193,7 +194,7 @@ class VolumeUnits {
   base::Status CheckReachable(const volume::VolumeSpec& spec) const;
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
-  base::Status UnmountDevice(volume::VolumePlugin* plugin, const StoredDevice& device) const;
+  base::Status UnmountDevice(volume::VolumePlugin& plugin, const StoredDevice& device) const;
   base::StatusOr<bool> DeviceStands(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);
@@ -215,7 +216,8 @@ class VolumeUnits {
   void SetBegun(const Job& job);
   void Warn(const Job& job, std::string_view event, std::string_view message);
   base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
-  volume::VolumePlugin* PluginNamed(std::string_view name) const;
+  // UNAVAILABLE: there is none.
+  base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
   bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
   void PokeWhere(const std::function<bool(Unit&)>& condition);
   // Runs `change` on the unit and the use under the lock, if they (still) exist.

@@ -14,11 +14,11 @@
 #include <cerrno>
 #include <string_view>
 
-#include "base/flight.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/child.h"
 #include "platform/errno.h"
+#include "platform/exec_parts.h"
 
 namespace berth::platform {
 namespace {
@@ -26,7 +26,6 @@ namespace {
 constexpr std::string_view kPath =
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::chrono::seconds kKillGrace(2);
-constexpr size_t kMaxSecret = 1 << 20;
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -69,22 +68,6 @@ base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& d
   }
   if (lseek(fd.get(), 0, SEEK_SET) != 0) return ErrnoError(errno, fmt::format("seek {}", name));
   return fd;
-}
-
-// The secrets of a command, which its program reads through this process's descriptors.
-base::StatusOr<std::vector<base::UniqueFd>> PlaceSecrets(const Command& command,
-                                                         std::vector<std::string>& argv) {
-  std::vector<base::UniqueFd> files;
-  for (const Secret& secret : command.secrets) {
-    if (secret.content.size() > kMaxSecret) {
-      return base::Error(base::StatusCode::kInvalidArgument, "a secret of more than {} bytes",
-                         kMaxSecret);
-    }
-    ASSIGN_OR_RETURN(base::UniqueFd file, MemoryFile("a secret", secret.content));
-    PutSecretPath(argv, secret.name, fmt::format("/proc/{}/fd/{}", getpid(), file.get()));
-    files.push_back(std::move(file));
-  }
-  return files;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -172,18 +155,6 @@ Collected Collect(int pidfd, Stream& out, Stream& err, Deadline deadline, int ca
   }
 }
 
-// What the flight record keeps of a command: the program, and the last path that it is given. Other
-// arguments may be mount options that a person put a password into.
-std::string NameOf(const Command& command) {
-  return command.argv[0].substr(command.argv[0].rfind('/') + 1);
-}
-std::string PathOf(const Command& command) {
-  for (size_t i = command.argv.size() - 1; i > 0; --i) {
-    if (command.argv[i].starts_with('/')) return command.argv[i];
-  }
-  return "";
-}
-
 int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -207,8 +178,13 @@ class HostExec : public Exec {
     const std::vector<std::string> env = Environment(command);
     ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
     ASSIGN_OR_RETURN(base::UniqueFd in, MemoryFile("standard input", command.stdin_data));
-    std::vector<std::string> argv = command.argv;
-    ASSIGN_OR_RETURN(const std::vector<base::UniqueFd> secrets, PlaceSecrets(command, argv));
+    // The program reads them through this process's descriptors.
+    std::vector<base::UniqueFd> secrets;
+    const auto place = [&secrets](const std::string& content) -> base::StatusOr<std::string> {
+      ASSIGN_OR_RETURN(secrets.emplace_back(), MemoryFile("a secret", content));
+      return fmt::format("/proc/{}/fd/{}", getpid(), secrets.back().get());
+    };
+    ASSIGN_OR_RETURN(const std::vector<std::string> argv, ArgvWithSecrets(command, place));
     int out_ends[2], err_ends[2];
     if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
     base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
@@ -217,7 +193,7 @@ class HostExec : public Exec {
     fcntl(out_read.get(), F_SETFL, O_NONBLOCK);
     fcntl(err_read.get(), F_SETFL, O_NONBLOCK);
 
-    base::FlightSpan span(base::FlightKind::kProcess, NameOf(command), PathOf(command));
+    RunSpan span(command);
     const Deadline deadline = std::chrono::steady_clock::now() + command.timeout;
     ASSIGN_OR_RETURN(const pid_t pid,
                      Spawn(program, argv, env, in.get(), out_write.get(), err_write.get()));
@@ -241,9 +217,7 @@ class HostExec : public Exec {
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     result.exit_code = ExitCode(status);
-    span.End(result.exit_code == 0
-                 ? base::OkStatus()
-                 : base::Error(base::StatusCode::kUnknown, "exited with {}", result.exit_code));
+    span.End(result);
     return result;
   }
 
@@ -263,15 +237,6 @@ class HostExec : public Exec {
 };
 
 }  // namespace
-
-void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::string_view path) {
-  const std::string place = fmt::format("{{{}}}", name);
-  for (std::string& argument : argv) {
-    for (size_t at = 0; (at = argument.find(place, at)) != std::string::npos; at += path.size()) {
-      argument.replace(at, place.size(), path);
-    }
-  }
-}
 
 std::unique_ptr<Exec> NewHostExec() { return std::make_unique<HostExec>(); }
 

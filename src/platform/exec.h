@@ -49,9 +49,6 @@ class Exec {
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
 };
 
-// Writes `path` wherever "{NAME}" stands in `argv`: for implementations of Exec.
-void PutSecretPath(std::vector<std::string>& argv, std::string_view name, std::string_view path);
-
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.
 std::unique_ptr<Exec> NewHostExec();
 

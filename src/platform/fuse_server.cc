@@ -1,6 +1,5 @@
 #include "platform/fuse_server.h"
 
-#include <dirent.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -15,24 +14,10 @@
 
 #include "base/log.h"
 #include "platform/child.h"
+#include "platform/process_info.h"
 
 namespace berth::platform {
 namespace {
-
-// Numbers that a folder of /proc has as names.
-std::vector<int> Numbers(const std::string& folder) {
-  std::vector<int> out;
-  DIR* dir = opendir(folder.c_str());
-  if (dir == nullptr) return out;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string_view name = entry->d_name;
-    int number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc() && end == name.data() + name.size()) out.push_back(number);
-  }
-  closedir(dir);
-  return out;
-}
 
 // Of a descriptor, by its name: reading that touches no file system. In a container /dev may be
 // elsewhere.
@@ -105,9 +90,9 @@ const std::set<pid_t>& FuseServers::Of(uint64_t connection) const {
 
 FuseServers FindFuseServers(const std::string& proc) {
   FuseServers servers;
-  for (const pid_t pid : Numbers(proc)) {
+  for (const pid_t pid : NumbersIn(proc)) {
     const std::string process = fmt::format("{}/{}", proc, pid);
-    for (const int fd : Numbers(process + "/fd")) {
+    for (const int fd : NumbersIn(process + "/fd")) {
       if (!IsFuseDevice(fmt::format("{}/fd/{}", process, fd))) continue;
       if (const auto id = ConnectionOf(fmt::format("{}/fdinfo/{}", process, fd))) {
         servers.known[*id].insert(pid);

@@ -74,7 +74,7 @@ struct Found {
 std::vector<Found> FindAlive(std::string_view variable) {
   std::map<pid_t, Stat> processes;
   std::set<pid_t> marked;
-  for (const pid_t pid : ProcessIds()) {
+  for (const pid_t pid : NumbersIn("/proc")) {
     if (pid == getpid()) continue;
     const Stat stat = ReadStat(pid);
     if (stat.state == 'Z' || stat.state == 'X') continue;

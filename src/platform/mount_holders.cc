@@ -1,16 +1,15 @@
 #include "platform/mount_holders.h"
 
-#include <dirent.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "base/log.h"
 #include "platform/mounter.h"
+#include "platform/process_info.h"
 
 namespace berth::platform {
 namespace {
@@ -35,13 +34,7 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
   std::vector<MountHolder> out;
   const std::string own = NamespaceOf("/proc/self");
   std::set<std::string> seen;
-  DIR* dir = opendir("/proc");
-  if (dir == nullptr) return out;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
+  for (const pid_t pid : NumbersIn("/proc")) {
     const std::string process = fmt::format("/proc/{}", pid);
     const std::string space = NamespaceOf(process);
     if (space.empty() || !seen.insert(space).second) continue;
@@ -58,7 +51,6 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
       break;
     }
   }
-  closedir(dir);
   return out;
 }
 

@@ -26,21 +26,6 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-// Numbers that a folder of /proc has as names.
-std::vector<pid_t> Numbers(const std::string& folder) {
-  std::vector<pid_t> out;
-  DIR* dir = opendir(folder.c_str());
-  if (dir == nullptr) return out;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && end == name.data() + name.size()) out.push_back(pid);
-  }
-  closedir(dir);
-  return out;
-}
-
 std::chrono::seconds Uptime() {
   return std::chrono::seconds(static_cast<int64_t>(std::atof(ReadLine("/proc/uptime").c_str())));
 }
@@ -79,6 +64,20 @@ std::string WaitChannel(const std::string& folder) {
 
 }  // namespace
 
+std::vector<int> NumbersIn(const std::string& folder) {
+  std::vector<int> out;
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return out;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) out.push_back(number);
+  }
+  closedir(dir);
+  return out;
+}
+
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
   const std::string folder = fmt::format("/proc/{}", tid);
   Stat stat;
@@ -107,7 +106,7 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   ASSIGN_OR_RETURN(ProcessInfo info, ReadThread(pid));
   info.thread = false;
   // A process stands still where one of its threads does.
-  for (const pid_t tid : Numbers(fmt::format("/proc/{}/task", pid))) {
+  for (const pid_t tid : NumbersIn(fmt::format("/proc/{}/task", pid))) {
     if (info.in_kernel()) break;
     const auto thread = ReadThread(tid);
     if (!thread.ok() || !thread->in_kernel()) continue;
@@ -117,11 +116,9 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   return info;
 }
 
-std::vector<pid_t> ProcessIds() { return Numbers("/proc"); }
-
 std::vector<ProcessInfo> ProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
-  for (const pid_t pid : ProcessIds()) {
+  for (const pid_t pid : NumbersIn("/proc")) {
     Stat stat;
     if (ReadStat(fmt::format("/proc/{}/stat", pid), stat)) children.emplace(stat.parent, pid);
   }

@@ -37,8 +37,9 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid);
 // The same for one thread, by its id.
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid);
 
-// All processes that this one sees.
-std::vector<pid_t> ProcessIds();
+// The numbers that a folder of /proc has as names: processes, threads, descriptors. None where it
+// cannot be read.
+std::vector<int> NumbersIn(const std::string& folder);
 
 // A process and all below it, itself first; empty if there is none.
 std::vector<ProcessInfo> ProcessTree(pid_t root);

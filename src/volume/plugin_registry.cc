@@ -12,8 +12,8 @@ using base::StatusCode;
 
 namespace {
 
-// The key of the workers that stands for a look at the probers; no plugin has an empty name.
-constexpr char kProbe[] = "";
+// The key of the workers that stands for a look at the probers; no plugin has such a name.
+constexpr char kProbe[] = "the probers";
 
 }  // namespace
 
@@ -23,9 +23,7 @@ PluginRegistry::PluginRegistry(std::vector<std::shared_ptr<VolumePlugin>> fixed,
       options_(std::move(options)),
       inits_({.name = "plugins", .workers = options_.parallel_inits},
              [this](const std::string& key) {
-               if (key != kProbe) return InitNamed(key);
-               Refresh();
-               return KeyedWorkers::Outcome::Done();
+               return key == kProbe ? LookAtProbers() : InitNamed(key);
              }) {
   for (auto& prober : probers) {
     prober->OnNews([this] { inits_.AddNow(kProbe); });
@@ -43,7 +41,7 @@ Status PluginRegistry::Init() {
     MutexLock lock(probing_);
     for (const Probed& probed : probed_) RETURN_IF_ERROR(probed.prober->Init());
   }
-  Refresh();
+  Refresh().IgnoreError();
   inits_.Start();
   return base::OkStatus();
 }
@@ -54,7 +52,7 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   for (const auto& plugin : fixed_) {
     if (plugin->Supports(spec)) return plugin;
   }
-  Refresh();
+  Refresh().IgnoreError();
   {
     MutexLock lock(mutex_);
     for (const auto& [name, entry] : found_) {
@@ -77,14 +75,14 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
 
 std::shared_ptr<VolumePlugin> PluginRegistry::Named(std::string_view name) {
   if (auto plugin = Fixed(name); plugin != nullptr) return plugin;
-  Refresh();
+  Refresh().IgnoreError();
   MutexLock lock(mutex_);
   const auto found = found_.find(name);
   return found == found_.end() ? nullptr : found->second.plugin;
 }
 
 PluginList PluginRegistry::All() {
-  Refresh();
+  Refresh().IgnoreError();
   PluginList all = fixed_;
   MutexLock lock(mutex_);
   for (const auto& [name, entry] : found_) all.push_back(entry.plugin);
@@ -98,59 +96,50 @@ std::shared_ptr<VolumePlugin> PluginRegistry::Fixed(std::string_view name) const
   return nullptr;
 }
 
-void PluginRegistry::Refresh() {
-  std::vector<Status> failures;
-  std::vector<Report> reports;
-  {
-    MutexLock lock(probing_);
-    bool news = false;
-    for (Probed& probed : probed_) {
-      auto list = probed.prober->Probe();
-      if (!list.ok()) {
-        failures.push_back(list.status());
-      } else if (list->has_value()) {
-        probed.last = **std::move(list);
-        news = true;
-      }
+Status PluginRegistry::Refresh() {
+  Status status;
+  MutexLock lock(probing_);
+  bool news = false;
+  for (Probed& probed : probed_) {
+    auto list = probed.prober->Probe();
+    if (!list.ok()) {
+      status = list.status();
+    } else if (list->has_value()) {
+      probed.last = **std::move(list);
+      news = true;
     }
-    if (news) reports = TakeLists();
   }
-  for (const Status& failure : failures) {
-    LOG_WARNING("volume plugins: {}", base::ToString(failure));
-    if (options_.on_probe_failed) options_.on_probe_failed(failure);
-  }
-  if (!options_.on_state) return;
-  for (const Report& report : reports) options_.on_state(report.plugin, report.state);
+  if (news) TakeLists();
+  if (!status.ok()) inits_.Add(kProbe);
+  return status;
 }
 
-std::vector<PluginRegistry::Report> PluginRegistry::TakeLists() {
-  std::vector<Report> reports;
-  std::set<std::string> gone;
+void PluginRegistry::TakeLists() {
   MutexLock lock(mutex_);
+  std::set<std::string> gone;
   for (const auto& [name, entry] : found_) gone.insert(name);
   for (const Probed& probed : probed_) {
     for (const auto& plugin : probed.last) {
       const std::string name(plugin->name());
-      if (Fixed(name) != nullptr) {
-        reports.push_back(
-            {name, base::Error(StatusCode::kAlreadyExists,
-                               "'{}' is the name of a built-in volume plugin", name)});
-        continue;
-      }
       gone.erase(name);
       Entry& entry = found_[name];
       if (entry.plugin == plugin) continue;
       entry = {.plugin = plugin,
-               .state = base::Error(StatusCode::kUnavailable,
+               .state = base::Error(StatusCode::kFailedPrecondition,
                                     "volume plugin '{}' is being initialised", name)};
       inits_.AddNow(name);
     }
   }
   for (const std::string& name : gone) {
     found_.erase(name);
-    reports.push_back({name, base::Error(StatusCode::kNotFound, "'{}' was removed", name)});
+    inits_.AddNow(name);
   }
-  return reports;
+}
+
+KeyedWorkers::Outcome PluginRegistry::LookAtProbers() {
+  const Status status = Refresh();
+  if (!status.ok() && options_.on_probe_failed) options_.on_probe_failed(status);
+  return KeyedWorkers::Outcome::From(status);
 }
 
 KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
@@ -158,14 +147,13 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
-    if (found == found_.end()) return KeyedWorkers::Outcome::Done();
-    plugin = found->second.plugin;
+    if (found != found_.end()) plugin = found->second.plugin;
   }
-  const Status inited = plugin->Init();
-  const Status state =
-      inited.ok() ? inited
-                  : base::Error(StatusCode::kUnavailable, "volume plugin '{}' does not start: {}",
-                                name, base::ToString(inited));
+  if (plugin == nullptr) {
+    Tell(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
+    return KeyedWorkers::Outcome::Done();
+  }
+  const Status state = InitOf(*plugin);
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
@@ -175,8 +163,25 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     }
     found->second.state = state;
   }
-  if (options_.on_state) options_.on_state(name, inited);
+  Tell(name, state);
+  // A name that is taken stays taken.
+  if (state.code() == StatusCode::kAlreadyExists) return KeyedWorkers::Outcome::Done();
   return KeyedWorkers::Outcome::From(state);
+}
+
+Status PluginRegistry::InitOf(VolumePlugin& plugin) const {
+  if (Fixed(plugin.name()) != nullptr) {
+    return base::Error(StatusCode::kAlreadyExists, "'{}' is the name of a built-in volume plugin",
+                       plugin.name());
+  }
+  const Status inited = plugin.Init();
+  if (inited.ok()) return inited;
+  return base::Error(StatusCode::kUnavailable, "volume plugin '{}' does not start: {}",
+                     plugin.name(), base::ToString(inited));
+}
+
+void PluginRegistry::Tell(const std::string& name, const Status& state) const {
+  if (options_.on_state) options_.on_state(name, state);
 }
 
 }  // namespace berth::volume

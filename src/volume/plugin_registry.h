@@ -31,7 +31,8 @@ class PluginRegistry {
   struct Options {
     int parallel_inits = 8;
     // After each Init of a plugin that a prober found, with what came of it, and with NOT_FOUND
-    // when one is there no more. Volumes that waited for it want another look then.
+    // when one is there no more; on threads of the registry. Volumes that waited for it want
+    // another look then.
     std::function<void(const std::string& plugin, const base::Status& state)> on_state = nullptr;
     // A prober could not look.
     std::function<void(const base::Status& why)> on_probe_failed = nullptr;
@@ -49,8 +50,8 @@ class PluginRegistry {
   // No Init runs afterwards. Idempotent.
   void Stop();
 
-  // The plugin for a volume. NOT_FOUND: none; UNAVAILABLE: there is one and it is not ready, with
-  // the reason; on_state tells when to ask again.
+  // The plugin for a volume. NOT_FOUND: none; FAILED_PRECONDITION: it is being initialised, and
+  // on_state tells when to ask again; UNAVAILABLE: it does not start, with the reason.
   base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
 
   // By its name, ready or not; null: none. For what it set up earlier.
@@ -62,23 +63,22 @@ class PluginRegistry {
  private:
   struct Entry {
     std::shared_ptr<VolumePlugin> plugin;
-    // Of its Init; UNAVAILABLE until it has run.
-    base::Status state;
+    base::Status state;  // what Find says of it
   };
   struct Probed {
     std::unique_ptr<PluginProber> prober;
     PluginList last;
   };
 
-  struct Report {
-    std::string plugin;
-    base::Status state;
-  };
-
-  void Refresh();
+  // A failure leaves the last lists, and is told by a worker: no callback comes of it on this
+  // thread, which may hold locks of its own.
+  base::Status Refresh();
   // Makes `found_` of the last lists.
-  std::vector<Report> TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
+  void TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
+  base::KeyedWorkers::Outcome LookAtProbers();
   base::KeyedWorkers::Outcome InitNamed(const std::string& name);
+  base::Status InitOf(VolumePlugin& plugin) const;
+  void Tell(const std::string& name, const base::Status& state) const;
   std::shared_ptr<VolumePlugin> Fixed(std::string_view name) const;
 
   const std::vector<std::shared_ptr<VolumePlugin>> fixed_;

@@ -132,9 +132,11 @@ class LocalNodeImpl : public LocalNode {
         .utility_socket = options_.utility_socket,
         .make_utilities = HowUtilitiesRun()};
     const auto make_plugins = [](volume::Host& host) {
-      auto plugins = volume::NewLocalPlugins(host);
-      for (auto& plugin : volume::NewRemotePlugins(host)) plugins.push_back(std::move(plugin));
-      plugins.push_back(volume::NewCsiPlugin(host));
+      node::NodeAgent::Plugins plugins;
+      for (auto& plugin : volume::NewLocalPlugins(host)) plugins.fixed.push_back(std::move(plugin));
+      for (auto& plugin : volume::NewRemotePlugins(host))
+        plugins.fixed.push_back(std::move(plugin));
+      plugins.fixed.push_back(volume::NewCsiPlugin(host));
       return plugins;
     };
     ApiAccess& api = around_.api;

@@ -21,6 +21,11 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
   }
   IsNews(plugin, "");
   if (!registration->has_value()) return std::nullopt;
+  {
+    base::MutexLock lock(mutex_);
+    const auto last = last_.find(plugin);
+    if (last != last_.end() && last->second.registration == **registration) return last->second;
+  }
   auto container = FindContainer(runtime_, **registration);
   if (!container.ok()) {
     // Whatever the code says: nothing was run.
@@ -29,7 +34,17 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
         fmt::format("ask the runtime for container '{}' of pod {}/{}", (*registration)->container,
                     (*registration)->pod_namespace, (*registration)->pod_name)));
   }
+  if (container->has_value()) {
+    base::MutexLock lock(mutex_);
+    last_.insert_or_assign(std::string(plugin), **container);
+  }
   return *std::move(container);
+}
+
+void ContainerChoice::Ended(std::string_view plugin, const PodContainer& container) {
+  base::MutexLock lock(mutex_);
+  const auto last = last_.find(plugin);
+  if (last != last_.end() && last->second.id == container.id) last_.erase(last);
 }
 
 bool ContainerChoice::IsNews(std::string_view plugin, std::string_view fault) {

@@ -24,7 +24,16 @@ class ContainerChoice {
 
   // None: the host. FAILED_PRECONDITION: the registration is refused, and an event says so, not
   // again before the fault is another one. Else the runtime's failure, nothing having been run.
+  //
+  // The registration is read each time. The runtime is asked only for a pod that is not the one of
+  // the last answer: that container may have ended, but never becomes another one's, and a run in
+  // it tells (ContainerExec), who then says Ended and asks again.
   base::StatusOr<std::optional<PodContainer>> Now(std::string_view plugin);
+  void Ended(std::string_view plugin, const PodContainer& container);
+
+  // How often it is worth asking before one gives up: what the last answer was, what runs in its
+  // place, and what runs in place of that.
+  static constexpr int kLooks = 3;
 
  private:
   // Whether this is not what was last told of the plugin; "" for nothing.
@@ -36,7 +45,9 @@ class ContainerChoice {
   const base::ObjectReference node_;
   const uid_t owner_;
   base::Mutex mutex_;
-  std::map<std::string, std::string, std::less<>> told_ ABSL_GUARDED_BY(mutex_);  // by plugin
+  // By plugin.
+  std::map<std::string, std::string, std::less<>> told_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, PodContainer, std::less<>> last_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::volume

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/flight.h"
 #include "base/log.h"
+#include "platform/exec_parts.h"
 #include "platform/marked_processes.h"
 #include "volume/exec/run_streams.h"
 
@@ -17,7 +17,6 @@ using base::StatusOr;
 using platform::Command;
 using platform::CommandResult;
 
-constexpr size_t kMaxSecret = 1 << 20;
 constexpr std::chrono::seconds kKillGrace(2);
 // The runtime's own deadline ends what an agent left that died.
 constexpr std::chrono::seconds kRuntimeGrace(10);
@@ -51,20 +50,6 @@ bool IsPlainName(std::string_view variable) {
          std::all_of(name.begin(), name.end(), plain);
 }
 
-Status PlaceSecrets(const Command& command, const RunFolder& folder,
-                    std::vector<std::string>& argv) {
-  for (size_t i = 0; i < command.secrets.size(); ++i) {
-    const platform::Secret& secret = command.secrets[i];
-    if (secret.content.size() > kMaxSecret) {
-      return base::Error(StatusCode::kInvalidArgument, "a secret of more than {} bytes",
-                         kMaxSecret);
-    }
-    RETURN_IF_ERROR(folder.Write(std::to_string(i), secret.content));
-    platform::PutSecretPath(argv, secret.name, folder.PathOf(std::to_string(i)));
-  }
-  return base::OkStatus();
-}
-
 std::string VariableOf(const std::string& run_id) { return "BERTH_RUN=" + run_id; }
 
 StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, RunFolders& folders) {
@@ -77,10 +62,15 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
   }
   Prepared prepared;
   prepared.variable = VariableOf(run_id);
-  std::vector<std::string> argv = command.argv;
   ASSIGN_OR_RETURN(prepared.folder, folders.Make());
   const RunFolder& folder = *prepared.folder;
-  RETURN_IF_ERROR(PlaceSecrets(command, folder, argv));
+  int secrets = 0;
+  const auto place = [&](const std::string& content) -> StatusOr<std::string> {
+    const std::string name = std::to_string(secrets++);
+    RETURN_IF_ERROR(folder.Write(name, content));
+    return folder.PathOf(name);
+  };
+  ASSIGN_OR_RETURN(const std::vector<std::string> argv, ArgvWithSecrets(command, place));
   const bool has_input = !command.stdin_data.empty();
   if (has_input) RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
   if (command.leaves_daemon) {
@@ -130,14 +120,6 @@ bool CouldNotStart(const Status& status) {
 // The shell found no such program: it speaks under the name of its $0, which nobody else has.
 bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
   return result.exit_code == kNoProgram && result.err.starts_with(prepared.folder->path() + ": ");
-}
-
-// What the flight record keeps of the arguments: others may hold what a person keeps secret.
-std::string PathOf(const Command& command) {
-  for (size_t i = command.argv.size() - 1; i > 0; --i) {
-    if (command.argv[i].starts_with('/')) return command.argv[i];
-  }
-  return "";
 }
 
 void KillAll(const Prepared& prepared, const PodContainer& container, const Command& command) {
@@ -205,8 +187,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
   for (const std::string& argument : prepared.argv) request.add_cmd(argument);
   request.set_timeout(
       std::chrono::ceil<std::chrono::seconds>(command.timeout + kRuntimeGrace).count());
-  base::FlightSpan span(base::FlightKind::kProcess,
-                        command.argv[0].substr(command.argv[0].rfind('/') + 1), PathOf(command));
+  platform::RunSpan span(command);
   const auto answer = runtime_.ExecSync(request, command.timeout);
   if (!answer.ok()) {
     if (IsContainerGone(answer.status()) && !rpc::WasNotSent(answer.status())) {
@@ -218,10 +199,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
     return failure;
   }
   auto result = ResultOf(*answer, prepared, container, command);
-  span.End(!result.ok() ? result.status()
-           : result->exit_code == 0
-               ? base::OkStatus()
-               : base::Error(StatusCode::kUnknown, "exited with {}", result->exit_code));
+  span.End(result);
   RETURN_IF_ERROR(result);
   return *std::move(result);
 }

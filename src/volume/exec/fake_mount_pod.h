@@ -46,13 +46,14 @@ class FakeMountPods {
     return {"kube-system", "gluster-x7", uid, "gluster"};
   }
 
-  // Starts the container of a pod; its id.
+  // Starts the container of a pod, or once more after it ended; its id.
   std::string StartPod(const std::string& uid) {
     const Registration pod = PodOf(uid);
     rpc::cri::RunPodSandboxRequest sandbox;
     sandbox.mutable_config()->mutable_metadata()->set_name(pod.pod_name);
     sandbox.mutable_config()->mutable_metadata()->set_namespace_(pod.pod_namespace);
     sandbox.mutable_config()->mutable_metadata()->set_uid(uid);
+    sandbox.mutable_config()->mutable_metadata()->set_attempt(starts_++);
     const auto made = client_->RunPodSandbox(sandbox, kTimeout);
     EXPECT_TRUE(made.ok()) << made.status();
     rpc::cri::CreateContainerRequest create;
@@ -146,6 +147,7 @@ class FakeMountPods {
   FakeEventSink events_;
   base::Mutex mutex_;
   std::function<void(const rpc::cri::ExecSyncRequest&)> after_run_ ABSL_GUARDED_BY(mutex_);
+  uint32_t starts_ = 0;  // of containers
   std::unique_ptr<rpc::FakeCri> runtime_;
   std::unique_ptr<rpc::CriClient> client_;
 };

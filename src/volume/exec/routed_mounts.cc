@@ -46,12 +46,12 @@ Status RoutedMounts::Mount(const HelperMount& mount) {
   if (mounted) {
     return base::Error(StatusCode::kAlreadyExists, "something is mounted at '{}'", mount.target);
   }
-  constexpr int kLooks = 2;
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0; look < ContainerChoice::kLooks; ++look) {
     ASSIGN_OR_RETURN(const auto container, choice_.Now(mount.plugin));
     bool gone = false;
     const Status done = MountRecorded(mount, container, gone);
     if (!gone) return done;
+    choice_.Ended(mount.plugin, *container);
   }
   return rpc::NotSent(base::Error(StatusCode::kUnavailable,
                                   "nothing was mounted: the containers of {} do not keep running",

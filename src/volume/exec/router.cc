@@ -37,14 +37,13 @@ class PluginExec : public platform::Exec {
 
   StatusOr<CommandResult> Run(const Command& command) override {
     if (IsOfDeviceManager(command)) return OnHost(command);
-    // What is gone when it is to run has another in its place, or none: looked for once more.
-    constexpr int kLooks = 2;
-    for (int look = 0; look < kLooks; ++look) {
+    for (int look = 0; look < ContainerChoice::kLooks; ++look) {
       ASSIGN_OR_RETURN(const auto container, choice_.Now(plugin_));
       if (!container.has_value()) return OnHost(command);
       ASSIGN_OR_RETURN(auto result, containers_.Run(*container, command));
       if (result.has_value()) return *std::move(result);
       LOG_INFO("{} ended before '{}' could run in it", container->Name(), command.argv[0]);
+      choice_.Ended(plugin_, *container);
     }
     return rpc::NotSent(base::Error(StatusCode::kUnavailable,
                                     "'{}' was not run: the containers of {} do not keep running",

@@ -62,6 +62,22 @@ TEST_F(RouterTest, TheRegistrationIsReadAtEachRun) {
   EXPECT_EQ(Where(), "host\n");
 }
 
+TEST_F(RouterTest, TheRuntimeIsAskedOnceForAPodThatStays) {
+  const std::string id = pods_.Register("uid-1");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Where(), id + "\n");
+  EXPECT_EQ(pods_.runtime().script().Count("ListContainers"), 1);
+}
+
+TEST_F(RouterTest, AContainerThatWasRestartedSinceTheLastRunIsFound) {
+  const std::string first = pods_.Register("uid-1");
+  EXPECT_EQ(Where(), first + "\n");
+  pods_.Exit(first);
+  const std::string second = pods_.StartPod("uid-1");
+  EXPECT_EQ(Where(), second + "\n");
+  pods_.Exit(second);
+  EXPECT_EQ(Where(), "host\n");
+}
+
 TEST_F(RouterTest, AFileThatAnOlderPodOfTheSameNameLeftIsNone) {
   pods_.StartPod("uid-2");
   pods_.WriteRegistration(FakeMountPods::TextOf(FakeMountPods::PodOf("uid-1")));
