@@ -52,7 +52,7 @@ bool IsPlainName(std::string_view variable) {
 
 std::string VariableOf(const std::string& run_id) { return "BERTH_RUN=" + run_id; }
 
-StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, RunFolders& folders) {
+Status CheckCommand(const Command& command) {
   if (command.argv.empty() || command.argv[0].empty()) {
     return base::Error(StatusCode::kInvalidArgument, "run: no program given");
   }
@@ -60,6 +60,17 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
     if (variable.find('=') != std::string::npos && variable[0] != '-') continue;
     return base::Error(StatusCode::kInvalidArgument, "run: '{}' is no variable", variable);
   }
+  return base::OkStatus();
+}
+
+// For the call, which needs some.
+std::chrono::milliseconds TimeLeft(StartSlots::TimePoint deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(1));
+}
+
+StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, RunFolders& folders) {
   Prepared prepared;
   prepared.variable = VariableOf(run_id);
   ASSIGN_OR_RETURN(prepared.folder, folders.Make());
@@ -181,14 +192,24 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
 StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& container,
                                                           const Command& command,
                                                           const std::string& run_id) {
+  RETURN_IF_ERROR(CheckCommand(command));
+  platform::RunSpan span(command);
+  const auto deadline = std::chrono::steady_clock::now() + command.timeout;
+  const auto slot = slots_.Take(container.id, deadline);
+  if (slot == nullptr) {
+    const Status crowded = rpc::NotSent(base::Error(
+        StatusCode::kDeadlineExceeded, "'{}' was not run: too many others began in {} for {} ms",
+        command.argv[0], container.Name(), command.timeout.count()));
+    span.End(crowded);
+    return crowded;
+  }
   ASSIGN_OR_RETURN(const Prepared prepared, Prepare(command, run_id, folders_));
   rpc::cri::ExecSyncRequest request;
   request.set_container_id(container.id);
   for (const std::string& argument : prepared.argv) request.add_cmd(argument);
   request.set_timeout(
       std::chrono::ceil<std::chrono::seconds>(command.timeout + kRuntimeGrace).count());
-  platform::RunSpan span(command);
-  const auto answer = runtime_.ExecSync(request, command.timeout);
+  const auto answer = runtime_.ExecSync(request, TimeLeft(deadline));
   if (!answer.ok()) {
     if (IsContainerGone(answer.status()) && !rpc::WasNotSent(answer.status())) {
       span.End(answer.status());

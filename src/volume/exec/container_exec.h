@@ -7,8 +7,9 @@
 // FOLDER is one that agent and pod share (run_folders.h): the script opens the streams in it
 // (run_streams.h), or says that it does not see them, and becomes the program. Every process of the
 // run has BERTH_RUN=<id> in its environment: by it all of them are found and killed at the
-// deadline, where ExecSync kills the first alone. The container needs `sh`, and the kubelet folder
-// at the host's path. Thread-safe.
+// deadline, where ExecSync kills the first alone. Of many runs few begin at once (start_slots.h),
+// and the wait is part of their time. The container needs `sh`, and the kubelet folder at the
+// host's path. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -20,14 +21,15 @@
 #include "rpc/cri_client.h"
 #include "volume/exec/pod_container.h"
 #include "volume/exec/run_folders.h"
+#include "volume/exec/start_slots.h"
 
 namespace berth::volume {
 
 class ContainerExec {
  public:
   // Borrows both.
-  ContainerExec(rpc::CriClient& runtime, RunFolders& folders)
-      : runtime_(runtime), folders_(folders) {}
+  ContainerExec(rpc::CriClient& runtime, RunFolders& folders, const StartLimits& limits = {})
+      : runtime_(runtime), folders_(folders), slots_(limits) {}
 
   // None: the container does not run any more, and nothing was run. Besides platform::Exec's
   // errors: FAILED_PRECONDITION and INTERNAL: nothing was run either; UNAVAILABLE and CANCELLED,
@@ -44,6 +46,7 @@ class ContainerExec {
  private:
   rpc::CriClient& runtime_;
   RunFolders& folders_;
+  StartSlots slots_;
 };
 
 }  // namespace berth::volume

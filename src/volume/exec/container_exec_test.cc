@@ -17,7 +17,6 @@ using base::StatusCode;
 using platform::Command;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using namespace std::chrono_literals;
 
@@ -226,6 +225,49 @@ TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
   const auto result = Run({.argv = {"cat"}, .stdin_data = "x"});
   EXPECT_EQ(result.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::Message(result.status()), HasSubstr("mountPropagation"));
+}
+
+TEST_F(ContainerExecTest, OfManyRunsFewBeginAtOnce) {
+  ContainerExec exec(pods_.client(), folders_, {.at_once = 3, .young = 1h});
+  std::atomic<int> within = 0, most = 0;
+  pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest&) {
+    const int now = ++within;
+    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+    }
+    std::this_thread::sleep_for(5ms);
+    --within;
+    return rpc::cri::ExecSyncResponse();
+  });
+  std::vector<std::future<int>> runs;
+  for (int i = 0; i < 50; ++i) {
+    runs.push_back(std::async(std::launch::async, [&] {
+      const auto result = exec.Run(container_, {.argv = {"true"}, .timeout = 5min});
+      return result.ok() && result->has_value() ? (*result)->exit_code : -1;
+    }));
+  }
+  for (auto& run : runs) EXPECT_EQ(run.get(), 0);
+  EXPECT_LE(most, 3);
+}
+
+TEST_F(ContainerExecTest, WhoFindsNoRoomInTimeIsNotRun) {
+  ContainerExec exec(pods_.client(), folders_, {.at_once = 1, .young = 1h});
+  std::promise<void> began, end;
+  pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest&) {
+    began.set_value();
+    end.get_future().wait();
+    return rpc::cri::ExecSyncResponse();
+  });
+  auto first = std::async(std::launch::async, [&] {
+    return exec.Run(container_, {.argv = {"true"}, .timeout = 5min}).ok();
+  });
+  began.get_future().wait();
+  const auto late = exec.Run(container_, {.argv = {"late"}, .timeout = 10ms});
+  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(rpc::WasNotSent(late.status()));
+  EXPECT_THAT(base::Message(late.status()), HasSubstr("'late' was not run: too many others"));
+  end.set_value();
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(NothingLeft());
 }
 
 TEST_F(ContainerExecTest, WhatIsNoCommandIsNotRun) {
