@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
-#include "api/csi_names.h"
+#include "api/attachable.h"
 #include "node/driver_limits.h"
 
 namespace berth::node {
 
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name) {
-  if (!pv.has_csi()) return "";
-  const api::CsiSource csi = pv.csi();
-  return api::VolumeAttachmentName(csi.volume_handle(), csi.driver(), node_name);
+  const auto attachable = api::AttachableOf(pv);
+  return attachable.has_value() ? attachable->AttachmentName(node_name) : "";
 }
 
 Attachment VolumeAttachments::Of(const volume::VolumeSpec& spec,

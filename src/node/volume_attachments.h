@@ -14,7 +14,7 @@
 
 namespace berth::node {
 
-// Empty for a volume that is not CSI's.
+// Empty for a volume that nobody attaches.
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
 
 struct Attachment {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include "volume/fake_prober.h"
 
 namespace berth::volume {
 namespace {
@@ -13,104 +13,10 @@ using base::StatusCode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A plugin for flexVolume sources that name it; the rest of it is not called here.
-class Driver : public VolumePlugin {
- public:
-  explicit Driver(std::string name, Status init = base::OkStatus())
-      : name_(std::move(name)), init_(std::move(init)) {}
-
-  Status Init() override {
-    ++inits;
-    MutexLock lock(mutex_);
-    while (held_) released_.Wait(mutex_);
-    return init_;
-  }
-  void SetInit(Status init) {
-    MutexLock lock(mutex_);
-    init_ = std::move(init);
-  }
-  void HoldInit(bool hold) {
-    MutexLock lock(mutex_);
-    held_ = hold;
-    released_.NotifyAll();
-  }
-  std::atomic<int> inits = 0;
-
-  std::string_view name() const override { return name_; }
-  bool Supports(const VolumeSpec& spec) const override {
-    return spec.pod_volume.String({"flexVolume", "driver"}) == name_;
-  }
-  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec&) const override {
-    return std::optional<std::string>();
-  }
-  StatusOr<bool> NeedsAttach(const VolumeSpec&) const override { return false; }
-  StatusOr<Json> DeviceState(const VolumeSpec&) const override { return Json(); }
-  StatusOr<Json> PodState(const api::Pod&, const VolumeSpec&) const override { return Json(); }
-  Status MountDevice(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
-    return base::OkStatus();
-  }
-  Status UnmountDevice(const DeviceRecord&) override { return base::OkStatus(); }
-  StatusOr<Published> SetUp(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
-    return Published{};
-  }
-  Status TearDown(const PodVolumeRecord&) override { return base::OkStatus(); }
-  Status Expand(const PodVolumeRecord&, const VolumeSpec&, int64_t) override {
-    return base::OkStatus();
-  }
-  StatusOr<Stats> GetStats(const PodVolumeRecord&) override { return Stats{}; }
-
- private:
-  const std::string name_;
-  base::Mutex mutex_;
-  base::CondVar released_;
-  bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  Status init_ ABSL_GUARDED_BY(mutex_);
-};
-
-class Prober : public PluginProber {
- public:
-  void OnNews(std::function<void()> tell) override { tell_ = std::move(tell); }
-  StatusOr<std::optional<PluginList>> Probe() override {
-    ++probes;
-    MutexLock lock(mutex_);
-    if (!failure_.ok()) return failure_;
-    return std::exchange(news_, std::nullopt);
-  }
-  std::string WhyNone(const VolumeSpec& spec) const override {
-    const std::string driver = spec.pod_volume.String({"flexVolume", "driver"});
-    return driver.empty() ? "" : fmt::format("no driver '{}' in the folder", driver);
-  }
-
-  void List(PluginList list, bool tell = false) {
-    {
-      MutexLock lock(mutex_);
-      failure_ = base::OkStatus();
-      news_ = std::move(list);
-    }
-    if (tell) tell_();
-  }
-  void Fail(Status failure) {
-    MutexLock lock(mutex_);
-    failure_ = std::move(failure);
-  }
-  std::atomic<int> probes = 0;
-
- private:
-  std::function<void()> tell_;
-  base::Mutex mutex_;
-  Status failure_ ABSL_GUARDED_BY(mutex_);
-  std::optional<PluginList> news_ ABSL_GUARDED_BY(mutex_);
-};
-
-VolumeSpec Flex(const std::string& driver) {
-  return {.name = "v",
-          .pod_volume = api::PodVolume(Json{{"name", "v"}, {"flexVolume", {{"driver", driver}}}})};
-}
-
 class PluginRegistryTest : public testing::Test {
  protected:
   void Make(PluginList fixed = {}) {
-    auto prober = std::make_unique<Prober>();
+    auto prober = std::make_unique<FakeProber>();
     prober_ = prober.get();
     std::vector<std::unique_ptr<PluginProber>> probers;
     probers.push_back(std::move(prober));
@@ -142,13 +48,13 @@ class PluginRegistryTest : public testing::Test {
   base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
-  Prober* prober_ = nullptr;
+  FakeProber* prober_ = nullptr;
   std::unique_ptr<PluginRegistry> registry_;  // its threads end first
 };
 
 TEST_F(PluginRegistryTest, WhatAProberFindsIsFoundOnceItIsInitialised) {
   Make();
-  const auto driver = std::make_shared<Driver>("acme/one");
+  const auto driver = std::make_shared<FakeDriverPlugin>("acme/one");
   prober_->List({driver});
   ASSERT_TRUE(registry_->Init().ok());
   ASSERT_TRUE(Told("acme/one OK"));
@@ -174,15 +80,15 @@ TEST_F(PluginRegistryTest, WithoutAPluginTheProberSaysWhy) {
 TEST_F(PluginRegistryTest, NewsAreTakenWithoutALookUp) {
   Make();
   ASSERT_TRUE(registry_->Init().ok());
-  prober_->List({std::make_shared<Driver>("acme/one")}, /*tell=*/true);
+  prober_->List({std::make_shared<FakeDriverPlugin>("acme/one")}, /*tell=*/true);
   EXPECT_TRUE(Told("acme/one OK"));
 }
 
 TEST_F(PluginRegistryTest, ALookUpDoesNotWaitForADriverThatIsBeingInitialised) {
   Make();
-  const auto slow = std::make_shared<Driver>("acme/slow");
+  const auto slow = std::make_shared<FakeDriverPlugin>("acme/slow");
   slow->HoldInit(true);
-  prober_->List({slow, std::make_shared<Driver>("acme/quick")});
+  prober_->List({slow, std::make_shared<FakeDriverPlugin>("acme/quick")});
   ASSERT_TRUE(registry_->Init().ok());
   ASSERT_TRUE(Told("acme/quick OK"));
   EXPECT_TRUE(registry_->Find(Flex("acme/quick")).ok());
@@ -195,13 +101,13 @@ TEST_F(PluginRegistryTest, ALookUpDoesNotWaitForADriverThatIsBeingInitialised) {
 
 TEST_F(PluginRegistryTest, ADriverThatDoesNotStartIsNotReplacedByItsOldVersionAndTriedAgain) {
   Make();
-  const auto old = std::make_shared<Driver>("acme/one");
+  const auto old = std::make_shared<FakeDriverPlugin>("acme/one");
   prober_->List({old});
   ASSERT_TRUE(registry_->Init().ok());
   ASSERT_TRUE(Told("acme/one OK"));
-  const auto broken =
-      std::make_shared<Driver>("acme/one", base::Error(StatusCode::kInternal, "bad reply"));
-  const auto other = std::make_shared<Driver>("acme/two");
+  const auto broken = std::make_shared<FakeDriverPlugin>(
+      "acme/one", base::Error(StatusCode::kInternal, "bad reply"));
+  const auto other = std::make_shared<FakeDriverPlugin>("acme/two");
   prober_->List({broken, other}, /*tell=*/true);
   ASSERT_TRUE(Told("acme/one UNAVAILABLE"));
   const auto found = registry_->Find(Flex("acme/one"));
@@ -216,12 +122,12 @@ TEST_F(PluginRegistryTest, ADriverThatDoesNotStartIsNotReplacedByItsOldVersionAn
 
 TEST_F(PluginRegistryTest, WhatDidNotChangeIsNotInitialisedAgain) {
   Make();
-  const auto stays = std::make_shared<Driver>("acme/stays");
-  prober_->List({stays, std::make_shared<Driver>("acme/goes")});
+  const auto stays = std::make_shared<FakeDriverPlugin>("acme/stays");
+  prober_->List({stays, std::make_shared<FakeDriverPlugin>("acme/goes")});
   ASSERT_TRUE(registry_->Init().ok());
   ASSERT_TRUE(Told("acme/stays OK"));
   ASSERT_TRUE(Told("acme/goes OK"));
-  prober_->List({stays, std::make_shared<Driver>("acme/comes")}, /*tell=*/true);
+  prober_->List({stays, std::make_shared<FakeDriverPlugin>("acme/comes")}, /*tell=*/true);
   ASSERT_TRUE(Told("acme/comes OK"));
   ASSERT_TRUE(Told("acme/goes NOT_FOUND"));
   EXPECT_EQ(stays->inits, 1);
@@ -230,22 +136,22 @@ TEST_F(PluginRegistryTest, WhatDidNotChangeIsNotInitialisedAgain) {
 
 TEST_F(PluginRegistryTest, AListThatCannotBeReadLeavesTheLastOne) {
   Make();
-  const auto driver = std::make_shared<Driver>("acme/one");
+  const auto driver = std::make_shared<FakeDriverPlugin>("acme/one");
   prober_->List({driver});
   ASSERT_TRUE(registry_->Init().ok());
   ASSERT_TRUE(Told("acme/one OK"));
   prober_->Fail(base::Error(StatusCode::kInternal, "I/O error"));
   EXPECT_TRUE(registry_->Find(Flex("acme/one")).ok());
   ASSERT_TRUE(Told("probe INTERNAL"));
-  prober_->List({driver, std::make_shared<Driver>("acme/two")});
+  prober_->List({driver, std::make_shared<FakeDriverPlugin>("acme/two")});
   EXPECT_TRUE(Told("acme/two OK"));  // by a look of its own accord
   EXPECT_EQ(driver->inits, 1);
 }
 
 TEST_F(PluginRegistryTest, ABuiltInPluginIsFoundFirstAndItsNameIsItsOwn) {
-  const auto built_in = std::make_shared<Driver>("kubernetes.io/csi");
+  const auto built_in = std::make_shared<FakeDriverPlugin>("kubernetes.io/csi");
   Make({built_in});
-  prober_->List({std::make_shared<Driver>("kubernetes.io/csi")});
+  prober_->List({std::make_shared<FakeDriverPlugin>("kubernetes.io/csi")});
   ASSERT_TRUE(registry_->Init().ok());
   EXPECT_TRUE(Told("kubernetes.io/csi ALREADY_EXISTS"));
   const int probes = prober_->probes;

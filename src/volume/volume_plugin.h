@@ -72,6 +72,8 @@ struct Published {
   bool selinux_relabel = false;
 };
 
+class VolumeAttacher;
+
 class VolumePlugin : public PluginStub {
  public:
   // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
@@ -107,6 +109,10 @@ class VolumePlugin : public PluginStub {
   virtual Status ForgetPodVolume(const PodVolumeRecord& /*record*/) {
     return base::Error(base::StatusCode::kUnimplemented, "nothing but a folder");
   }
+
+  // Who attaches its volumes where this process is the control plane's (volume_attacher.h); the
+  // plugin's own. Null: nobody here.
+  virtual VolumeAttacher* attacher() { return nullptr; }
 
   // The process ends: calls of drivers that run, and all later ones, end at once with CANCELLED.
   virtual void CancelCalls() {}

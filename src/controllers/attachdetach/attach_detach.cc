@@ -102,7 +102,9 @@ void AttachDetach::Watch() {
     }
   });
   volumes_.AddHandler([this](const auto& change) {
-    if (change.latest().has_csi() && !IsOldNews(change)) volume_workers_.Add(change.key);
+    if (api::AttachableOf(change.latest()).has_value() && !IsOldNews(change)) {
+      volume_workers_.Add(change.key);
+    }
   });
   attachments_.AddHandler([this](const auto& change) {
     const Attachment& attachment = change.latest();
@@ -119,6 +121,14 @@ void AttachDetach::Watch() {
         volume_workers_.Add(volume.name());
       }
     });
+  });
+}
+
+void AttachDetach::PluginChanged(const std::string& plugin) {
+  volumes_.ForEach([&](const Volume& volume) {
+    if (volume.String({"spec", "flexVolume", "driver"}) == plugin) {
+      volume_workers_.AddNow(volume.name());
+    }
   });
 }
 

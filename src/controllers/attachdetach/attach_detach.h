@@ -38,10 +38,12 @@
 #include <string_view>
 #include <vector>
 
+#include "api/attachable.h"
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"
+#include "volume/plugin_registry.h"
 
 namespace berth::controllers::attachdetach {
 
@@ -52,6 +54,9 @@ struct Options {
   bool disable_force_detach_on_timeout = false;
   // HostMounts use claims too. Off where the API does not serve that kind.
   bool host_mounts = true;
+  // The volumes of these plugins that have an attacher are attached, too (pluginattacher/).
+  // Borrowed; null: those of CSI drivers alone.
+  volume::PluginRegistry* plugins = nullptr;
 };
 
 class AttachDetach : public Controller {
@@ -62,6 +67,8 @@ class AttachDetach : public Controller {
   std::string_view name() const override { return "attachdetach"; }
   void Start() override;
   void Stop() override;
+  // A plugin of options.plugins is ready, or gone.
+  void PluginChanged(const std::string& plugin);
 
  private:
   using Outcome = base::KeyedWorkers::Outcome;
@@ -93,7 +100,10 @@ class AttachDetach : public Controller {
   void Report(const Users& users, base::EventType type, std::string_view reason,
               const std::string& message);
   bool Managed(const std::string& node) const;
-  bool AttachRequired(const std::string& driver) const;
+  // UNAVAILABLE: nobody knows yet whether the volume is attached before it is used.
+  base::StatusOr<bool> AttachRequired(const Volume& volume) const;
+  // As api::ParseUniqueName, of what is this controller's concern.
+  std::optional<api::Attachable> OwnInNodeLists(const std::string& unique_name) const;
 
   // The name of the attachment's volume in node lists; nullopt for another maker's attachment. ""
   // if the volume is gone and the node does not know it.
@@ -114,7 +124,8 @@ class AttachDetach : public Controller {
 
   // node_sync.cc
   Outcome SyncNode(const std::string& key);
-  std::set<std::string> AttachedVolumes(const std::string& node);
+  // By unique name: the device, or "".
+  std::map<std::string, std::string> AttachedVolumes(const std::string& node);
   std::set<std::string> DeparturesFrom(const std::string& node);
   // After a write whose outcome is unknown the node is read from the API itself.
   base::Status ReadUncertainNode(const std::string& key);

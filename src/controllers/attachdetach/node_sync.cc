@@ -1,7 +1,6 @@
 // Node.status.volumesAttached, written by one queue per node (attach_detach.h).
 #include <algorithm>
 
-#include "api/csi_names.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
@@ -13,8 +12,8 @@ using base::Json;
 using base::MutexLock;
 using base::Status;
 
-std::set<std::string> AttachDetach::AttachedVolumes(const std::string& node) {
-  std::set<std::string> names;
+std::map<std::string, std::string> AttachDetach::AttachedVolumes(const std::string& node) {
+  std::map<std::string, std::string> volumes;
   for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, node)) {
     if (!attachment->attached() || attachment->deleting()) continue;
     {
@@ -22,9 +21,14 @@ std::set<std::string> AttachDetach::AttachedVolumes(const std::string& node) {
       if (departures_.contains(attachment->name())) continue;
     }
     const auto unique_name = UniqueName(*attachment);
-    if (unique_name.has_value() && !unique_name->empty()) names.insert(*unique_name);
+    if (!unique_name.has_value() || unique_name->empty()) continue;
+    // Of CSI volumes Kubernetes has none there, whatever their drivers publish.
+    const bool of_plugin = attachment->attacher() == api::kFlexAttacher;
+    const api::Labels metadata = attachment->attachment_metadata();
+    const auto device = metadata.find(std::string(api::kDevicePath));
+    volumes[*unique_name] = of_plugin && device != metadata.end() ? device->second : "";
   }
-  return names;
+  return volumes;
 }
 
 std::set<std::string> AttachDetach::DeparturesFrom(const std::string& node) {
@@ -60,20 +64,25 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
   }
   if (!Managed(key)) return Outcome::Done();
   KeepUsed(departures, *node);
-  std::set<std::string> wanted = AttachedVolumes(key);
+  std::map<std::string, std::string> wanted = AttachedVolumes(key);
   Json entries = Json::array();
   bool changed = false;
   for (const Json& entry : base::json::Array(node->json(), {"status", "volumesAttached"})) {
     const std::string name = base::json::String(entry, {"name"});
+    const auto found = wanted.find(name);
     // Entries of other volume plugins are not this controller's.
-    if (wanted.erase(name) > 0 || !api::ParseUniqueVolumeName(name).has_value()) {
+    if (found == wanted.end() && !OwnInNodeLists(name).has_value()) {
       entries.push_back(entry);
+    } else if (found == wanted.end() ||
+               base::json::String(entry, {"devicePath"}) != found->second) {
+      changed = true;  // it is gone, or is another device now
     } else {
-      changed = true;
+      entries.push_back(entry);
+      wanted.erase(found);
     }
   }
-  for (const std::string& name : wanted) {
-    entries.push_back({{"name", name}, {"devicePath", ""}});
+  for (const auto& [name, device] : wanted) {
+    entries.push_back({{"name", name}, {"devicePath", device}});
     changed = true;
   }
   if (changed) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "api/csi_names.h"
 #include "base/log.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
@@ -56,20 +55,40 @@ bool AttachDetach::Managed(const std::string& node) const {
   return object != nullptr && object->annotation(kManagedAttachDetach) == "true";
 }
 
-bool AttachDetach::AttachRequired(const std::string& driver) const {
-  const auto object = drivers_.Get(driver);
-  return object == nullptr || object->attach_required();
+StatusOr<bool> AttachDetach::AttachRequired(const Volume& volume) const {
+  if (volume.has_csi()) {
+    const auto object = drivers_.Get(volume.csi().driver());
+    return object == nullptr || object->attach_required();
+  }
+  if (options_.plugins == nullptr || !api::AttachableOf(volume).has_value()) return false;
+  const volume::VolumeSpec spec{.pv = std::make_shared<const Volume>(volume)};
+  const auto plugin = options_.plugins->Find(spec);
+  // A driver that only mounts need not be on this machine. One that attached, and was removed, is
+  // missed.
+  if (plugin.status().code() == StatusCode::kNotFound) {
+    return !attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty();
+  }
+  RETURN_IF_ERROR(plugin);
+  if ((*plugin)->attacher() == nullptr) return false;
+  return (*plugin)->NeedsAttach(spec);
+}
+
+std::optional<api::Attachable> AttachDetach::OwnInNodeLists(const std::string& unique_name) const {
+  auto parsed = api::ParseUniqueName(unique_name);
+  const bool of_plugin = parsed.has_value() && parsed->attacher == api::kFlexAttacher;
+  if (of_plugin && options_.plugins == nullptr) return std::nullopt;
+  return parsed;
 }
 
 std::optional<std::string> AttachDetach::UniqueName(const Attachment& attachment) const {
-  const auto matches = [&](const std::string& driver, const std::string& handle) {
-    return api::VolumeAttachmentName(handle, driver, attachment.node_name()) == attachment.name();
+  const auto matches = [&](const api::Attachable& attachable) {
+    return attachable.AttachmentName(attachment.node_name()) == attachment.name();
   };
-  if (const auto volume = volumes_.Get(attachment.pv_name());
-      volume != nullptr && volume->has_csi()) {
-    const api::CsiSource csi = volume->csi();
-    if (!matches(csi.driver(), csi.volume_handle())) return std::nullopt;
-    return api::UniqueVolumeName(csi.driver(), csi.volume_handle());
+  if (const auto volume = volumes_.Get(attachment.pv_name()); volume != nullptr) {
+    if (const auto attachable = api::AttachableOf(*volume)) {
+      if (!matches(*attachable)) return std::nullopt;
+      return attachable->unique_name;
+    }
   }
   if (!LooksLikeOurs(attachment.name())) return std::nullopt;
   if (const auto node = nodes_.Get(attachment.node_name())) {
@@ -77,8 +96,8 @@ std::optional<std::string> AttachDetach::UniqueName(const Attachment& attachment
     const std::vector<std::string> attached = node->volumes_attached();
     known.insert(known.end(), attached.begin(), attached.end());
     for (const std::string& name : known) {
-      const auto parsed = api::ParseUniqueVolumeName(name);
-      if (parsed.has_value() && matches(parsed->driver, parsed->volume_handle)) return name;
+      const auto parsed = OwnInNodeLists(name);
+      if (parsed.has_value() && matches(*parsed)) return name;
     }
   }
   return "";
@@ -114,8 +133,11 @@ AttachDetach::Wanted AttachDetach::WantedNodes(const Volume& volume) const {
 AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   const auto volume = volumes_.Get(key);
   Wanted wanted;
-  if (volume != nullptr && volume->has_csi() && AttachRequired(volume->csi().driver())) {
-    wanted = WantedNodes(*volume);
+  if (volume != nullptr) {
+    const StatusOr<bool> required = AttachRequired(*volume);
+    // Until that is known nothing comes and nothing goes; PluginChanged brings it here again.
+    if (!required.ok()) return Outcome::Done();
+    if (*required) wanted = WantedNodes(*volume);
   }
   Outcome outcome = Outcome::Done();
   // Leaving first: it may make room for the next node.
@@ -194,12 +216,12 @@ AttachDetach::Outcome AttachDetach::Attach(
   for (const auto& attachment : attachments) {
     if (attachment->node_name() == node) return WatchAttached(*attachment, volume, users);
   }
-  const api::CsiSource csi = volume.csi();
+  const api::Attachable attachable = *api::AttachableOf(volume);
   Attachment attachment;
   attachment.Set({"apiVersion"}, Attachment::kInfo.api_version());
   attachment.Set({"kind"}, std::string(Attachment::kInfo.kind));
-  attachment.set_name(api::VolumeAttachmentName(csi.volume_handle(), csi.driver(), node));
-  attachment.Set({"spec"}, {{"attacher", csi.driver()},
+  attachment.set_name(attachable.AttachmentName(node));
+  attachment.Set({"spec"}, {{"attacher", attachable.attacher},
                             {"nodeName", node},
                             {"source", {{"persistentVolumeName", volume.name()}}}});
   {

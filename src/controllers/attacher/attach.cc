@@ -84,46 +84,39 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
   // Whatever can be refused without the driver is found before the finalizer is there, which an
   // attachment that cannot be detached either would keep.
   const StatusOr<Volume> volume = VolumeToAttach(attachment, driver);
-  if (!volume.ok()) return Failed(attachment, kAttach, volume.status());
+  if (!volume.ok()) return Failed(attachment, kAttachOperation, volume.status());
   const StatusOr<std::string> node_id = NodeIdToAttach(attachment, driver.name);
-  if (!node_id.ok()) return Failed(attachment, kAttach, node_id.status());
+  if (!node_id.ok()) return Failed(attachment, kAttachOperation, node_id.status());
   const auto request = PublishRequest(*volume, *node_id, driver);
-  if (!request.ok()) return Failed(attachment, kAttach, request.status());
+  if (!request.ok()) return Failed(attachment, kAttachOperation, request.status());
   if (const Status left = LeaveOldNode(attachment, *volume, *node_id, driver); !left.ok()) {
-    return Failed(attachment, kAttach, left);
+    return Failed(attachment, kAttachOperation, left);
   }
 
   const std::string finalizer = FinalizerName(driver.name);
   if (const Status held = HoldVolume(*volume, finalizer); !held.ok()) {
-    return Failed(attachment, kAttach,
+    return Failed(attachment, kAttachOperation,
                   base::Annotate(held, "could not add PersistentVolume finalizer"));
   }
   const StatusOr<Attachment> held = HoldAttachment(attachment, finalizer, *node_id);
   if (held.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!held.ok()) {
-    return Failed(attachment, kAttach,
+    return Failed(attachment, kAttachOperation,
                   base::Annotate(held.status(), "could not add VolumeAttachment finalizer"));
   }
   const auto published =
       driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
-  if (!published.ok()) return Failed(*held, kAttach, OfDriver(published.status()));
+  if (!published.ok()) return Failed(*held, kAttachOperation, OfDriver(published.status()));
   return MarkAttached(*held, ToMap(published->publish_context()));
 }
 
 Attacher::Outcome Attacher::MarkAttached(
     const Attachment& attachment, const std::map<std::string, std::string>& publish_context) {
-  Json metadata = Json::object();
-  // Of an earlier publication, which this one replaces.
-  for (const auto& [key, value] : attachment.attachment_metadata()) metadata[key] = nullptr;
-  for (const auto& [key, value] : publish_context) metadata[key] = value;
-  Json status = {{"attached", true}, {"attachError", nullptr}};
-  if (!metadata.empty()) status["attachmentMetadata"] = std::move(metadata);
-  const Status written =
-      Patch(context_.client, attachments_, attachment, {{"status", std::move(status)}}, "status")
-          .status();
+  const Status written = WriteAttached(context_, attachments_, attachment, publish_context);
   if (written.ok() || written.code() == StatusCode::kNotFound) return AfterApi(written);
   // What the driver gave cannot be kept: nobody could use the volume.
-  return Failed(attachment, kAttach, base::Annotate(written, "could not say that it is attached"));
+  return Failed(attachment, kAttachOperation,
+                base::Annotate(written, "could not say that it is attached"));
 }
 
 }  // namespace berth::controllers::attacher

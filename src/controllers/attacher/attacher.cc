@@ -156,7 +156,8 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
   if (detached && !forced) {
     // The write that says so may have failed.
     const bool held = attachment->has_finalizer(FinalizerName(driver->name));
-    return attachment->attached() && !held ? SayDetached(*attachment) : Outcome::Done();
+    if (!attachment->attached() || held) return Outcome::Done();
+    return AfterApi(WriteDetached(context_, attachments_, *attachment));
   }
   Outcome outcome = Outcome::Done();
   if (!attachment->deleting()) {

@@ -42,6 +42,7 @@
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/attacher/published.h"
+#include "controllers/attachment_status.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 
@@ -74,13 +75,6 @@ class Attacher : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Attachment = api::VolumeAttachment;
   using Volume = api::PersistentVolume;
-  // What the two operations differ in when they fail.
-  struct Operation {
-    std::string_view error_field;  // of the status
-    std::string_view event;
-  };
-  static constexpr Operation kAttach{"attachError", "FailedAttachVolume"};
-  static constexpr Operation kDetach{"detachError", "FailedDetachVolume"};
 
   void WatchAttachments();
   void WatchVolumes();
@@ -112,7 +106,6 @@ class Attacher : public Controller {
   base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
   base::Status Unpublish(const Volume& volume, const std::string& node_id);
   Outcome LetGo(const Attachment& attachment, const std::string& finalizer);
-  Outcome SayDetached(const Attachment& attachment);
 
   // subject.cc: what an attachment is about, and what becomes of it when that fails.
   // The volume: a PersistentVolume, or the one that the attachment spells out itself.
@@ -122,9 +115,9 @@ class Attacher : public Controller {
   // The one that the driver was given; from before there was a record of it, the node's.
   base::StatusOr<std::string> NodeIdToDetach(const Attachment& attachment,
                                              const std::string& driver) const;
-  Outcome Failed(const Attachment& attachment, const Operation& operation,
+  // An API that is away is no failure of the attachment's.
+  Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
                  const base::Status& status);
-  void WriteError(const Attachment& attachment, std::string_view field, const base::Status& status);
 
   // reconcile.cc
   Outcome RunPeriodic(const std::string& key);

@@ -36,7 +36,7 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
 
 Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
   if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
-    return Failed(attachment, kDetach, detached);
+    return Failed(attachment, kDetachOperation, detached);
   }
   return LetGo(attachment, FinalizerName(driver.name));
 }
@@ -51,7 +51,7 @@ Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::strin
   }
   if (freed.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!freed.ok()) {
-    return Failed(attachment, kDetach,
+    return Failed(attachment, kDetachOperation,
                   base::Annotate(freed.status(), "could not remove VolumeAttachment finalizer"));
   }
   {
@@ -60,17 +60,7 @@ Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::strin
     if (known != nullptr && known->uid() == attachment.uid()) detached_.insert(attachment.uid());
   }
   if (IsGone(*freed)) return Outcome::Done();
-  return SayDetached(*freed);
-}
-
-// Somebody else's finalizer keeps the object; it must not say that the volume is attached.
-Attacher::Outcome Attacher::SayDetached(const Attachment& attachment) {
-  return AfterApi(
-      Patch(context_.client, attachments_, attachment,
-            {{"status",
-              {{"attached", false}, {"attachmentMetadata", nullptr}, {"detachError", nullptr}}}},
-            "status")
-          .status());
+  return AfterApi(WriteDetached(context_, attachments_, *freed));
 }
 
 }  // namespace berth::controllers::attacher

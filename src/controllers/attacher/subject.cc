@@ -1,10 +1,7 @@
 // What an attachment is about, and what becomes of it when that fails (attacher.h).
-#include "api/time.h"
-#include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
-#include "controllers/writes.h"
 
 namespace berth::controllers::attacher {
 
@@ -18,19 +15,6 @@ namespace {
 
 // On a Node: {"driver": "node id", ...}, as the node agent keeps it beside CSINode.
 constexpr std::string_view kNodeIdsAnnotation = "csi.volume.kubernetes.io/nodeid";
-
-// What Kubernetes takes as the message of a VolumeError, in bytes.
-constexpr size_t kMaxErrorBytes = 1024;
-
-// `text` without what is beyond the limit, cut between two characters of UTF-8.
-std::string Shortened(std::string text) {
-  constexpr std::string_view kMore = "...";
-  if (text.size() <= kMaxErrorBytes) return text;
-  size_t end = kMaxErrorBytes - kMore.size();
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  return text.append(kMore);
-}
 
 // From the design's annotation on the Node, {"driver": "node id"}. An attacher's role need not let
 // it read Nodes: then there is none.
@@ -85,33 +69,10 @@ StatusOr<std::string> Attacher::NodeIdToDetach(const Attachment& attachment,
   return NodeIdToAttach(attachment, driver);
 }
 
-Attacher::Outcome Attacher::Failed(const Attachment& attachment, const Operation& operation,
-                                   const Status& status) {
+Attacher::Outcome Attacher::Failed(const Attachment& attachment,
+                                   const AttachmentOperation& operation, const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
-  context_.events.Record(attachment.reference(), base::EventType::kWarning, operation.event,
-                         FailureText(status));
-  WriteError(attachment, operation.error_field, status);
-  return Outcome::Retry(status);
-}
-
-void Attacher::WriteError(const Attachment& attachment, std::string_view field,
-                          const Status& status) {
-  const std::string message = Shortened(FailureText(status));
-  // The same again is no news: time and count are in the event.
-  if (attachment.String({"status", field, "message"}) == message) return;
-  Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
-  // Of a merge patch: a code that another failure left is not this one's.
-  error["errorCode"] = IsOfDriver(status) ? Json(static_cast<int>(status.code())) : Json();
-  Json change;
-  change[std::string(field)] = std::move(error);
-  if (!attachment.attached()) change["attached"] = false;
-  const Status written =
-      Patch(context_.client, attachments_, attachment, {{"status", std::move(change)}}, "status")
-          .status();
-  if (!written.ok() && written.code() != StatusCode::kNotFound) {
-    LOG_WARNING("attachment {}: its error could not be written: {}", base::Quote(attachment.name()),
-                base::ToString(written));
-  }
+  return AttachmentFailed(context_, attachments_, attachment, operation, status);
 }
 
 }  // namespace berth::controllers::attacher

@@ -1,5 +1,6 @@
 #include "volume/flex/flex_plugin.h"
 
+#include "api/attachable.h"
 #include "api/quantity.h"
 #include "base/log.h"
 #include "platform/file_system.h"
@@ -27,15 +28,11 @@ std::string VolumeOf(const DeviceRecord& record) {
 }
 
 std::string DeviceIn(const api::Labels& publish_context) {
-  const auto device = publish_context.find("devicePath");
+  const auto device = publish_context.find(std::string(api::kDevicePath));
   return device == publish_context.end() ? "" : device->second;
 }
 
 }  // namespace
-
-std::string FlexDeviceName(std::string_view driver, std::string_view volume) {
-  return fmt::format("flexvolume-{}/{}", driver, volume);
-}
 
 FlexPlugin::FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
                        std::shared_ptr<DriverVersions> versions,
@@ -69,12 +66,17 @@ StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
 }
 
 StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {
-  // An inline volume that is not attached is its pod's alone.
+  // An inline volume is its pod's alone, and nothing but the pod names it: what is attached would
+  // pass for the volume of the same name of another pod.
   if (spec.pv == nullptr) {
     ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
     if (!attachable) return std::optional<std::string>();
+    return Error(StatusCode::kInvalidArgument,
+                 "Flexvolume driver '{}' attaches its volumes to nodes, which needs a "
+                 "PersistentVolume: name one by a claim",
+                 name());
   }
-  return std::optional(FlexDeviceName(name(), spec.folder_name()));
+  return std::optional(api::UniqueFlexName(name(), spec.folder_name()));
 }
 
 StatusOr<bool> FlexPlugin::NeedsAttach(const VolumeSpec& spec) const { return IsAttachable(spec); }
@@ -250,7 +252,7 @@ StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   ASSIGN_OR_RETURN(const auto volumes, devices_.KnownVolumes());
   for (const std::string& volume : volumes) {
     found.devices.push_back({.plugin = std::string(name()),
-                             .device_name = FlexDeviceName(name(), volume),
+                             .device_name = api::UniqueFlexName(name(), volume),
                              .pv_name = "",
                              .state = {{"volume", volume}}});
   }
@@ -258,7 +260,7 @@ StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   for (PodVolumeRecord& volume : found.pod_volumes) {
     volume.state = Json::object();
     if (devices_.IsKnown(volume.folder_name)) {
-      volume.device_name = FlexDeviceName(name(), volume.folder_name);
+      volume.device_name = api::UniqueFlexName(name(), volume.folder_name);
     }
   }
   return found;

@@ -25,10 +25,6 @@
 
 namespace berth::volume {
 
-// The node-wide name of a volume, as Kubernetes' controllers write it:
-// "flexvolume-vendor/driver/NAME", NAME the PersistentVolume's or the pod volume's.
-std::string FlexDeviceName(std::string_view driver, std::string_view volume);
-
 class FlexPlugin : public VolumePlugin {
  public:
   // Borrows the host.

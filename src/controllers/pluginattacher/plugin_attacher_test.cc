@@ -1,0 +1,220 @@
+#include "controllers/pluginattacher/plugin_attacher.h"
+
+#include <gmock/gmock.h>
+
+#include "api/attachable.h"
+#include "controllers/attachdetach/attach_detach.h"
+#include "controllers/fake_cluster.h"
+#include "volume/fake_prober.h"
+
+namespace berth::controllers::pluginattacher {
+namespace {
+
+using namespace std::chrono_literals;
+using base::Json;
+using base::StatusCode;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using Attachment = api::VolumeAttachment;
+
+constexpr char kDriver[] = "acme.io/block";
+constexpr char kUnique[] = "flexvolume-acme.io/block/pv-data";
+
+// A pod's way to a volume that a Flexvolume driver attaches: with the controller that decides
+// where.
+class PluginAttacherTest : public ::testing::Test {
+ protected:
+  PluginAttacherTest() {
+    auto prober = std::make_unique<volume::FakeProber>();
+    prober_ = prober.get();
+    std::vector<std::unique_ptr<volume::PluginProber>> probers;
+    probers.push_back(std::move(prober));
+    registry_ = std::make_unique<volume::PluginRegistry>(
+        volume::PluginList(), std::move(probers),
+        volume::PluginRegistry::Options{
+            .on_state = [this](const std::string& plugin, const base::Status&) {
+              // The controllers are there before the registry begins.
+              attach_detach_->PluginChanged(plugin);
+              attacher_->PluginChanged(plugin);
+            }});
+    driver_->attaches = true;
+  }
+  ~PluginAttacherTest() override {
+    registry_->Stop();
+    cluster_.Stop();
+  }
+
+  void Begin(bool with_driver = true, Options options = {.retry_start = 5ms, .retry_max = 40ms}) {
+    attach_detach_ = &cluster_.Add<attachdetach::AttachDetach>(
+        attachdetach::Options{.plugins = registry_.get()});
+    attacher_ = &cluster_.Add<PluginAttacher>(*registry_, options);
+    for (const char* node : {"node-a", "node-b"}) cluster_.Put(MakeNode(node));
+    Json volume = MakeVolume("pv-data", BoundVolume("data"));
+    volume["spec"].erase("csi");
+    volume["spec"]["flexVolume"] = {{"driver", kDriver}, {"options", {{"size", "1"}}}};
+    cluster_.Put(volume);
+    cluster_.Put(MakeClaim("data", BoundClaim("pv-data")));
+    if (with_driver) prober_->List({driver_});
+    cluster_.Start();
+    ASSERT_TRUE(registry_->Init().ok());
+  }
+  void RunPod(const std::string& node = "node-a", const std::string& name = "web") {
+    cluster_.Put(MakePod(name, "data",
+                         {{"spec", {{"nodeName", node}}}, {"status", {{"phase", "Running"}}}}));
+  }
+  void EndPod(const std::string& name = "web") {
+    cluster_.client.Remove(api::Pod::kInfo, "default", name);
+  }
+  static std::string Name(const std::string& node) {
+    return api::ParseUniqueName(kUnique)->AttachmentName(node);
+  }
+  Attachment Get(const std::string& node = "node-a") {
+    return cluster_.Get<Attachment>("", Name(node));
+  }
+  bool WaitAttached(const std::string& node = "node-a") {
+    return cluster_.WaitUntil([&] { return Get(node).attached() && !Devices(node).empty(); });
+  }
+  bool WaitGone(const std::string& node = "node-a") {
+    return cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", Name(node)); });
+  }
+  // In the node's volumesAttached: by name.
+  std::map<std::string, std::string> Devices(const std::string& node = "node-a") {
+    std::map<std::string, std::string> devices;
+    const api::Node object = cluster_.Get<api::Node>("", node);
+    for (const Json& entry : base::json::Array(object.json(), {"status", "volumesAttached"})) {
+      devices[base::json::String(entry, {"name"})] = base::json::String(entry, {"devicePath"});
+    }
+    return devices;
+  }
+
+  volume::FakeProber* prober_ = nullptr;
+  const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
+      std::make_shared<volume::FakeDriverPlugin>(kDriver);
+  FakeCluster cluster_;
+  attachdetach::AttachDetach* attach_detach_ = nullptr;
+  PluginAttacher* attacher_ = nullptr;
+  std::unique_ptr<volume::PluginRegistry> registry_;
+};
+
+TEST_F(PluginAttacherTest, AttachesForAPodAndTellsTheNodeTheDevice) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  EXPECT_EQ(Get().attacher(), api::kFlexAttacher);
+  EXPECT_TRUE(Get().has_finalizer(kFinalizer));
+  EXPECT_THAT(Get().attachment_metadata(), ElementsAre(Pair("devicePath", "/dev/pv-data")));
+  EXPECT_THAT(Devices(), ElementsAre(Pair(kUnique, "/dev/pv-data")));
+  EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-a"));
+}
+
+TEST_F(PluginAttacherTest, DetachesWhenNoPodUsesItAndTheNodeLetItGo) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  EndPod();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(driver_->Attached(), IsEmpty());
+  EXPECT_THAT(Devices(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, AFailureIsToldAndTriedAgain) {
+  Begin();
+  driver_->FailNext("attach", base::Error(StatusCode::kInternal, "no room on the array"));
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  EXPECT_TRUE(cluster_.events.WaitFor("FailedAttachVolume"));
+  EXPECT_TRUE(cluster_.events.WaitFor("no room on the array"));
+  EXPECT_EQ(Get().attach_error(), "");
+}
+
+TEST_F(PluginAttacherTest, AnAttachWhoseAnswerWasLostIsDetached) {
+  Begin(true, {.retry_start = std::chrono::hours(1), .retry_max = std::chrono::hours(1)});
+  driver_->FailNext("attach", base::Error(StatusCode::kDeadlineExceeded, "it was killed"),
+                    /*takes_effect=*/true);
+  RunPod();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().attach_error().empty(); }));
+  EXPECT_FALSE(Get().attached());
+  EndPod();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(driver_->Attached(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, ADetachThatFailsKeepsTheAttachment) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  driver_->FailNext("detach", base::Error(StatusCode::kInternal, "the array is away"));
+  EndPod();
+  EXPECT_TRUE(cluster_.events.WaitFor("the array is away"));
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(driver_->Attached(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, DetachesAVolumeWhoseObjectIsGone) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  cluster_.client.Remove(api::PersistentVolume::kInfo, "", "pv-data");
+  EndPod();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(driver_->Attached(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, WaitsForADriverThatComesLater) {
+  Begin(/*with_driver=*/false);
+  RunPod();
+  prober_->List({driver_}, /*tell=*/true);
+  EXPECT_TRUE(WaitAttached());
+}
+
+TEST_F(PluginAttacherTest, ADriverThatOnlyMountsAttachesNothing) {
+  driver_->attaches = false;
+  Begin();
+  RunPod();
+  // Once it attaches, after an update, it is seen to do so: until then nothing was made.
+  const auto updated = std::make_shared<volume::FakeDriverPlugin>(kDriver);
+  updated->attaches = true;
+  prober_->List({updated}, /*tell=*/true);
+  ASSERT_TRUE(WaitAttached());
+  EXPECT_THAT(driver_->Calls(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  prober_->List({}, /*tell=*/true);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kDriver) == nullptr; }));
+  EndPod();
+  EXPECT_TRUE(cluster_.events.WaitFor("volume plugin 'acme.io/block', which attached it, is not"));
+  prober_->List({driver_}, /*tell=*/true);
+  ASSERT_TRUE(WaitGone());
+  EXPECT_THAT(driver_->Attached(), IsEmpty());
+}
+
+TEST_F(PluginAttacherTest, WhatTheDriverLostIsAttachedAgain) {
+  Begin(true, {.retry_start = 5ms, .retry_max = 40ms, .check = 10ms});
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  driver_->Lose("pv-data node-a");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !driver_->Attached().empty(); }));
+  EXPECT_TRUE(cluster_.events.WaitFor("VolumeNotAttached"));
+}
+
+TEST_F(PluginAttacherTest, OneNodeAtATime) {
+  Begin();
+  RunPod();
+  ASSERT_TRUE(WaitAttached());
+  RunPod("node-b", "other");
+  EXPECT_TRUE(cluster_.events.WaitFor("Multi-Attach error"));
+  EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-a"));
+  EndPod();
+  ASSERT_TRUE(WaitAttached("node-b"));
+  EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-b"));
+}
+
+}  // namespace
+}  // namespace berth::controllers::pluginattacher

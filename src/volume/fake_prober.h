@@ -1,0 +1,164 @@
+// Doubles of what a plugin registry finds: a driver's plugin, and the prober that lists it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "volume/plugin_prober.h"
+#include "volume/volume_attacher.h"
+
+namespace berth::volume {
+
+// A plugin for flexVolume sources that name it, as a driver that attaches or not. It keeps what is
+// attached in memory; the node's part does nothing.
+class FakeDriverPlugin : public VolumePlugin, public VolumeAttacher {
+ public:
+  explicit FakeDriverPlugin(std::string name, Status init = base::OkStatus())
+      : name_(std::move(name)), init_(std::move(init)) {}
+
+  Status Init() override {
+    ++inits;
+    base::MutexLock lock(mutex_);
+    while (held_) released_.Wait(mutex_);
+    return init_;
+  }
+  void SetInit(Status init) {
+    base::MutexLock lock(mutex_);
+    init_ = std::move(init);
+  }
+  void HoldInit(bool hold) {
+    base::MutexLock lock(mutex_);
+    held_ = hold;
+    released_.NotifyAll();
+  }
+  std::atomic<int> inits = 0;
+
+  std::string_view name() const override { return name_; }
+  bool Supports(const VolumeSpec& spec) const override {
+    return (spec.pv != nullptr ? spec.pv->String({"spec", "flexVolume", "driver"})
+                               : spec.pod_volume.String({"flexVolume", "driver"})) == name_;
+  }
+  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec&) const override {
+    return std::optional<std::string>();
+  }
+  StatusOr<bool> NeedsAttach(const VolumeSpec&) const override { return attaches.load(); }
+  VolumeAttacher* attacher() override { return this; }
+  std::atomic<bool> attaches = false;
+
+  // "PV node", in order. The next call may fail; with `takes_effect` its answer alone is lost.
+  StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override {
+    RETURN_IF_ERROR(Change("attach", spec.pv->name() + " " + node, true));
+    return "/dev/" + spec.pv->name();
+  }
+  Status Detach(const std::string& volume, const std::string& node) override {
+    return Change("detach", volume + " " + node, false);
+  }
+  StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) override {
+    base::MutexLock lock(mutex_);
+    calls_.push_back("isattached " + spec.pv->name() + " " + node);
+    return attached_.contains(spec.pv->name() + " " + node);
+  }
+  Status ExpandVolume(const VolumeSpec&, int64_t, int64_t) override { return base::OkStatus(); }
+  void FailNext(const std::string& call, Status status, bool takes_effect = false) {
+    base::MutexLock lock(mutex_);
+    failures_[call] = {std::move(status), takes_effect};
+  }
+  // What the driver lost by itself.
+  void Lose(const std::string& what) {
+    base::MutexLock lock(mutex_);
+    attached_.erase(what);
+  }
+  std::set<std::string> Attached() const {
+    base::MutexLock lock(mutex_);
+    return attached_;
+  }
+  std::vector<std::string> Calls() const {
+    base::MutexLock lock(mutex_);
+    return calls_;
+  }
+  StatusOr<Json> DeviceState(const VolumeSpec&) const override { return Json(); }
+  StatusOr<Json> PodState(const api::Pod&, const VolumeSpec&) const override { return Json(); }
+  Status MountDevice(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
+    return base::OkStatus();
+  }
+  Status UnmountDevice(const DeviceRecord&) override { return base::OkStatus(); }
+  StatusOr<Published> SetUp(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
+    return Published{};
+  }
+  Status TearDown(const PodVolumeRecord&) override { return base::OkStatus(); }
+  Status Expand(const PodVolumeRecord&, const VolumeSpec&, int64_t) override {
+    return base::OkStatus();
+  }
+  StatusOr<Stats> GetStats(const PodVolumeRecord&) override { return Stats{}; }
+
+ private:
+  Status Change(const std::string& call, const std::string& what, bool attach) {
+    base::MutexLock lock(mutex_);
+    calls_.push_back(call + " " + what);
+    const auto failure = failures_.extract(call);
+    if (!failure.empty() && !failure.mapped().second) return failure.mapped().first;
+    if (attach) {
+      attached_.insert(what);
+    } else {
+      attached_.erase(what);
+    }
+    return failure.empty() ? base::OkStatus() : failure.mapped().first;
+  }
+
+  const std::string name_;
+  mutable base::Mutex mutex_;
+  base::CondVar released_;
+  std::set<std::string> attached_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::pair<Status, bool>> failures_ ABSL_GUARDED_BY(mutex_);
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  Status init_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeProber : public PluginProber {
+ public:
+  void OnNews(std::function<void()> tell) override { tell_ = std::move(tell); }
+  StatusOr<std::optional<PluginList>> Probe() override {
+    ++probes;
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    return std::exchange(news_, std::nullopt);
+  }
+  std::string WhyNone(const VolumeSpec& spec) const override {
+    const std::string driver = spec.pod_volume.String({"flexVolume", "driver"});
+    return driver.empty() ? "" : fmt::format("no driver '{}' in the folder", driver);
+  }
+
+  void List(PluginList list, bool tell = false) {
+    {
+      base::MutexLock lock(mutex_);
+      failure_ = base::OkStatus();
+      news_ = std::move(list);
+    }
+    if (tell) tell_();
+  }
+  void Fail(Status failure) {
+    base::MutexLock lock(mutex_);
+    failure_ = std::move(failure);
+  }
+  std::atomic<int> probes = 0;
+
+ private:
+  std::function<void()> tell_;
+  base::Mutex mutex_;
+  Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::optional<PluginList> news_ ABSL_GUARDED_BY(mutex_);
+};
+
+// An inline volume of a driver.
+inline VolumeSpec Flex(const std::string& driver) {
+  return {.name = "v",
+          .pod_volume = api::PodVolume(Json{{"name", "v"}, {"flexVolume", {{"driver", driver}}}})};
+}
+
+}  // namespace berth::volume

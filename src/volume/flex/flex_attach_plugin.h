@@ -1,0 +1,48 @@
+// A Flexvolume driver as the control plane has it: it attaches, and mounts nothing.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/mutex.h"
+#include "volume/flex/flex_attach.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+class FlexAttachPlugin : public VolumePlugin {
+ public:
+  // Borrows the exec and the paths.
+  FlexAttachPlugin(platform::Exec& exec, const Paths& paths,
+                   const std::shared_ptr<const FlexDriver>& driver)
+      : name_(driver->name()), attach_(exec, paths, driver) {}
+
+  Status Init() override;
+  std::string_view name() const override { return name_; }
+  bool Supports(const VolumeSpec& spec) const override;
+  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
+  // UNAVAILABLE: init has not succeeded.
+  StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;
+  VolumeAttacher* attacher() override { return &attach_; }
+  void CancelCalls() override { attach_.Cancel(); }
+
+  // The node's part. UNIMPLEMENTED.
+  StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
+  StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
+  Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
+                     const api::Labels& publish_context) override;
+  Status UnmountDevice(const DeviceRecord& record) override;
+  StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
+                            const api::Labels& publish_context) override;
+  Status TearDown(const PodVolumeRecord& record) override;
+  Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
+  StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
+
+ private:
+  const std::string name_;
+  FlexAttach attach_;
+  mutable base::Mutex mutex_;
+  std::optional<DriverCapabilities> capabilities_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume

@@ -1,0 +1,28 @@
+// Attaches a plugin's volumes to nodes, from the control plane: for plugins whose driver is called
+// by the controllers themselves. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::volume {
+
+class VolumeAttacher {
+ public:
+  virtual ~VolumeAttacher() = default;
+
+  // The device on the node; empty where the driver names none. A failure whose outcome is unknown
+  // is to be repeated, or undone by Detach.
+  virtual base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) = 0;
+  // `volume`: the PersistentVolume's name.
+  virtual base::Status Detach(const std::string& volume, const std::string& node) = 0;
+  // UNIMPLEMENTED: the driver cannot say, which is no reason to think that it is not.
+  virtual base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) = 0;
+  virtual base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes,
+                                    int64_t old_bytes) = 0;
+};
+
+}  // namespace berth::volume
