@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+
 #include "api/attachable.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/fake_cluster.h"
@@ -39,6 +41,7 @@ class PluginAttacherTest : public ::testing::Test {
               // The controllers are there before the registry begins.
               attach_detach_->PluginChanged(plugin);
               attacher_->PluginChanged(plugin);
+              ++changes_;
             }});
     driver_->attaches = true;
   }
@@ -60,6 +63,8 @@ class PluginAttacherTest : public ::testing::Test {
     if (with_driver) prober_->List({driver_});
     cluster_.Start();
     ASSERT_TRUE(registry_->Init().ok());
+    // Which has all that waits tried anew: not in the midst of what a test looks at.
+    ASSERT_TRUE(cluster_.WaitUntil([&] { return !with_driver || changes_ > 0; }));
   }
   void RunPod(const std::string& node = "node-a", const std::string& name = "web") {
     cluster_.Put(MakePod(name, "data",
@@ -90,6 +95,7 @@ class PluginAttacherTest : public ::testing::Test {
     return devices;
   }
 
+  std::atomic<int> changes_ = 0;
   volume::FakeProber* prober_ = nullptr;
   const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
       std::make_shared<volume::FakeDriverPlugin>(kDriver);
