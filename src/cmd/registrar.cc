@@ -127,7 +127,7 @@ class RegistrarImpl : public Registrar {
     if (watch != nullptr && FolderStands(folder)) return base::OkStatus();
     watch.reset();
     // The sockets lie in the folder itself; below it a driver may have mounted what hangs.
-    ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }, /*depth=*/0));
+    ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }, {.depth = 0}));
     return base::OkStatus();
   }
   static bool FolderStands(const std::string& folder) {

@@ -117,8 +117,9 @@ Status PluginRegistration::Start() {
   if (options_.plugins_folder.empty()) return OkStatus();
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.plugins_folder, 0750),
                        "make the folder of drivers' sockets");
-  ASSIGN_OR_RETURN(plugins_watch_, platform::WatchFolder(
-                                       options_.plugins_folder, [this] { Scan(); }, kPluginsDepth));
+  ASSIGN_OR_RETURN(
+      plugins_watch_,
+      platform::WatchFolder(options_.plugins_folder, [this] { Scan(); }, {.depth = kPluginsDepth}));
   return OkStatus();
 }
 

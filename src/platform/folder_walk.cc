@@ -19,6 +19,11 @@ base::UniqueFd OpenWithinMount(int parent, const char* name, int flags) {
 }
 
 int ForEachName(int fd, size_t limit, const std::function<void(const char* name)>& visit) {
+  return ForEachEntry(fd, limit, [&](const char* name, unsigned char) { visit(name); });
+}
+
+int ForEachEntry(int fd, size_t limit,
+                 const std::function<void(const char* name, unsigned char type)>& visit) {
   // Opened anew, so that the position of `fd` stays and an O_PATH descriptor will do.
   const int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return errno;
@@ -39,7 +44,7 @@ int ForEachName(int fd, size_t limit, const std::function<void(const char* name)
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
     ++seen;
-    visit(entry->d_name);
+    visit(entry->d_name, entry->d_type);
   }
   closedir(dir);
   return error;

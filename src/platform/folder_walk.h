@@ -18,5 +18,8 @@ base::UniqueFd OpenWithinMount(int parent, const char* name, int flags);
 // Calls `visit` with the names in the folder `fd`, without "." and "..", in no order; at most
 // `limit` (0: all). Gives 0, or an errno.
 int ForEachName(int fd, size_t limit, const std::function<void(const char* name)>& visit);
+// As above, with what each is: DT_DIR, DT_REG, ...; DT_UNKNOWN where the file system does not say.
+int ForEachEntry(int fd, size_t limit,
+                 const std::function<void(const char* name, unsigned char type)>& visit);
 
 }  // namespace berth::platform

@@ -1,129 +1,278 @@
 #include "platform/watch_folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
-#include <map>
+#include <set>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/folder_walk.h"
 
 namespace berth::platform {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
-                             IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW;
+                             IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 // A plugin folder holds a handful of subfolders; someone else's tree moved in must not take all
 // watches.
 constexpr size_t kMaxFolders = 4096;
-// How often a folder that was removed is looked for again; nothing announces that it is back.
-constexpr int kReappearMs = 1000;
+// How often a folder that was removed is looked for again, and folders without a watch are read;
+// nothing announces that the one is back or that the others changed.
+constexpr std::chrono::milliseconds kUnwatched(1000);
+// Reads of events for one call; more than the kernel's queue holds by default.
+constexpr int kMaxReads = 64;
+constexpr int kFolder = O_RDONLY | O_DIRECTORY;
 
 class InotifyWatch : public FolderWatch {
  public:
-  InotifyWatch(base::UniqueFd inotify, base::UniqueFd stop, std::string path, int depth,
-               std::function<void()> on_change)
+  InotifyWatch(base::UniqueFd inotify, base::UniqueFd wake, std::string path,
+               std::function<void()> on_change, WatchOptions options)
       : inotify_(std::move(inotify)),
-        stop_(std::move(stop)),
+        wake_(std::move(wake)),
         path_(std::move(path)),
-        depth_(depth),
-        on_change_(std::move(on_change)) {}
+        on_change_(std::move(on_change)),
+        options_(std::move(options)),
+        events_(kEvents | (options_.attributes ? IN_ATTRIB : 0)) {}
 
   ~InotifyWatch() override {
-    const uint64_t one = 1;
-    if (write(stop_.get(), &one, sizeof(one)) < 0) {
-      LOG_ERROR("stop the watch of {}: errno {}", base::Quote(path_), errno);
-    }
+    stop_ = true;
+    Wake();
     if (thread_.joinable()) thread_.join();
   }
 
   base::Status Start() {
-    const int error = AddTree(path_, 0);
-    if (error != 0) return ErrnoError(error, fmt::format("watch folder {}", base::Quote(path_)));
+    WatchTree();
+    if (root_ < 0 && !options_.keep_folder) return trouble_;
     thread_ = std::jthread([this] { Loop(); });
     return base::OkStatus();
   }
 
+  void LookAgain(std::chrono::milliseconds delay) override {
+    {
+      base::MutexLock lock(mutex_);
+      again_ = std::min(again_, Clock::now() + delay);
+    }
+    Wake();
+  }
+
  private:
   void Loop() {
+    ReportTrouble();
     on_change_();
-    for (;;) {
-      const bool lost = !folders_.contains(path_);
-      std::array<pollfd, 2> fds = {{{.fd = inotify_.get(), .events = POLLIN, .revents = 0},
-                                    {.fd = stop_.get(), .events = POLLIN, .revents = 0}}};
-      const int n = poll(fds.data(), fds.size(), lost ? kReappearMs : -1);
-      if (fds[1].revents != 0) return;
-      if (n < 0 && errno != EINTR) {
-        LOG_ERROR("watch of {} ended: errno {}", base::Quote(path_), errno);
-        return;
-      }
-      bool changed = n > 0 && ReadEvents();
-      if (lost && AddTree(path_, 0) == 0) changed = true;
+    while (trouble_.ok() ? AwaitChange() && Sleep(options_.window)
+                         : Sleep(std::max(options_.window, kUnwatched))) {
+      const bool lost = root_ < 0, again = TakeAgain();
+      bool changed = ReadEvents() || again;
       // Watches of new subfolders are in place before the caller reads them, so that nothing falls
       // between.
+      if (rescan_ || !trouble_.ok()) {
+        WatchTree();
+        ReportTrouble();
+        changed = changed || !lost || root_ >= 0;
+      }
       if (changed) on_change_();
     }
   }
 
-  // Takes all events that wait. True if there was one to tell of.
+  // Until there are events or a call is due; false: the watch ends.
+  bool AwaitChange() {
+    for (;;) {
+      const Clock::time_point due = Again();
+      const bool events = Poll(due, inotify_.get());
+      if (stop_) return false;
+      if (events || Clock::now() >= due) return true;
+    }
+  }
+
+  bool Sleep(std::chrono::milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    while (!stop_ && Clock::now() < end) Poll(end, -1);
+    return !stop_;
+  }
+
+  // Until `fd` is readable (true), somebody wakes the thread, or `until`.
+  bool Poll(Clock::time_point until, int fd) {
+    std::array<pollfd, 2> fds = {{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = fd, .events = POLLIN, .revents = 0}}};
+    int timeout = -1;
+    if (until != Clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+    }
+    if (poll(fds.data(), fds.size(), timeout) <= 0) return false;
+    uint64_t count;
+    if (fds[0].revents != 0 && read(wake_.get(), &count, sizeof(count)) < 0) {
+      LOG_DEBUG("watch of {}: woken twice", base::Quote(path_));
+    }
+    return fds[1].revents != 0;
+  }
+
+  void Wake() {
+    const uint64_t one = 1;
+    if (write(wake_.get(), &one, sizeof(one)) < 0) {
+      LOG_ERROR("wake the watch of {}: errno {}", base::Quote(path_), errno);
+    }
+  }
+
+  Clock::time_point Again() {
+    base::MutexLock lock(mutex_);
+    return again_;
+  }
+
+  // If a call is due that was asked for.
+  bool TakeAgain() {
+    base::MutexLock lock(mutex_);
+    if (again_ > Clock::now()) return false;
+    again_ = Clock::time_point::max();
+    return true;
+  }
+
+  // Takes the events that wait. True if there was one to tell of.
   bool ReadEvents() {
     alignas(inotify_event) std::array<char, 16384> buffer;
-    bool any = false, rescan = false;
-    for (;;) {
+    bool any = false;
+    for (int i = 0; i < kMaxReads; ++i) {
       const ssize_t n = read(inotify_.get(), buffer.data(), buffer.size());
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) break;
-      any = true;
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
-        if (event->mask & (IN_ISDIR | IN_Q_OVERFLOW | IN_MOVE_SELF)) rescan = true;
-        if (event->mask & (IN_IGNORED | IN_MOVE_SELF)) Forget(event->wd, event->mask);
+        if (Take(*event)) any = true;
         at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
       }
     }
-    if (rescan) AddTree(path_, 0);
     return any;
   }
 
-  void Forget(int wd, uint32_t mask) {
-    std::erase_if(folders_, [wd](const auto& entry) { return entry.second == wd; });
-    if (mask & IN_MOVE_SELF) inotify_rm_watch(inotify_.get(), wd);
+  // True if the event is to be told of.
+  bool Take(const inotify_event& event) {
+    if (event.mask & IN_Q_OVERFLOW) {
+      rescan_ = true;
+      Tell(base::Error(base::StatusCode::kResourceExhausted,
+                       "watch folder {}: more changes than the kernel's queue of inotify events "
+                       "holds (fs.inotify.max_queued_events); the folder is read anew",
+                       base::Quote(path_)));
+      return true;
+    }
+    // Comes after what ended the watch, be it the folder's end or a watch that WatchTree gave up.
+    if (event.mask & IN_IGNORED) {
+      if (watches_.erase(event.wd) > 0) rescan_ = true;
+      return false;
+    }
+    if (options_.skip_dot_names && event.len > 0 && event.name[0] == '.') return false;
+    if (event.mask & (IN_ISDIR | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) rescan_ = true;
+    return true;
   }
 
-  // Watches a folder and what is in it; 0 or an errno for `path` itself. Watching again changes
-  // nothing.
-  int AddTree(const std::string& path, int depth) {
-    if (depth > depth_ || folders_.size() >= kMaxFolders) return ENOSPC;
-    const int wd = inotify_add_watch(inotify_.get(), path.c_str(), kEvents);
-    if (wd < 0) return errno;
-    folders_[path] = wd;
-    DIR* dir = opendir(path.c_str());
-    if (dir == nullptr) return errno;
-    while (const dirent* entry = readdir(dir)) {
-      const std::string_view name = entry->d_name;
-      // IN_ONLYDIR refuses what DT_UNKNOWN turns out to be.
-      const bool folder = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
-      if (folder && name != "." && name != "..") {
-        AddTree(fmt::format("{}/{}", path, name), depth + 1);
-      }
+  // Makes the watches those of the folders that are there.
+  void WatchTree() {
+    const std::set<int> before = std::exchange(watches_, {});
+    rescan_ = false;
+    trouble_ = base::OkStatus();
+    const base::UniqueFd fd = OpenRoot();
+    root_ = fd.valid() ? Watch(fd.get(), 0) : -1;
+    for (const int wd : before) {
+      if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
     }
-    closedir(dir);
-    return 0;
+  }
+
+  base::UniqueFd OpenRoot() {
+    base::UniqueFd fd(open(path_.c_str(), kFolder | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT && options_.keep_folder) {
+      LOG_INFO("make the folder {}, which is not there", base::Quote(path_));
+      trouble_ = MakeFolders(path_, 0755);
+      fd.Reset(open(path_.c_str(), kFolder | O_CLOEXEC));
+    }
+    if (fd.valid()) {
+      trouble_ = base::OkStatus();
+    } else if (trouble_.ok()) {
+      trouble_ = Failure(errno, "");
+    }
+    return fd;
+  }
+
+  // Watches the folder `fd` and what is in it; gives its watch, or -1. Watching again changes
+  // nothing. The watch comes first: what is made while the names are read, is an event.
+  int Watch(int fd, int depth) {
+    if (watches_.size() >= kMaxFolders) {
+      trouble_ = base::Error(base::StatusCode::kResourceExhausted,
+                             "watch folder {}: it has more than {} subfolders; some are looked at "
+                             "every second",
+                             base::Quote(path_), kMaxFolders);
+      return -1;
+    }
+    const int wd =
+        inotify_add_watch(inotify_.get(), fmt::format("/proc/self/fd/{}", fd).c_str(), events_);
+    if (wd < 0) {
+      trouble_ = Failure(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
+      return -1;
+    }
+    watches_.insert(wd);
+    const int error = ForEachEntry(fd, 0, [&](const char* name, unsigned char type) {
+      // O_DIRECTORY refuses what DT_UNKNOWN turns out to be.
+      if (type == DT_DIR || type == DT_UNKNOWN) WatchIn(fd, name, depth + 1);
+    });
+    if (error != 0) trouble_ = Failure(error, "");
+    return wd;
+  }
+
+  void WatchIn(int parent, const char* name, int depth) {
+    if (depth > options_.depth || (options_.skip_dot_names && name[0] == '.')) return;
+    const base::UniqueFd fd = OpenWithinMount(parent, name, kFolder);
+    if (fd.valid()) {
+      Watch(fd.get(), depth);
+    } else if (errno == EMFILE || errno == ENFILE || errno == EACCES) {
+      trouble_ = Failure(errno, fmt::format(": open {}", base::Quote(name)));
+    }
+  }
+
+  base::Status Failure(int error, std::string_view what) const {
+    return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
+  }
+
+  // Once for each trouble, not at each look.
+  void ReportTrouble() {
+    if (trouble_ != reported_ && !trouble_.ok()) Tell(trouble_);
+    reported_ = trouble_;
+  }
+
+  void Tell(const base::Status& trouble) {
+    LOG_WARNING("{}", base::ToString(trouble));
+    if (options_.on_trouble) options_.on_trouble(trouble);
   }
 
   const base::UniqueFd inotify_;
-  const base::UniqueFd stop_;
+  const base::UniqueFd wake_;
   const std::string path_;
-  const int depth_;
   const std::function<void()> on_change_;
-  std::map<std::string, int> folders_;  // the thread's own after Start
+  const WatchOptions options_;
+  const uint32_t events_;
+  std::atomic<bool> stop_ = false;
+  base::Mutex mutex_;
+  Clock::time_point again_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
+  // The thread's own after Start.
+  std::set<int> watches_;
+  int root_ = -1;
+  bool rescan_ = false;   // the folders may be others than the watched ones
+  base::Status trouble_;  // why a folder has no watch
+  base::Status reported_;
   std::jthread thread_;
 };
 
@@ -131,13 +280,13 @@ class InotifyWatch : public FolderWatch {
 
 base::StatusOr<std::unique_ptr<FolderWatch>> WatchFolder(const std::string& path,
                                                          std::function<void()> on_change,
-                                                         int depth) {
+                                                         WatchOptions options) {
   base::UniqueFd inotify(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!inotify.valid()) return ErrnoError(errno, "inotify");
-  base::UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.valid()) return ErrnoError(errno, "eventfd");
-  auto watch = std::make_unique<InotifyWatch>(std::move(inotify), std::move(stop), path, depth,
-                                              std::move(on_change));
+  base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoError(errno, "eventfd");
+  auto watch = std::make_unique<InotifyWatch>(std::move(inotify), std::move(wake), path,
+                                              std::move(on_change), std::move(options));
   RETURN_IF_ERROR(watch->Start());
   return std::unique_ptr<FolderWatch>(std::move(watch));
 }
