@@ -1,0 +1,195 @@
+#include "volume/flex/driver_copy.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "platform/child.h"
+#include "platform/errno.h"
+#include "platform/folder_walk.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+using platform::ErrnoError;
+
+constexpr size_t kChunk = size_t{256} << 10;
+// How long a child that was being started while a copy was written may hold the copy open.
+constexpr std::chrono::seconds kChildStarts(2);
+
+Status BeingWritten(const std::string& path) {
+  return Error(StatusCode::kUnavailable, "{} is being written", Quote(path));
+}
+
+// A read lease on a file for as long as the object lives, where the file system has leases.
+class ReadLease {
+ public:
+  explicit ReadLease(int fd) : fd_(fd) {
+    // Who breaks it is told by a signal: one that is ignored by default, where SIGIO would end the
+    // process. Before the lease, so that it is never the other.
+    fcntl(fd_, F_SETSIG, SIGURG);
+    error_ = fcntl(fd_, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno;
+  }
+  ~ReadLease() {
+    // Not left to close(2): a child that is being started may share the descriptor.
+    if (error_ == 0) fcntl(fd_, F_SETLEASE, F_UNLCK);
+  }
+  ReadLease(const ReadLease&) = delete;
+  ReadLease& operator=(const ReadLease&) = delete;
+
+  // If somebody has, or meanwhile wanted, the file open for writing.
+  bool Broken() const {
+    if (error_ == EAGAIN) return true;
+    return error_ == 0 && fcntl(fd_, F_GETLEASE) != F_RDLCK;
+  }
+
+ private:
+  const int fd_;
+  int error_;
+};
+
+class Digest {
+ public:
+  Digest() { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+  void Add(const char* data, size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
+  std::string Hex() {
+    unsigned char bytes[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_.get(), bytes, &size);
+    std::string hex;
+    for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", bytes[i]);
+    return hex;
+  }
+
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context_{EVP_MD_CTX_new()};
+};
+
+bool Same(int fd, const FileIdentity& identity) {
+  struct stat st;
+  if (fstat(fd, &st) != 0) return false;
+  return st.st_dev == identity.device && st.st_ino == identity.inode &&
+         static_cast<uint64_t>(st.st_size) == identity.size &&
+         st.st_ctim.tv_sec * int64_t{1'000'000'000} + st.st_ctim.tv_nsec == identity.changed_ns;
+}
+
+// Copies until the end of `from`; gives the content's digest.
+StatusOr<std::string> CopyContent(int from, int to) {
+  std::vector<char> buffer(kChunk);
+  Digest digest;
+  for (;;) {
+    const ssize_t n = read(from, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoError(errno, "read");
+    if (n == 0) return digest.Hex();
+    digest.Add(buffer.data(), static_cast<size_t>(n));
+    for (ssize_t done = 0; done < n;) {
+      const ssize_t written = write(to, buffer.data() + done, static_cast<size_t>(n - done));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return ErrnoError(written < 0 ? errno : EIO, "write the copy");
+      done += written;
+    }
+  }
+}
+
+// A program that somebody has open for writing cannot be run (ETXTBSY), and a child that was forked
+// while it was written has it open until it calls exec.
+Status AwaitRunnable(int folder, const std::string& path) {
+  const UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, "open the copy");
+  const auto deadline = std::chrono::steady_clock::now() + kChildStarts;
+  while (ReadLease(fd.get()).Broken()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return Error(StatusCode::kUnavailable, "a process holds the copy of {} open", Quote(path));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return base::OkStatus();
+}
+
+class Copier {
+ public:
+  Copier(int from, int to) : from_(from), to_(to) {}
+
+  // Gives what the file adds to the folder's digest.
+  StatusOr<std::string> Copy(const DriverFile& file) {
+    const char* path = file.path.c_str();
+    switch (file.kind) {
+      case DriverFile::Kind::kFolder:
+        if (mkdirat(to_, path, 0755) != 0) return ErrnoError(errno, "make its copy");
+        return std::string();
+      case DriverFile::Kind::kLink:
+        if (symlinkat(file.target.c_str(), to_, path) != 0) return ErrnoError(errno, "link");
+        return base::Sha256Hex(file.target);
+      case DriverFile::Kind::kFile:
+        return CopyFile(file);
+    }
+    return base::OkStatus();
+  }
+
+ private:
+  StatusOr<std::string> CopyFile(const DriverFile& file) {
+    // O_NONBLOCK: what took the file's place may be a FIFO.
+    const UniqueFd from =
+        platform::OpenWithinMount(from_, file.path.c_str(), O_RDONLY | O_NONBLOCK);
+    if (!from.valid()) return BeingWritten(file.path);
+    const ReadLease lease(from.get());
+    if (lease.Broken() || !Same(from.get(), file.identity)) return BeingWritten(file.path);
+    std::string digest;
+    {
+      const UniqueFd to(openat(to_, file.path.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+      if (!to.valid()) return ErrnoError(errno, "make its copy");
+      platform::CloseInChildren(to.get());
+      ASSIGN_OR_RETURN(digest, CopyContent(from.get(), to.get()));
+      if (fchmod(to.get(), file.mode & 0755) != 0) return ErrnoError(errno, "chmod its copy");
+    }
+    if (lease.Broken() || !Same(from.get(), file.identity)) return BeingWritten(file.path);
+    if ((file.mode & 0111) != 0) RETURN_IF_ERROR(AwaitRunnable(to_, file.path));
+    return digest;
+  }
+
+  const int from_, to_;
+};
+
+}  // namespace
+
+StatusOr<DriverDigests> CopyDriver(int drivers, const DriverFolder& found, int to) {
+  const UniqueFd from =
+      platform::OpenWithinMount(drivers, found.folder.c_str(), O_RDONLY | O_DIRECTORY);
+  if (!from.valid()) return BeingWritten(found.folder);
+  Copier copier(from.get(), to);
+  const DriverFile* const executable = &found.executable();
+  DriverDigests digests;
+  std::string all;
+  for (const DriverFile& file : found.files) {
+    StatusOr<std::string> digest = copier.Copy(file);
+    RETURN_IF_ERROR_WITH(digest, fmt::format("copy {}", Quote(file.path)));
+    all += fmt::format("{} {:04o} {} {} {}\n", static_cast<int>(file.kind), file.mode,
+                       file.path.size(), file.path, *digest);
+    if (&file == executable) digests.executable = *digest;
+  }
+  digests.folder = base::Sha256Hex(all);
+  return digests;
+}
+
+}  // namespace berth::volume

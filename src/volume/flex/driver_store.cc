@@ -1,0 +1,349 @@
+#include "volume/flex/driver_store.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/folder_walk.h"
+#include "volume/flex/driver_copy.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+using platform::ErrnoError;
+
+constexpr std::string_view kNew = ".new";
+constexpr std::string_view kGone = ".gone";
+constexpr std::string_view kLock = ".lock";
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+// Syncs a folder that this process made, and all in it.
+Status SyncTree(int fd) {
+  Status status;
+  const int error = platform::ForEachName(fd, 0, [&](const char* name) {
+    if (!status.ok()) return;
+    const UniqueFd inner = platform::OpenWithinMount(fd, name, O_RDONLY | O_NONBLOCK);
+    struct stat st;
+    if (!inner.valid()) {
+      if (errno != ELOOP) status = ErrnoError(errno, fmt::format("open {}", Quote(name)));
+    } else if (fstat(inner.get(), &st) != 0) {
+      status = ErrnoError(errno, fmt::format("stat {}", Quote(name)));
+    } else if (S_ISDIR(st.st_mode)) {
+      status = SyncTree(inner.get());
+    } else if (fsync(inner.get()) != 0) {
+      status = ErrnoError(errno, fmt::format("fsync {}", Quote(name)));
+    }
+  });
+  RETURN_IF_ERROR(status);
+  if (error != 0) return ErrnoError(error, "read");
+  return fsync(fd) == 0 ? base::OkStatus() : ErrnoError(errno, "fsync");
+}
+
+Status SyncFolder(const std::string& path, bool whole) {
+  const UniqueFd fd(open(path.c_str(), kFolder));
+  if (!fd.valid()) return ErrnoError(errno, fmt::format("open {}", Quote(path)));
+  if (whole) return base::Annotate(SyncTree(fd.get()), fmt::format("sync {}", Quote(path)));
+  return fsync(fd.get()) == 0 ? base::OkStatus()
+                              : ErrnoError(errno, fmt::format("fsync {}", Quote(path)));
+}
+
+struct HoldRecord {
+  uint64_t order = 0;
+  std::string user;  // empty: it could not be read
+};
+
+HoldRecord ParseHold(const StatusOr<std::string>& content) {
+  HoldRecord record;
+  if (!content.ok()) return record;
+  const char* const end = content->data() + content->size();
+  const auto [rest, error] = std::from_chars(content->data(), end, record.order);
+  if (error == std::errc() && rest != end && *rest == ' ') record.user.assign(rest + 1, end);
+  return record;
+}
+
+Status MakeEmpty(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) == 0) return base::OkStatus();
+  if (errno == EEXIST) RETURN_IF_ERROR(platform::RemoveTree(path));
+  return platform::MakeFolders(path, 0755);
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<DriverStore>> DriverStore::Open(Options options) {
+  const std::string context = fmt::format("driver store {}", Quote(options.folder));
+  RETURN_IF_ERROR_WITH(platform::MakeFolders(options.folder, 0700), context);
+  StatusOr<UniqueFd> lock = platform::LockFile(fmt::format("{}/{}", options.folder, kLock));
+  RETURN_IF_ERROR_WITH(lock, context);
+  std::shared_ptr<DriverStore> store(new DriverStore(std::move(options), *std::move(lock)));
+  RETURN_IF_ERROR_WITH(store->Load(), context);
+  return store;
+}
+
+Status DriverStore::Load() {
+  MutexLock taking(taking_);
+  RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", options_.folder, kNew)));
+  RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", options_.folder, kGone)));
+  ASSIGN_OR_RETURN(const auto folders, platform::ListFolder(options_.folder));
+  std::vector<Key> unheld;
+  for (const std::string& folder : folders) {
+    const StatusOr<std::string> driver = DriverOfFolder(folder);
+    if (!driver.ok()) continue;  // .lock
+    ASSIGN_OR_RETURN(const auto ids,
+                     platform::ListFolder(fmt::format("{}/{}", options_.folder, folder)));
+    for (const std::string& id : ids) {
+      RETURN_IF_ERROR(LoadVersion({*driver, id}));
+      MutexLock lock(mutex_);
+      if (!versions_.contains({*driver, id})) unheld.emplace_back(*driver, id);
+    }
+  }
+  return Remove(unheld);
+}
+
+// Of a version that is held; forgets the holds of users that are gone.
+Status DriverStore::LoadVersion(const Key& key) {
+  const std::string holds = HoldsOf(key);
+  RETURN_IF_ERROR(platform::RemoveTornWrites(holds));
+  const auto names = platform::ListFolder(holds);
+  if (names.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(names);
+  Version version{.pin = {}, .holds = {}, .synced = true};
+  for (const std::string& name : *names) {
+    const std::string path = fmt::format("{}/{}", holds, name);
+    const HoldRecord record = ParseHold(platform::ReadFile(path));
+    if (!record.user.empty() && !IsThere(record.user)) {
+      LOG_INFO("driver {}: {}, which held version {}, is there no more", Quote(key.first),
+               Quote(record.user), key.second);
+      RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(path));
+    } else {
+      version.holds.emplace(name, Claim{.order = record.order, .written = true});
+    }
+  }
+  MutexLock lock(mutex_);
+  if (!version.holds.empty()) versions_.emplace(key, std::move(version));
+  return base::OkStatus();
+}
+
+// By the names in its folder: it may be a mount point that answers no more.
+bool DriverStore::IsThere(const std::string& user) const {
+  if (options_.users.empty()) return true;
+  const std::string path = fmt::format("{}/{}", options_.users, user);
+  const size_t slash = path.rfind('/');
+  const auto names = platform::ListFolder(path.substr(0, slash));
+  if (!names.ok()) return names.status().code() != StatusCode::kNotFound;
+  return std::ranges::binary_search(*names, path.substr(slash + 1));
+}
+
+std::string DriverStore::FolderOf(const Key& key) const {
+  return fmt::format("{}/{}/{}", options_.folder, FolderOfDriver(key.first), key.second);
+}
+
+DriverVersion DriverStore::Pinned(const Key& key, Version& version) const {
+  std::shared_ptr<const void> pin = version.pin.lock();
+  if (pin == nullptr) version.pin = pin = std::make_shared<int>();
+  return {.driver = key.first,
+          .executable = fmt::format("{}/{}/{}", FolderOf(key), FolderOfDriver(key.first),
+                                    key.first.substr(key.first.find('/') + 1)),
+          .id = key.second,
+          .pin = std::move(pin)};
+}
+
+StatusOr<DriverStore::Taken> DriverStore::Take(int drivers, const std::string& folder,
+                                               const DriverLimits& limits) {
+  MutexLock taking(taking_);
+  const std::string fresh = fmt::format("{}/{}", options_.folder, kNew);
+  StatusOr<Taken> taken = TakeBy(fresh, drivers, folder, limits);
+  // It failed, or is a copy of a version that is there.
+  if (access(fresh.c_str(), F_OK) == 0) RETURN_IF_ERROR(platform::RemoveTree(fresh));
+  return taken;
+}
+
+StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int drivers,
+                                                 const std::string& folder,
+                                                 const DriverLimits& limits) {
+  ASSIGN_OR_RETURN(const DriverFolder found, ReadDriver(drivers, folder, limits));
+  const std::string copy = fmt::format("{}/{}", fresh, folder);
+  RETURN_IF_ERROR(MakeEmpty(fresh));
+  RETURN_IF_ERROR(platform::MakeFolders(copy, 0755));
+  const UniqueFd to(open(copy.c_str(), kFolder));
+  if (!to.valid()) return ErrnoError(errno, fmt::format("open {}", Quote(copy)));
+  ASSIGN_OR_RETURN(DriverDigests digests, CopyDriver(drivers, found, to.get()));
+  const StatusOr<DriverFolder> after = ReadDriver(drivers, folder, limits);
+  if (!after.ok() || !(*after == found)) {
+    return Error(StatusCode::kUnavailable, "it changed while it was copied");
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"flex.version.copied">());
+  const Key key(found.driver, std::move(digests.folder));
+  MutexLock lock(mutex_);
+  if (!versions_.contains(key)) RETURN_IF_ERROR(Place(fresh, FolderOf(key)));
+  Taken taken{.version = Pinned(key, versions_[key]),
+              .found = found,
+              .executable_digest = std::move(digests.executable)};
+  RETURN_IF_ERROR(base::FaultPoint<"flex.version.placed">());
+  return taken;
+}
+
+Status DriverStore::Place(const std::string& fresh, const std::string& path) {
+  RETURN_IF_ERROR(platform::MakeFolders(path.substr(0, path.rfind('/')), 0700));
+  if (rename(fresh.c_str(), path.c_str()) == 0) return base::OkStatus();
+  // A removal that failed left one there.
+  if (errno == ENOTEMPTY || errno == EEXIST) {
+    RETURN_IF_ERROR(platform::RemoveTree(path));
+    if (rename(fresh.c_str(), path.c_str()) == 0) return base::OkStatus();
+  }
+  return ErrnoError(errno, fmt::format("rename a copy to {}", Quote(path)));
+}
+
+std::set<std::string> DriverStore::Held() const {
+  std::set<std::string> drivers;
+  MutexLock lock(mutex_);
+  for (const auto& [key, version] : versions_) {
+    if (!version.holds.empty()) drivers.insert(key.first);
+  }
+  return drivers;
+}
+
+bool DriverStore::IsHeld(std::string_view driver) const {
+  MutexLock lock(mutex_);
+  return AnyHeld(driver);
+}
+
+bool DriverStore::AnyHeld(std::string_view driver) const {
+  return std::ranges::any_of(versions_, [&](const auto& entry) {
+    return entry.first.first == driver && !entry.second.holds.empty();
+  });
+}
+
+void DriverStore::Collect() {
+  MutexLock taking(taking_);
+  std::vector<Key> keys;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, version] : versions_) {
+      if (!version.needed()) keys.push_back(key);
+    }
+    // From here on they are not Kept, so nobody can pin them.
+    for (const Key& key : keys) versions_.erase(key);
+  }
+  if (const Status removed = Remove(keys); !removed.ok()) {
+    LOG_WARNING("remove old driver versions: {}", base::ToString(removed));
+  }
+}
+
+// Each goes out of its place in one step, so that half of one is never taken for a version.
+Status DriverStore::Remove(const std::vector<Key>& keys) {
+  if (keys.empty()) return base::OkStatus();
+  const std::string gone = fmt::format("{}/{}", options_.folder, kGone);
+  RETURN_IF_ERROR(MakeEmpty(gone));
+  RETURN_IF_ERROR(base::FaultPoint<"flex.version.remove">());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string path = FolderOf(keys[i]);
+    if (rename(path.c_str(), fmt::format("{}/{}", gone, i).c_str()) != 0 && errno != ENOENT) {
+      return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+    }
+    rmdir(path.substr(0, path.rfind('/')).c_str());  // the driver's last version
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"flex.version.gone">());
+  return platform::RemoveTree(gone);
+}
+
+void DriverStore::OnReleased(std::function<void(const std::string& driver)> tell) {
+  MutexLock lock(mutex_);
+  released_ = std::move(tell);
+}
+
+StatusOr<DriverVersion> DriverStore::Kept(std::string_view driver, std::string_view id) const {
+  const Key key(driver, id);
+  MutexLock lock(mutex_);
+  const auto found = versions_.find(key);
+  if (found != versions_.end()) return Pinned(key, found->second);
+  return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept", Quote(id),
+               Quote(driver));
+}
+
+Status DriverStore::Sync(const Key& key, Version& version) {
+  if (version.synced) return base::OkStatus();
+  const std::string folder = FolderOf(key);
+  RETURN_IF_ERROR(platform::MakeFolders(HoldsOf(key), 0700));
+  RETURN_IF_ERROR(SyncFolder(folder, true));
+  RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/')), false));
+  RETURN_IF_ERROR(SyncFolder(options_.folder, false));
+  version.synced = true;
+  return base::OkStatus();
+}
+
+std::map<DriverStore::Key, DriverStore::Version>::iterator DriverStore::LastHeld(
+    std::string_view driver, const std::string& file) const {
+  auto last = versions_.end();
+  uint64_t order = 0;
+  for (auto it = versions_.begin(); it != versions_.end(); ++it) {
+    const auto hold = it->second.holds.find(file);
+    if (it->first.first != driver || hold == it->second.holds.end()) continue;
+    if (last != versions_.end() && hold->second.order < order) continue;
+    last = it;
+    order = hold->second.order;
+  }
+  return last;
+}
+
+StatusOr<std::optional<DriverVersion>> DriverStore::HeldBy(std::string_view driver,
+                                                           std::string_view user) const {
+  MutexLock lock(mutex_);
+  const auto last = LastHeld(driver, base::Sha256Hex(user));
+  if (last == versions_.end()) return std::optional<DriverVersion>();
+  return std::optional(Pinned(last->first, last->second));
+}
+
+Status DriverStore::Hold(const DriverVersion& version, std::string_view user) {
+  const Key key(version.driver, version.id);
+  const std::string file = base::Sha256Hex(user);
+  MutexLock lock(mutex_);
+  const auto found = versions_.find(key);
+  if (found == versions_.end()) {
+    return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept",
+                 Quote(version.id), Quote(version.driver));
+  }
+  RETURN_IF_ERROR(Sync(key, found->second));
+  const auto last = LastHeld(version.driver, file);
+  if (last == found && found->second.holds[file].written) return base::OkStatus();
+  // Counted before it is written, and till it is surely removed: what may be on disk holds.
+  Claim& claim = found->second.holds[file];
+  claim.written = false;
+  if (last != versions_.end()) claim.order = last->second.holds[file].order + 1;
+  RETURN_IF_ERROR(platform::WriteDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file),
+                                                      fmt::format("{} {}", claim.order, user)));
+  claim.written = true;
+  return base::OkStatus();
+}
+
+Status DriverStore::Release(const DriverVersion& version, std::string_view user) {
+  const Key key(version.driver, version.id);
+  const std::string file = base::Sha256Hex(user);
+  MutexLock lock(mutex_);
+  const auto found = versions_.find(key);
+  if (found == versions_.end() || !found->second.holds.contains(file)) return base::OkStatus();
+  found->second.holds[file].written = false;
+  RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file)));
+  found->second.holds.erase(file);
+  if (released_ && !AnyHeld(key.first)) released_(key.first);
+  return base::OkStatus();
+}
+
+}  // namespace berth::volume

@@ -1,0 +1,123 @@
+// The copies of Flexvolume drivers that are run, on disk.
+//
+//   STORE/vendor~driver/ID/vendor~driver/driver   a version, as its folder was: the driver's name
+//   is
+//                                                 still that of its folder
+//   STORE/vendor~driver/ID/.held/HASH             a hold: "ORDER USER"; a user's last has the
+//                                                 highest order
+//   STORE/.new/                                   the copy that is being taken
+//   STORE/.gone/                                  what is being removed
+//   STORE/.lock                                   held by the process whose store it is
+//
+//   Take ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
+//
+// ID is a digest of names, permissions and contents: the same driver, installed anew, is the same
+// version, so that a DaemonSet which installs at each start leaves no second copy, and a version
+// that volumes hold is known again by whoever has it current.
+//
+// A version that nobody holds is worth nothing after the process's end, and is removed at the next
+// start: so it is only synced to disk when the first hold is written, and a start with a thousand
+// drivers waits for no disk. A hold is durable, and so is, before it, what it holds.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "volume/flex/driver_folder.h"
+#include "volume/flex/driver_version.h"
+
+namespace berth::volume {
+
+// Thread-safe.
+class DriverStore : public DriverVersions {
+ public:
+  struct Options {
+    std::string folder;  // STORE, made with its parents
+    // What the users of holds are paths below: the kubelet folder. Empty: holds end by Release
+    // alone.
+    std::string users;
+  };
+
+  // Removes what a crash left half made, versions that nobody holds, and the holds of users that
+  // are there no more. FAILED_PRECONDITION: another process has the store.
+  static base::StatusOr<std::shared_ptr<DriverStore>> Open(Options options);
+
+  struct Taken {
+    DriverVersion version;
+    DriverFolder found;             // what it is a copy of
+    std::string executable_digest;  // of its content
+  };
+  // Takes a copy of `folder`, of the driver folder that OpenDrivers opened, as it is now.
+  // UNAVAILABLE: it is being written to; else as ReadDriver.
+  base::StatusOr<Taken> Take(int drivers, const std::string& folder, const DriverLimits& limits);
+
+  // The drivers of which a version is held.
+  std::set<std::string> Held() const;
+  bool IsHeld(std::string_view driver) const;
+
+  // Removes the versions that nobody holds or has pinned.
+  void Collect();
+
+  // Whom to tell, until it is called again, that no version of a driver is held any more. The call
+  // returns soon and does not call the store.
+  void OnReleased(std::function<void(const std::string& driver)> tell);
+
+  base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override;
+  base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
+                                                      std::string_view user) const override;
+  base::Status Hold(const DriverVersion& version, std::string_view user) override;
+  base::Status Release(const DriverVersion& version, std::string_view user) override;
+
+ private:
+  struct Claim {
+    uint64_t order = 0;
+    bool written = false;  // surely; else perhaps
+  };
+  struct Version {
+    std::weak_ptr<const void> pin;
+    std::map<std::string, Claim> holds;  // by the file in .held
+    bool synced = false;
+    bool needed() const { return !holds.empty() || !pin.expired(); }
+  };
+  using Key = std::pair<std::string, std::string>;  // driver, id
+
+  DriverStore(Options options, base::UniqueFd lock)
+      : options_(std::move(options)), lock_(std::move(lock)) {}
+
+  base::Status Load();
+  base::Status LoadVersion(const Key& key);
+  bool IsThere(const std::string& user) const;
+  std::string FolderOf(const Key& key) const;
+  std::string HoldsOf(const Key& key) const { return FolderOf(key) + "/.held"; }
+  DriverVersion Pinned(const Key& key, Version& version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::Status Sync(const Key& key, Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AnyHeld(std::string_view driver) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The version of a driver that a user's file holds last; the end: none.
+  std::map<Key, Version>::iterator LastHeld(std::string_view driver, const std::string& file) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // By way of a copy in the folder `fresh`, which may be left there.
+  base::StatusOr<Taken> TakeBy(const std::string& fresh, int drivers, const std::string& folder,
+                               const DriverLimits& limits);
+  static base::Status Place(const std::string& fresh, const std::string& path);
+  base::Status Remove(const std::vector<Key>& keys);
+
+  const Options options_;
+  const base::UniqueFd lock_;
+  base::Mutex taking_;  // one copy, one removal at a time; taken before mutex_
+  mutable base::Mutex mutex_;
+  mutable std::map<Key, Version> versions_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(const std::string&)> released_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::volume

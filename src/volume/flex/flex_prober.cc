@@ -1,0 +1,227 @@
+#include "volume/flex/flex_prober.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "volume/flex/driver_options.h"
+
+namespace berth::volume {
+
+using base::Error;
+using base::MutexLock;
+using base::Quote;
+using base::StatusCode;
+
+namespace {
+
+// A file system may keep times in steps of up to two seconds: a change so soon after another may
+// show in none of them.
+constexpr int64_t kTimeStepNs = 2'000'000'000;
+// After a copy that failed for want of space, or the like; nothing announces that there is some.
+constexpr std::chrono::seconds kAfterFailure(30);
+
+int64_t Now() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+bool Settled(const DriverFolder& found, int64_t read_at) {
+  return std::ranges::all_of(found.files, [&](const DriverFile& file) {
+    return file.identity.changed_ns + kTimeStepNs < read_at;
+  });
+}
+
+bool SameExecutable(const DriverStore::Taken& a, const DriverStore::Taken& b) {
+  const FileIdentity& x = a.found.executable().identity;
+  const FileIdentity& y = b.found.executable().identity;
+  return x.device == y.device && x.inode == y.inode && x.size == y.size &&
+         x.changed_ns == y.changed_ns && a.executable_digest == b.executable_digest;
+}
+
+}  // namespace
+
+class FlexProber::Driver : public FlexDriver {
+ public:
+  Driver(std::string name, StatusOr<DriverVersion> current)
+      : name_(std::move(name)), current_(std::move(current)) {}
+
+  std::string_view name() const override { return name_; }
+  StatusOr<DriverVersion> Current() const override {
+    MutexLock lock(mutex_);
+    return current_;
+  }
+  void Set(StatusOr<DriverVersion> current) {
+    MutexLock lock(mutex_);
+    current_ = std::move(current);
+  }
+
+ private:
+  const std::string name_;
+  mutable base::Mutex mutex_;
+  StatusOr<DriverVersion> current_ ABSL_GUARDED_BY(mutex_);
+};
+
+FlexProber::FlexProber(Options options) : options_(std::move(options)) {}
+
+FlexProber::~FlexProber() {
+  // Plugins may outlive the prober, and the store with them.
+  if (store_ != nullptr) store_->OnReleased(nullptr);
+}
+
+Status FlexProber::Init() {
+  if (watch_ != nullptr) return base::OkStatus();
+  if (store_ == nullptr) {
+    ASSIGN_OR_RETURN(store_, DriverStore::Open(options_.store));
+  }
+  platform::WatchOptions watch{.depth = options_.limits.depth + 1,
+                               .window = options_.window,
+                               .skip_dot_names = true,
+                               .attributes = true,
+                               .keep_folder = true,
+                               .on_trouble = options_.on_trouble};
+  ASSIGN_OR_RETURN(watch_, platform::WatchFolder(
+                               options_.drivers,
+                               [this] {
+                                 news_ = true;
+                                 if (tell_) tell_();
+                               },
+                               std::move(watch)));
+  // A driver that was removed is listed until then.
+  store_->OnReleased([this](const std::string&) { watch_->LookAgain(); });
+  return base::OkStatus();
+}
+
+StatusOr<std::optional<PluginList>> FlexProber::Probe() {
+  if (!news_.load(std::memory_order_acquire)) return std::optional<PluginList>();
+  MutexLock lock(mutex_);
+  // Before the folder is read: what comes later raises it again.
+  news_ = false;
+  RETURN_IF_ERROR(Scan());
+  PluginList list;
+  for (const auto& [driver, known] : known_) list.push_back(known.plugin);
+  return std::optional(std::move(list));
+}
+
+Status FlexProber::Scan() {
+  const StatusOr<base::UniqueFd> drivers = OpenDrivers(options_.drivers);
+  StatusOr<DriverScan> scan = drivers.ok() ? ScanDrivers(drivers->get(), options_.limits)
+                                           : StatusOr<DriverScan>(drivers.status());
+  if (!scan.ok()) {
+    watch_->LookAgain(kAfterFailure);
+    return scan.status();
+  }
+  std::set<std::string> present;
+  for (const DriverFolder& found : scan->drivers) {
+    const Status taken = Update(drivers->get(), found);
+    if (!taken.ok()) scan->left_out.emplace(found.folder, taken);
+    present.insert(found.driver);
+  }
+  std::set<std::string> gone = store_->Held();
+  for (const auto& [driver, known] : known_) gone.insert(driver);
+  for (const std::string& driver : gone) {
+    if (present.contains(driver)) continue;
+    const auto why = scan->left_out.find(FolderOfDriver(driver));
+    Retire(driver,
+           why == scan->left_out.end() ? Missing(driver) : Unusable(why->first, why->second));
+  }
+  store_->Collect();
+  const std::map<std::string, Status> before = std::exchange(left_out_, std::move(scan->left_out));
+  TellLeftOut(before);
+  return base::OkStatus();
+}
+
+Status FlexProber::Update(int drivers, const DriverFolder& found) {
+  const auto it = known_.find(found.driver);
+  Known* known = it == known_.end() ? nullptr : &it->second;
+  if (known != nullptr && known->settled && known->taken->found == found) return base::OkStatus();
+  const int64_t now = Now();
+  StatusOr<DriverStore::Taken> taken = store_->Take(drivers, found.folder, options_.limits);
+  if (!taken.ok()) {
+    const bool writing = taken.status().code() == StatusCode::kUnavailable;
+    watch_->LookAgain(writing ? std::chrono::seconds(0) : kAfterFailure);
+    if (known == nullptr || !known->taken.has_value() || !writing) {
+      Retire(found.driver, Unusable(found.folder, taken.status()));
+    } else {
+      known->settled = false;
+      known->driver->Set(Unusable(found.folder, taken.status()));
+    }
+    return taken.status();
+  }
+  if (known == nullptr) known = &known_[found.driver];
+  if (known->taken.has_value() && SameExecutable(*known->taken, *taken)) {
+    known->driver->Set(taken->version);
+  } else {
+    MakePlugin(*known, found.driver, taken->version);
+  }
+  known->settled = Settled(taken->found, now);
+  known->taken = *std::move(taken);
+  return base::OkStatus();
+}
+
+void FlexProber::Retire(const std::string& driver, const Status& why) {
+  const auto it = known_.find(driver);
+  if (it != known_.end()) {
+    // Whoever has the plugin is told, be it listed or not.
+    it->second.driver->Set(why);
+    it->second.taken.reset();
+    it->second.settled = false;
+  }
+  const bool held = store_->IsHeld(driver);
+  if (held && it == known_.end()) MakePlugin(known_[driver], driver, why);
+  if (!held && it != known_.end()) known_.erase(it);
+}
+
+void FlexProber::MakePlugin(Known& known, const std::string& driver,
+                            StatusOr<DriverVersion> current) {
+  known.driver = std::make_shared<Driver>(driver, std::move(current));
+  known.plugin = options_.make(known.driver, store_);
+}
+
+// What users read: volumes, not folders, are their concern.
+Status FlexProber::Unusable(const std::string& folder, const Status& why) const {
+  return base::Annotate(why, fmt::format("the Flexvolume driver in {} cannot be used",
+                                         Quote(fmt::format("{}/{}", options_.drivers, folder))));
+}
+
+Status FlexProber::Missing(const std::string& driver) const {
+  return Error(StatusCode::kNotFound, "there is no Flexvolume driver {}: no folder {} in {}",
+               Quote(driver), Quote(FolderOfDriver(driver)), Quote(options_.drivers));
+}
+
+void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
+  const auto tell = [this](const std::string& folder, const Status& why) {
+    if (!why.ok()) LOG_WARNING("{}", base::ToString(Unusable(folder, why)));
+    if (options_.on_left_out) options_.on_left_out(folder, why);
+  };
+  for (const auto& [folder, why] : left_out_) {
+    const auto old = before.find(folder);
+    if (old == before.end() || old->second != why) tell(folder, why);
+  }
+  for (const auto& [folder, why] : before) {
+    if (!left_out_.contains(folder)) tell(folder, base::OkStatus());
+  }
+}
+
+std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
+  if (!IsFlexVolume(spec)) return "";
+  const StatusOr<FlexSource> source = ReadFlexSource(spec);
+  if (!source.ok()) return std::string(base::Message(source.status()));
+  const std::string folder = FolderOfDriver(source->driver);
+  MutexLock lock(mutex_);
+  const auto why = left_out_.find(folder);
+  const Status status =
+      why == left_out_.end() ? Missing(source->driver) : Unusable(folder, why->second);
+  return std::string(base::Message(status));
+}
+
+std::map<std::string, Status> FlexProber::LeftOut() const {
+  MutexLock lock(mutex_);
+  return left_out_;
+}
+
+}  // namespace berth::volume
