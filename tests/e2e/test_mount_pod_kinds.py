@@ -1,5 +1,5 @@
 """The kinds of deploy/mount-pod besides GlusterFS, each from its own image: CephFS of a real cluster; NFS as far as a kernel
-without it goes (tests/vm/test_file_systems.py mounts an export)."""
+without it goes (tests/vm/test_file_systems.py mounts an export by the image)."""
 import base64
 import os
 import pathlib

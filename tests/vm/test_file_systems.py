@@ -1,7 +1,9 @@
 """The C++ tests of mounted file systems, where root lacks no capability: nothing of them is skipped."""
 import re
+import subprocess
 
 import pytest
+from lib import debian_root, mount_pods
 
 pytestmark = pytest.mark.vm
 
@@ -59,3 +61,30 @@ def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
 def test_an_nfs_export_is_a_volume(machine):
     result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'", seconds=240)
     assert passed(result.output) == 2
+
+
+# As in the mount pod's container, whose root is its image.
+MOUNT_FROM_THE_IMAGE = """
+echo precious >/srv/nfs/file
+mount /dev/disk/image /mnt
+for folder in proc sys dev; do mount --bind /$folder /mnt/$folder; done
+chroot /mnt mount -t nfs 127.0.0.1:/ /srv
+findmnt -n -o FSTYPE,SOURCE /mnt/srv
+cat /mnt/srv/file
+echo more >/mnt/srv/more
+chroot /mnt umount /srv
+cat /srv/nfs/more
+! findmnt /mnt/srv
+"""
+
+
+def test_an_nfs_export_is_mounted_by_the_mount_pods_image(machine):
+    names = mount_pods.packages("nfs")
+    try:
+        root = debian_root.cached(names)
+    except debian_root.Missing as missing:
+        pytest.skip(str(missing))
+    disk = machine.add_disk("image", "256M")
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, disk.path], check=True)
+    output = machine.run(SERVE_NFS + MOUNT_FROM_THE_IMAGE, seconds=240).output
+    assert re.search(r"^nfs4\s+127\.0\.0\.1:/\nprecious\nmore\n", output, re.MULTILINE), output

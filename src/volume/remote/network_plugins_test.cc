@@ -11,7 +11,6 @@ namespace berth::volume {
 namespace {
 
 using base::StatusCode;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
