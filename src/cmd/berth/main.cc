@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddTokenCommands(app, exit_code);
   berth::cmd::AddFaultCommands(app);
   berth::cmd::AddShimCommands(app, exit_code);
+  berth::cmd::AddFlexCommands(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

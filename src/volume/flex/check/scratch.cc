@@ -1,0 +1,152 @@
+#include "volume/flex/check/scratch.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/loop_device.h"
+#include "platform/marked_processes.h"
+#include "platform/process_info.h"
+
+namespace berth::volume {
+namespace {
+
+using base::StatusOr;
+
+constexpr std::chrono::seconds kGrace(2);
+constexpr std::chrono::milliseconds kLook(50);
+constexpr int kTries = 50;
+
+bool IsMarked(pid_t pid, const std::string& mark) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
+  const std::string environment{std::istreambuf_iterator<char>(file), {}};
+  for (size_t at = 0; at < environment.size();) {
+    const size_t end = std::min(environment.find('\0', at), environment.size());
+    if (std::string_view(environment).substr(at, end - at) == mark) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::vector<std::string> MarkedNow(const std::string& mark) {
+  std::vector<std::string> found;
+  for (const pid_t pid : platform::NumbersIn("/proc")) {
+    if (!IsMarked(pid, mark)) continue;
+    const auto process = platform::ReadProcess(pid);
+    if (!process.ok() || process->state == 'Z') continue;
+    found.push_back(fmt::format("process {} ({})", pid, process->name));
+  }
+  return found;
+}
+
+struct BackedLoop {
+  std::string name;  // "loop3"
+  std::string file;
+};
+
+std::vector<BackedLoop> BackedLoops() {
+  std::vector<BackedLoop> loops;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
+    const std::string name = entry.path().filename();
+    std::ifstream file(fmt::format("/sys/block/{}/loop/backing_file", name));
+    BackedLoop loop{.name = name, .file = ""};
+    if (name.starts_with("loop") && std::getline(file, loop.file)) loops.push_back(loop);
+  }
+  return loops;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Scratch>> Scratch::Make(const std::string& parent) {
+  std::string folder = parent + "/berth-flex-check-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    const int error = errno;
+    return platform::ErrnoError(error, fmt::format("make a folder in {}", base::Quote(parent)));
+  }
+  if (chmod(folder.c_str(), 0755) != 0) {
+    const int error = errno;
+    return platform::ErrnoError(error, fmt::format("chmod {}", base::Quote(folder)));
+  }
+  const std::string mark = "BERTH_FLEX_CHECK=" + base::NewUuid();
+  return std::unique_ptr<Scratch>(new Scratch(std::filesystem::canonical(folder), mark));
+}
+
+Scratch::Scratch(std::string folder, std::string mark)
+    : folder_(std::move(folder)),
+      mark_(std::move(mark)),
+      paths_(folder_ + "/kubelet"),
+      mounter_(platform::NewMounter()) {}
+
+Scratch::~Scratch() {
+  platform::KillMarked(mark_, kGrace);
+  for (int i = 0; i < kTries; ++i) {
+    const auto table = mounter_->List();
+    if (!table.ok()) break;
+    const auto last = std::find_if(table->rbegin(), table->rend(),
+                                   [this](const auto& entry) { return Within(entry.mount_point); });
+    if (last == table->rend()) break;
+    (void)mounter_->UnmountLazy(last->mount_point);
+  }
+  const auto loops = platform::ListLoops();
+  for (const BackedLoop& backed : BackedLoops()) {
+    if (!loops.ok() || !Within(backed.file)) continue;
+    for (const platform::LoopDevice& loop : *loops) {
+      if (loop.path != "/dev/" + backed.name) continue;
+      for (int i = 0; i < kTries && !platform::DetachLoop(loop).ok(); ++i) {
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+  }
+  const base::Status removed = platform::RemoveTree(folder_);
+  if (!removed.ok()) LOG_WARNING("remove what was tested: {}", base::ToString(removed));
+}
+
+bool Scratch::Within(const std::string& path) const { return path.starts_with(folder_ + "/"); }
+
+StatusOr<std::vector<platform::MountEntry>> Scratch::MountsAt(const std::string& folder) {
+  ASSIGN_OR_RETURN(auto table, mounter_->List());
+  std::erase_if(table, [&folder](const auto& entry) { return entry.mount_point != folder; });
+  return table;
+}
+
+StatusOr<std::vector<std::string>> Scratch::Processes() const {
+  const auto until = std::chrono::steady_clock::now() + kGrace;
+  std::vector<std::string> found = MarkedNow(mark_);
+  while (!found.empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kLook);
+    found = MarkedNow(mark_);
+  }
+  return found;
+}
+
+StatusOr<std::vector<std::string>> Scratch::Mounts() {
+  ASSIGN_OR_RETURN(const auto table, mounter_->List());
+  std::vector<std::string> found;
+  for (const platform::MountEntry& entry : table) {
+    if (!Within(entry.mount_point)) continue;
+    found.push_back(fmt::format("{} mounted at {}", entry.fs_type, base::Quote(entry.mount_point)));
+  }
+  return found;
+}
+
+StatusOr<std::vector<std::string>> Scratch::Loops() const {
+  std::vector<std::string> found;
+  for (const BackedLoop& loop : BackedLoops()) {
+    if (!Within(loop.file)) continue;
+    found.push_back(fmt::format("/dev/{} on {}", loop.name, base::Quote(loop.file)));
+  }
+  return found;
+}
+
+}  // namespace berth::volume
