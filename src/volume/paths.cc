@@ -126,6 +126,8 @@ std::string Paths::LocalPublish(std::string_view pv, std::string_view pod_uid) c
   return fmt::format("{}/{}", LocalPublished(pv), pod_uid);
 }
 
+std::string Paths::FlexDrivers() const { return PluginFolder(kFlex) + "/.drivers"; }
+
 std::string Paths::FlexMounts(std::string_view driver) const {
   return fmt::format("{}/{}/mounts", PluginFolder(kFlex), driver);
 }

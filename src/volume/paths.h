@@ -15,6 +15,7 @@
 //     plugins/kubernetes.io/flexvolume/<driver>/     <driver>: "vendor/driver" or "driver"
 //         mounts/<volume>/                       devices that pods share
 //         volumes/<volume>.json                  what is mounted there
+//     plugins/kubernetes.io/flexvolume/.drivers/     the copies of drivers that are run
 //     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/
 //         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
@@ -75,7 +76,9 @@ class Paths {
   std::string LocalPublishedVolumes() const;
   std::string LocalPublished(std::string_view pv) const;
   std::string LocalPublish(std::string_view pv, std::string_view pod_uid) const;
-  // Flexvolumes: the folder of a driver's device mounts and one in it, and what is known of that.
+  // Flexvolumes: the copies of drivers that are run; the folder of a driver's device mounts and one
+  // in it, and what is known of that.
+  std::string FlexDrivers() const;
   std::string FlexMounts(std::string_view driver) const;
   std::string FlexMount(std::string_view driver, std::string_view volume) const;
   std::string FlexMarks(std::string_view driver) const;

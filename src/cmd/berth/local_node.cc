@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "cli/connect.h"
+#include "cmd/berth/flex_drivers.h"
 #include "cmd/roles.h"
 #include "csidriver/driver.h"
 #include "kube/http_client.h"
@@ -131,12 +132,13 @@ class LocalNodeImpl : public LocalNode {
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
         .make_utilities = HowUtilitiesRun()};
-    const auto make_plugins = [](volume::Host& host) {
+    const auto make_plugins = [this](volume::Host& host) {
       node::NodeAgent::Plugins plugins;
       for (auto& plugin : volume::NewLocalPlugins(host)) plugins.fixed.push_back(std::move(plugin));
       for (auto& plugin : volume::NewRemotePlugins(host))
         plugins.fixed.push_back(std::move(plugin));
       plugins.fixed.push_back(volume::NewCsiPlugin(host));
+      plugins.probers.push_back(NewNodeFlexProber(options_.volume_plugin_folder, host));
       return plugins;
     };
     ApiAccess& api = around_.api;
@@ -171,6 +173,9 @@ StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options) {
   const std::string& data = options.data_folder;
   options.node_sockets =
       options.node_sockets.empty() ? data + "/run/nodes" : AbsolutePath(options.node_sockets);
+  options.volume_plugin_folder = options.volume_plugin_folder.empty()
+                                     ? data + "/volume-plugins"
+                                     : AbsolutePath(options.volume_plugin_folder);
   options.utility_socket = options.utility_socket.empty() ? data + "/run/utilities.sock"
                                                           : AbsolutePath(options.utility_socket);
   options.pool_folder =

@@ -10,6 +10,7 @@
 //     run/utilities.sock     where berth-shim has utilities run in pods
 //     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
 //     pod-logs/  pool/       containers' output; volumes' images
+//     volume-plugins/        Flexvolume drivers
 #pragma once
 
 #include <memory>
@@ -35,6 +36,8 @@ struct LocalNodeOptions {
   std::string node_sockets;    // empty: <data>/run/nodes
   std::string utility_socket;  // of berth-shim; empty: <data>/run/utilities.sock
   std::string pool_folder;     // empty: <data>/pool
+  // Of Flexvolume drivers, as vendor~driver/driver; empty: <data>/volume-plugins.
+  std::string volume_plugin_folder;
   double overcommit = 2.0;
   // The feature gate MountContainers: utilities run in the pods that are registered for them.
   bool mount_containers = true;

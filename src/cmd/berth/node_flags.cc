@@ -27,6 +27,8 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
   app.add_option("--overcommit", options.overcommit,
                  "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
+  app.add_option("--volume-plugin-dir", options.volume_plugin_folder,
+                 "Folder of Flexvolume drivers (default: DATA/volume-plugins)");
   app.add_option("--utility-socket", options.utility_socket,
                  "Socket at which berth-shim has utilities run in pods (default: "
                  "DATA/run/utilities.sock)");

@@ -5,6 +5,7 @@
 #include "base/flight.h"
 #include "base/log.h"
 #include "cli/connect.h"
+#include "cmd/berth/flex_drivers.h"
 #include "cmd/roles.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/binder/binder.h"
@@ -14,6 +15,7 @@
 #include "controllers/namespace/namespaces.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/ownergc/owner_gc.h"
+#include "controllers/pluginattacher/plugin_attacher.h"
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
@@ -35,6 +37,7 @@ class StandaloneImpl : public Standalone {
   ~StandaloneImpl() override {
     if (node_ != nullptr) node_->Stop();
     for (auto& roles : roles_) roles->Stop();
+    if (flex_ != nullptr) flex_->Stop();
     for (auto& controller : controllers_) controller->Stop();
     if (access_ != nullptr) access_->informers->Stop();
   }
@@ -48,6 +51,7 @@ class StandaloneImpl : public Standalone {
                                                              /*first_of_cluster=*/true}));
     access_->informers->Start();
     RETURN_IF_ERROR(access_->informers->WaitForSync(kStartTimeout));
+    RETURN_IF_ERROR(flex_->Start());
     for (auto& controller : controllers_) controller->Start();
     for (auto& roles : roles_) roles->Start();
     node_->StartControllers();
@@ -93,7 +97,7 @@ class StandaloneImpl : public Standalone {
                                        *access_->controller_events, clock_, flight_.get()};
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
     controllers_.push_back(std::make_unique<controllers::scheduler::Scheduler>(context));
-    controllers_.push_back(std::make_unique<controllers::attachdetach::AttachDetach>(context));
+    MakeAttachers(context);
     controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));
     controllers_.push_back(std::make_unique<controllers::daemonset::DaemonSets>(context));
     ASSIGN_OR_RETURN(std::string root_ca, platform::ReadFile(Below("api/pki/ca.crt")));
@@ -124,6 +128,23 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
+  // What decides where volumes are attached, and what attaches those of Flexvolume drivers.
+  void MakeAttachers(const controllers::Context& context) {
+    flex_ = std::make_unique<FlexAttachers>(options_.node.volume_plugin_folder,
+                                            Below("api/flexvolume-drivers"),
+                                            volume::Paths(Below("kubelet")));
+    auto attach_detach = std::make_unique<controllers::attachdetach::AttachDetach>(
+        context, controllers::attachdetach::Options{.plugins = &flex_->registry()});
+    auto attacher =
+        std::make_unique<controllers::pluginattacher::PluginAttacher>(context, flex_->registry());
+    flex_->OnChange([a = attach_detach.get(), b = attacher.get()](const std::string& driver) {
+      a->PluginChanged(driver);
+      b->PluginChanged(driver);
+    });
+    controllers_.push_back(std::move(attach_detach));
+    controllers_.push_back(std::move(attacher));
+  }
+
   UpOptions options_;
   const base::SystemClock clock_;
 
@@ -133,6 +154,7 @@ class StandaloneImpl : public Standalone {
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Server> server_;
   std::unique_ptr<ApiAccess> access_;
+  std::unique_ptr<FlexAttachers> flex_;
   std::vector<std::unique_ptr<controllers::Controller>> controllers_;
   std::vector<std::unique_ptr<RunningRoles>> roles_;
   std::unique_ptr<LocalNode> node_;

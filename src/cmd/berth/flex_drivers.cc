@@ -1,0 +1,84 @@
+#include "cmd/berth/flex_drivers.h"
+
+#include "base/log.h"
+#include "node/node_reference.h"
+#include "volume/flex/flex_attach_plugin.h"
+#include "volume/flex/flex_plugin.h"
+#include "volume/flex/flex_prober.h"
+
+namespace berth::cmd {
+
+using base::Status;
+using base::StatusCode;
+using volume::FlexProber;
+
+namespace {
+
+// Of a folder that is no driver's; empty for none.
+std::string LeftOutMessage(const std::string& folder, const Status& why) {
+  if (why.ok() || why.code() == StatusCode::kNotFound) return "";
+  return folder.empty()
+             ? std::string(base::Message(why))
+             : fmt::format("'{}' is no Flexvolume driver: {}", folder, base::Message(why));
+}
+
+}  // namespace
+
+std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folder,
+                                                        volume::Host& host) {
+  const auto warn = [&host](std::string_view reason, const std::string& message) {
+    if (message.empty()) return;
+    LOG_WARNING("{}", message);
+    host.events().Record(node::NodeReference(host.node_name()), base::EventType::kWarning, reason,
+                         message);
+  };
+  return std::make_unique<FlexProber>(FlexProber::Options{
+      .drivers = folder,
+      .store = {.folder = host.paths().FlexDrivers(), .users = host.paths().root()},
+      .make =
+          [&host](std::shared_ptr<const volume::FlexDriver> driver,
+                  std::shared_ptr<volume::DriverVersions> versions) {
+            return std::make_shared<volume::FlexPlugin>(host, std::move(driver),
+                                                        std::move(versions));
+          },
+      .on_left_out =
+          [warn](const std::string& name, const Status& why) {
+            warn("FlexvolumeDriverLeftOut", LeftOutMessage(name, why));
+          },
+      .on_trouble =
+          [warn](const Status& why) {
+            warn("FlexvolumeDriversReadAnew", std::string(base::Message(why)));
+          }});
+}
+
+FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store,
+                             const volume::Paths& paths)
+    : paths_(paths) {
+  std::vector<std::unique_ptr<volume::PluginProber>> probers;
+  probers.push_back(std::make_unique<FlexProber>(FlexProber::Options{
+      .drivers = folder,
+      .store = {.folder = store, .users = ""},
+      .make =
+          [this](const std::shared_ptr<const volume::FlexDriver>& driver,
+                 const std::shared_ptr<volume::DriverVersions>&) {
+            return std::make_shared<volume::FlexAttachPlugin>(*exec_, paths_, driver);
+          },
+      .on_left_out =
+          [](const std::string& name, const Status& why) {
+            const std::string message = LeftOutMessage(name, why);
+            if (!message.empty()) LOG_WARNING("attaching: {}", message);
+          },
+      .on_trouble = [](const Status& why) { LOG_WARNING("attaching: {}", base::Message(why)); }}));
+  registry_ = std::make_unique<volume::PluginRegistry>(
+      volume::PluginList(), std::move(probers),
+      volume::PluginRegistry::Options{.on_state = [this](const std::string& driver, const Status&) {
+        if (tell_) tell_(driver);
+      }});
+}
+
+void FlexAttachers::Stop() {
+  for (const auto& plugin : registry_->All()) plugin->CancelCalls();
+  registry_->Stop();
+}
+
+}  // namespace berth::cmd
