@@ -5,6 +5,7 @@
 #include "api/csi_names.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
+#include "volume/fake_prober.h"
 
 namespace berth::controllers::attachdetach {
 namespace {
@@ -411,6 +412,113 @@ TEST_F(AttachDetachTest, AHostMountIsAUse) {
   ASSERT_TRUE(WaitExists("data", "node-a"));
   cluster_.client.Remove(api::HostMount::kInfo, "default", "m");
   EXPECT_TRUE(WaitGone("data", "node-a"));
+}
+
+// Volumes of a Flexvolume driver, which this process may have.
+class FlexAttachDetachTest : public AttachDetachTest {
+ protected:
+  static constexpr char kFlexDriver[] = "acme.io/block";
+  static constexpr char kFlexUnique[] = "flexvolume-acme.io/block/pv-flex";
+
+  void BeginFlex(bool attaches) {
+    auto prober = std::make_unique<volume::FakeProber>();
+    prober_ = prober.get();
+    std::vector<std::unique_ptr<volume::PluginProber>> probers;
+    probers.push_back(std::move(prober));
+    registry_ = std::make_unique<volume::PluginRegistry>(
+        volume::PluginList(), std::move(probers),
+        volume::PluginRegistry::Options{
+            .on_state = [this](const std::string& plugin, const base::Status&) {
+              controller_->PluginChanged(plugin);
+            }});
+    List(attaches);
+    controller_ = &cluster_.Add<AttachDetach>(Options{.plugins = registry_.get()});
+    cluster_.Put(MakeNode("node-a"));
+    cluster_.Put(MakeNode("node-b"));
+    Json volume = MakeVolume("pv-flex", BoundVolume("flex"));
+    volume["spec"].erase("csi");
+    volume["spec"]["flexVolume"] = {{"driver", kFlexDriver}};
+    cluster_.Put(volume);
+    cluster_.Put(MakeClaim("flex", BoundClaim("pv-flex")));
+    cluster_.Start();
+    ASSERT_TRUE(registry_->Init().ok());
+  }
+  ~FlexAttachDetachTest() override {
+    registry_->Stop();
+    cluster_.Stop();
+  }
+  void List(bool attaches, bool tell = false) {
+    const auto driver = std::make_shared<volume::FakeDriverPlugin>(kFlexDriver);
+    driver->attaches = attaches;
+    prober_->List({driver}, tell);
+  }
+  static std::string FlexName(const std::string& node = "node-a") {
+    return api::ParseUniqueName(kFlexUnique)->AttachmentName(node);
+  }
+  bool WaitFlexExists() {
+    return cluster_.WaitUntil([&] { return cluster_.Has<Attachment>("", FlexName()); });
+  }
+  void FulFilFlex(const std::string& device) {
+    Attachment attachment = cluster_.Get<Attachment>("", FlexName());
+    attachment.Set({"status"},
+                   {{"attached", true}, {"attachmentMetadata", {{"devicePath", device}}}});
+    cluster_.Put(attachment);
+  }
+  bool WaitDevice(const std::string& device) {
+    return cluster_.WaitUntil([&] {
+      const api::Node node = cluster_.Get<api::Node>("", "node-a");
+      const Json& entries = base::json::Array(node.json(), {"status", "volumesAttached"});
+      return entries == Json::array({{{"name", kFlexUnique}, {"devicePath", device}}});
+    });
+  }
+
+  volume::FakeProber* prober_ = nullptr;
+  AttachDetach* controller_ = nullptr;
+  std::unique_ptr<volume::PluginRegistry> registry_;
+};
+
+TEST_F(FlexAttachDetachTest, AVolumeOfADriverThatAttachesIsAttachedAndItsDeviceTold) {
+  BeginFlex(/*attaches=*/true);
+  cluster_.Put(MakePod("web", "flex", On("node-a")));
+  ASSERT_TRUE(WaitFlexExists());
+  EXPECT_EQ(cluster_.Get<Attachment>("", FlexName()).attacher(), api::kFlexAttacher);
+  FulFilFlex("/dev/sdx");
+  ASSERT_TRUE(WaitDevice("/dev/sdx"));
+  // It was attached anew, as another device.
+  FulFilFlex("/dev/sdy");
+  ASSERT_TRUE(WaitDevice("/dev/sdy"));
+  cluster_.Put(MakePod("other", "flex", On("node-b")));
+  EXPECT_TRUE(cluster_.events.WaitFor("Multi-Attach error"));
+  cluster_.client.Remove(api::Pod::kInfo, "default", "web");
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    return !cluster_.Has<Attachment>("", FlexName()) &&
+           cluster_.Has<Attachment>("", FlexName("node-b"));
+  }));
+  EXPECT_THAT(Attached("node-a"), IsEmpty());
+}
+
+TEST_F(FlexAttachDetachTest, ADriverThatOnlyMountsNeedsNoneUntilItsUpdateAttaches) {
+  BeginFlex(/*attaches=*/false);
+  cluster_.Put(MakePod("web", "flex", On("node-a")));
+  AddBound("data");
+  RunPod();
+  EXPECT_FALSE(cluster_.Has<Attachment>("", FlexName()));
+  List(/*attaches=*/true, /*tell=*/true);
+  EXPECT_TRUE(WaitFlexExists());
+}
+
+TEST_F(FlexAttachDetachTest, WhatARemovedDriverAttachedStaysWhileAPodUsesIt) {
+  BeginFlex(/*attaches=*/true);
+  cluster_.Put(MakePod("web", "flex", On("node-a")));
+  ASSERT_TRUE(WaitFlexExists());
+  prober_->List({}, /*tell=*/true);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kFlexDriver) == nullptr; }));
+  AddBound("data");
+  RunPod();
+  Barrier();
+  EXPECT_TRUE(cluster_.Has<Attachment>("", FlexName()));
+  cluster_.client.Remove(api::Pod::kInfo, "default", "web");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", FlexName()); }));
 }
 
 }  // namespace

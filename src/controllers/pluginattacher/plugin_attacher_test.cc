@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "api/attachable.h"
-#include "controllers/attachdetach/attach_detach.h"
 #include "controllers/fake_cluster.h"
 #include "volume/fake_prober.h"
 
@@ -38,8 +37,7 @@ class PluginAttacherTest : public ::testing::Test {
         volume::PluginList(), std::move(probers),
         volume::PluginRegistry::Options{
             .on_state = [this](const std::string& plugin, const base::Status&) {
-              // The controllers are there before the registry begins.
-              attach_detach_->PluginChanged(plugin);
+              // It is there before the registry begins.
               attacher_->PluginChanged(plugin);
               ++changes_;
             }});
@@ -51,10 +49,7 @@ class PluginAttacherTest : public ::testing::Test {
   }
 
   void Begin(bool with_driver = true, Options options = {.retry_start = 5ms, .retry_max = 40ms}) {
-    attach_detach_ = &cluster_.Add<attachdetach::AttachDetach>(
-        attachdetach::Options{.plugins = registry_.get()});
     attacher_ = &cluster_.Add<PluginAttacher>(*registry_, options);
-    for (const char* node : {"node-a", "node-b"}) cluster_.Put(MakeNode(node));
     Json volume = MakeVolume("pv-data", BoundVolume("data"));
     volume["spec"].erase("csi");
     volume["spec"]["flexVolume"] = {{"driver", kDriver}, {"options", {{"size", "1"}}}};
@@ -66,12 +61,17 @@ class PluginAttacherTest : public ::testing::Test {
     // Which has all that waits tried anew: not in the midst of what a test looks at.
     ASSERT_TRUE(cluster_.WaitUntil([&] { return !with_driver || changes_ > 0; }));
   }
-  void RunPod(const std::string& node = "node-a", const std::string& name = "web") {
-    cluster_.Put(MakePod(name, "data",
-                         {{"spec", {{"nodeName", node}}}, {"status", {{"phase", "Running"}}}}));
+  void Want(const std::string& node = "node-a") {
+    cluster_.Put({{"apiVersion", Attachment::kInfo.api_version()},
+                  {"kind", Attachment::kInfo.kind},
+                  {"metadata", {{"name", Name(node)}}},
+                  {"spec",
+                   {{"attacher", api::kFlexAttacher},
+                    {"nodeName", node},
+                    {"source", {{"persistentVolumeName", "pv-data"}}}}}});
   }
-  void EndPod(const std::string& name = "web") {
-    cluster_.client.Remove(api::Pod::kInfo, "default", name);
+  void LetGo(const std::string& node = "node-a") {
+    ASSERT_TRUE(kube::Delete(cluster_.client, Get(node)).ok());
   }
   static std::string Name(const std::string& node) {
     return api::ParseUniqueName(kUnique)->AttachmentName(node);
@@ -80,56 +80,43 @@ class PluginAttacherTest : public ::testing::Test {
     return cluster_.Get<Attachment>("", Name(node));
   }
   bool WaitAttached(const std::string& node = "node-a") {
-    return cluster_.WaitUntil([&] { return Get(node).attached() && !Devices(node).empty(); });
+    return cluster_.WaitUntil([&] { return Get(node).attached(); });
   }
   bool WaitGone(const std::string& node = "node-a") {
     return cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", Name(node)); });
   }
-  // In the node's volumesAttached: by name.
-  std::map<std::string, std::string> Devices(const std::string& node = "node-a") {
-    std::map<std::string, std::string> devices;
-    const api::Node object = cluster_.Get<api::Node>("", node);
-    for (const Json& entry : base::json::Array(object.json(), {"status", "volumesAttached"})) {
-      devices[base::json::String(entry, {"name"})] = base::json::String(entry, {"devicePath"});
-    }
-    return devices;
-  }
-
   std::atomic<int> changes_ = 0;
   volume::FakeProber* prober_ = nullptr;
   const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
       std::make_shared<volume::FakeDriverPlugin>(kDriver);
   FakeCluster cluster_;
-  attachdetach::AttachDetach* attach_detach_ = nullptr;
   PluginAttacher* attacher_ = nullptr;
   std::unique_ptr<volume::PluginRegistry> registry_;
 };
 
-TEST_F(PluginAttacherTest, AttachesForAPodAndTellsTheNodeTheDevice) {
+TEST_F(PluginAttacherTest, AttachesWithARecordBeforeAndTellsTheDevice) {
   Begin();
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   EXPECT_EQ(Get().attacher(), api::kFlexAttacher);
   EXPECT_TRUE(Get().has_finalizer(kFinalizer));
   EXPECT_THAT(Get().attachment_metadata(), ElementsAre(Pair("devicePath", "/dev/pv-data")));
-  EXPECT_THAT(Devices(), ElementsAre(Pair(kUnique, "/dev/pv-data")));
   EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-a"));
 }
 
-TEST_F(PluginAttacherTest, DetachesWhenNoPodUsesItAndTheNodeLetItGo) {
+TEST_F(PluginAttacherTest, DetachesWhatIsDeleted) {
   Begin();
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
-  EndPod();
+  LetGo();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
-  EXPECT_THAT(Devices(), IsEmpty());
 }
 
 TEST_F(PluginAttacherTest, AFailureIsToldAndTriedAgain) {
   Begin();
   driver_->FailNext("attach", base::Error(StatusCode::kInternal, "no room on the array"));
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   EXPECT_TRUE(cluster_.events.WaitFor("FailedAttachVolume"));
   EXPECT_TRUE(cluster_.events.WaitFor("no room on the array"));
@@ -140,20 +127,20 @@ TEST_F(PluginAttacherTest, AnAttachWhoseAnswerWasLostIsDetached) {
   Begin(true, {.retry_start = std::chrono::hours(1), .retry_max = std::chrono::hours(1)});
   driver_->FailNext("attach", base::Error(StatusCode::kDeadlineExceeded, "it was killed"),
                     /*takes_effect=*/true);
-  RunPod();
+  Want();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().attach_error().empty(); }));
   EXPECT_FALSE(Get().attached());
-  EndPod();
+  LetGo();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }
 
 TEST_F(PluginAttacherTest, ADetachThatFailsKeepsTheAttachment) {
   Begin();
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   driver_->FailNext("detach", base::Error(StatusCode::kInternal, "the array is away"));
-  EndPod();
+  LetGo();
   EXPECT_TRUE(cluster_.events.WaitFor("the array is away"));
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
@@ -161,40 +148,28 @@ TEST_F(PluginAttacherTest, ADetachThatFailsKeepsTheAttachment) {
 
 TEST_F(PluginAttacherTest, DetachesAVolumeWhoseObjectIsGone) {
   Begin();
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   cluster_.client.Remove(api::PersistentVolume::kInfo, "", "pv-data");
-  EndPod();
+  LetGo();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }
 
 TEST_F(PluginAttacherTest, WaitsForADriverThatComesLater) {
   Begin(/*with_driver=*/false);
-  RunPod();
+  Want();
   prober_->List({driver_}, /*tell=*/true);
   EXPECT_TRUE(WaitAttached());
 }
 
-TEST_F(PluginAttacherTest, ADriverThatOnlyMountsAttachesNothing) {
-  driver_->attaches = false;
-  Begin();
-  RunPod();
-  // Once it attaches, after an update, it is seen to do so: until then nothing was made.
-  const auto updated = std::make_shared<volume::FakeDriverPlugin>(kDriver);
-  updated->attaches = true;
-  prober_->List({updated}, /*tell=*/true);
-  ASSERT_TRUE(WaitAttached());
-  EXPECT_THAT(driver_->Calls(), IsEmpty());
-}
-
 TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
   Begin();
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   prober_->List({}, /*tell=*/true);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kDriver) == nullptr; }));
-  EndPod();
+  LetGo();
   EXPECT_TRUE(cluster_.events.WaitFor("volume plugin 'acme.io/block', which attached it, is not"));
   prober_->List({driver_}, /*tell=*/true);
   ASSERT_TRUE(WaitGone());
@@ -203,23 +178,11 @@ TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
 
 TEST_F(PluginAttacherTest, WhatTheDriverLostIsAttachedAgain) {
   Begin(true, {.retry_start = 5ms, .retry_max = 40ms, .check = 10ms});
-  RunPod();
+  Want();
   ASSERT_TRUE(WaitAttached());
   driver_->Lose("pv-data node-a");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !driver_->Attached().empty(); }));
   EXPECT_TRUE(cluster_.events.WaitFor("VolumeNotAttached"));
-}
-
-TEST_F(PluginAttacherTest, OneNodeAtATime) {
-  Begin();
-  RunPod();
-  ASSERT_TRUE(WaitAttached());
-  RunPod("node-b", "other");
-  EXPECT_TRUE(cluster_.events.WaitFor("Multi-Attach error"));
-  EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-a"));
-  EndPod();
-  ASSERT_TRUE(WaitAttached("node-b"));
-  EXPECT_THAT(driver_->Attached(), ElementsAre("pv-data node-b"));
 }
 
 }  // namespace
