@@ -30,10 +30,13 @@ void AddCheck(CLI::App& flex, int& exit_code) {
   command->add_option("driver", flags->check.executable, "The driver's executable")->required();
   command->add_option("--driver-name", flags->check.driver,
                       "Its name, vendor/driver (default: by its folder, vendor~driver)");
-  command->add_option("-o,--option", flags->options,
-                      "NAME=VALUE for flexVolume.options; {scratch} in a value is a folder that is "
-                      "there for the check alone");
-  command->add_option("--secret", flags->secrets, "NAME=VALUE of the volume's Secret");
+  command
+      ->add_option("-o,--option", flags->options,
+                   "NAME=VALUE for flexVolume.options; {scratch} in a value is a folder that is "
+                   "there for the check alone")
+      ->allow_extra_args(false);
+  command->add_option("--secret", flags->secrets, "NAME=VALUE of the volume's Secret")
+      ->allow_extra_args(false);
   command->add_option("--fs-type", flags->check.fs_type, "flexVolume.fsType");
   command->add_option("--node", flags->check.node, "Name of the node")->capture_default_str();
   command->add_option("--scratch", flags->check.scratch, "Folder in which it works")

@@ -50,6 +50,15 @@ StatusOr<bool> FlexMountPoints::IsMounted(const std::string& folder) const {
   return platform::FindMount(table, folder) != nullptr;
 }
 
+// A version is held before it is called, and until its mount is gone.
+Status FlexMountPoints::CheckOurs(const std::string& folder) const {
+  ASSIGN_OR_RETURN(const bool held, versions_.IsHeld(folder));
+  if (held) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "what is mounted at {} was not mounted by this node agent: unmount it",
+               Quote(folder));
+}
+
 Status FlexMountPoints::TakeBack(const DriverVersion& version, const std::string& folder,
                                  const Call& unmount) {
   Status undone = unmount(version);
@@ -75,7 +84,7 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
     distrusted = distrusted_.contains(folder);
   }
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
-  if (mounted && !distrusted) return OkStatus();
+  if (mounted && !distrusted) return CheckOurs(folder);
   if (mounted) {
     ASSIGN_OR_RETURN(const DriverVersion version, versions_.ForTearDown(kind_, folder, ""));
     RETURN_IF_ERROR(TakeBack(version, folder, unmount));

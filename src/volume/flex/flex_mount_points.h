@@ -33,8 +33,8 @@ class FlexMountPoints {
 
   base::StatusOr<bool> IsMounted(const std::string& folder) const;
 
-  // Has `mount` mount there by the current version, unless something is mounted; `unmount` takes
-  // back.
+  // Has `mount` mount there by the current version, unless it did already; `unmount` takes back.
+  // FAILED_PRECONDITION: somebody else mounted something there.
   base::Status Mount(const std::string& folder, const Call& mount, const Call& unmount);
 
   // The folder is gone afterwards, and nothing is held for it. `unmount` is not called where there
@@ -49,6 +49,7 @@ class FlexMountPoints {
   base::Status Remove(const std::string& folder);
 
  private:
+  base::Status CheckOurs(const std::string& folder) const;
   base::Status TakeBack(const DriverVersion& version, const std::string& folder,
                         const Call& unmount);
 

@@ -297,6 +297,14 @@ TEST_F(FlexPluginTest, StatisticsAreOfTheMountAndOfDriversThatHaveThem) {
             StatusCode::kFailedPrecondition);
 }
 
+TEST_F(FlexPluginTest, AMountOfSomebodyElsesInThePodsPlaceIsRefused) {
+  Init();
+  host_.fake_mounter().Add(PodFolder("data"), "tmpfs", "tmpfs");
+  EXPECT_EQ(plugin_->SetUp(Pod(), Inline(), {}).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(calls_, IsEmpty());
+  EXPECT_TRUE(IsMounted(PodFolder("data")));
+}
+
 // ---- one that attaches
 
 TEST_F(FlexPluginTest, ADeviceIsMountedOnceAndThenForEachPod) {

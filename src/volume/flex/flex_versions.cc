@@ -65,6 +65,11 @@ Status FlexVersions::Hold(const DriverVersion& version, std::string_view folder)
                         fmt::format("keep version {} of driver '{}'", version.id, driver()));
 }
 
+StatusOr<bool> FlexVersions::IsHeld(std::string_view folder) const {
+  ASSIGN_OR_RETURN(const auto held, versions_->HeldBy(driver(), UserOf(folder)));
+  return held.has_value();
+}
+
 void FlexVersions::Release(std::string_view folder) {
   const std::string user = UserOf(folder);
   for (int i = 0; i < kMaxHolds; ++i) {

@@ -42,6 +42,8 @@ class FlexVersions {
 
   // `folder`, below the kubelet folder, exists.
   base::Status Hold(const DriverVersion& version, std::string_view folder);
+  // Whether a version worked on it: a mount there is then this node agent's.
+  base::StatusOr<bool> IsHeld(std::string_view folder) const;
   // All that is held for it. What fails ends by itself once the folder is gone.
   void Release(std::string_view folder);
 
