@@ -25,7 +25,11 @@ from .disk import Disk
 QEMU = "qemu-system-x86_64"
 MEMORY = "1024M"
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+BEGIN = "\036begin\n"
 EXIT = re.compile("\036exit (\\d+)\n")
+# A boot takes some seconds; one in many, on a busy host, hangs for ever in the emulated processors' first steps.
+BOOT_SECONDS = 60
+BOOTS = 4
 
 
 class Failure(AssertionError):
@@ -67,8 +71,7 @@ class Machine:
         """Boots and runs a script. Without a cut the machine then shuts down, as `poweroff` does. With a cut
         everything that was not flushed to a disk is lost; `keep` is the seed by which some of it is kept.
         A Failure tells what the script and the console said."""
-        process = self._boot(script, "cut" if cut or cut_at else "off")
-        output = _Output(process.stdout, self.echo)
+        process, output = self._begin(script, "cut" if cut or cut_at else "off")
         deadline = time.monotonic() + seconds
         try:
             end = output.wait(cut_at, deadline)
@@ -84,6 +87,22 @@ class Machine:
         for disk in self.disks.values():
             disk.lose(keep)
         return self._result(output, end, cut_at, check)
+
+    def _begin(self, script, end):
+        """A machine whose script has begun; until then nothing was done, and the boot is tried again."""
+        for _ in range(BOOTS):
+            process = self._boot(script, end)
+            output = _Output(process.stdout, self.echo)
+            try:
+                if output.begins(time.monotonic() + BOOT_SECONDS):
+                    return process, output
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            process.kill()
+            process.wait()
+        raise Failure(f"the machine did not boot within {BOOT_SECONDS} s, {BOOTS} times{self._told(output)}")
 
     def _result(self, output, end, cut_at, check):
         match = EXIT.search(output.text)
@@ -155,9 +174,28 @@ class _Output:
         self._chunks.put(None)
         stream.close()
 
+    def begins(self, deadline):
+        """Whether the script began; what came before is forgotten."""
+        while BEGIN not in self.text:
+            try:
+                chunk = self._chunks.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return False
+            if chunk is None:
+                return False
+            self.text += chunk.replace("\r\n", "\n")
+        self.text = self.text.partition(BEGIN)[2]
+        if self._echo:
+            self._echo(self.text)
+        return True
+
     def wait(self, text, deadline):
         """What came first: "cut" the text, "exit" the script's end, "end" the machine's, or "silence"."""
         while True:
+            if text and text in self.text:
+                return "cut"
+            if EXIT.search(self.text):
+                return "exit"
             try:
                 chunk = self._chunks.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -167,10 +205,6 @@ class _Output:
             self.text += chunk.replace("\r\n", "\n")
             if self._echo:
                 self._echo(chunk)
-            if text and text in self.text:
-                return "cut"
-            if EXIT.search(self.text):
-                return "exit"
 
 
 def available():
