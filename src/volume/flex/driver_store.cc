@@ -81,8 +81,11 @@ HoldRecord ParseHold(const StatusOr<std::string>& content) {
 
 Status MakeEmpty(const std::string& path) {
   if (mkdir(path.c_str(), 0755) == 0) return base::OkStatus();
-  if (errno == EEXIST) RETURN_IF_ERROR(platform::RemoveTree(path));
-  return platform::MakeFolders(path, 0755);
+  if (errno == EEXIST) {
+    RETURN_IF_ERROR(platform::RemoveTree(path));
+    if (mkdir(path.c_str(), 0755) == 0) return base::OkStatus();
+  }
+  return ErrnoError(errno, fmt::format("make folder {}", Quote(path)));
 }
 
 }  // namespace
@@ -158,11 +161,11 @@ std::string DriverStore::FolderOf(const Key& key) const {
 DriverVersion DriverStore::Pinned(const Key& key, Version& version) const {
   std::shared_ptr<const void> pin = version.pin.lock();
   if (pin == nullptr) version.pin = pin = std::make_shared<int>();
-  return {.driver = key.first,
-          .executable = fmt::format("{}/{}/{}", FolderOf(key), FolderOfDriver(key.first),
-                                    key.first.substr(key.first.find('/') + 1)),
-          .id = key.second,
-          .pin = std::move(pin)};
+  return {
+      .driver = key.first,
+      .executable = fmt::format("{}/{}", FolderOf(key), key.first.substr(key.first.find('/') + 1)),
+      .id = key.second,
+      .pin = std::move(pin)};
 }
 
 StatusOr<DriverStore::Taken> DriverStore::Take(int drivers, const std::string& folder,
@@ -179,11 +182,9 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
                                                  const std::string& folder,
                                                  const DriverLimits& limits) {
   ASSIGN_OR_RETURN(const DriverFolder found, ReadDriver(drivers, folder, limits));
-  const std::string copy = fmt::format("{}/{}", fresh, folder);
   RETURN_IF_ERROR(MakeEmpty(fresh));
-  RETURN_IF_ERROR(platform::MakeFolders(copy, 0755));
-  const UniqueFd to(open(copy.c_str(), kFolder));
-  if (!to.valid()) return ErrnoError(errno, fmt::format("open {}", Quote(copy)));
+  const UniqueFd to(open(fresh.c_str(), kFolder));
+  if (!to.valid()) return ErrnoError(errno, fmt::format("open {}", Quote(fresh)));
   ASSIGN_OR_RETURN(DriverDigests digests, CopyDriver(drivers, found, to.get()));
   const StatusOr<DriverFolder> after = ReadDriver(drivers, folder, limits);
   if (!after.ok() || !(*after == found)) {
@@ -201,7 +202,10 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
 }
 
 Status DriverStore::Place(const std::string& fresh, const std::string& path) {
-  RETURN_IF_ERROR(platform::MakeFolders(path.substr(0, path.rfind('/')), 0700));
+  const std::string driver = path.substr(0, path.rfind('/'));
+  if (mkdir(driver.c_str(), 0755) != 0 && errno != EEXIST) {
+    return ErrnoError(errno, fmt::format("make folder {}", Quote(driver)));
+  }
   if (rename(fresh.c_str(), path.c_str()) == 0) return base::OkStatus();
   // A removal that failed left one there.
   if (errno == ENOTEMPTY || errno == EEXIST) {

@@ -1,13 +1,10 @@
 // The copies of Flexvolume drivers that are run, on disk.
 //
-//   STORE/vendor~driver/ID/vendor~driver/driver   a version, as its folder was: the driver's name
-//   is
-//                                                 still that of its folder
-//   STORE/vendor~driver/ID/.held/HASH             a hold: "ORDER USER"; a user's last has the
-//                                                 highest order
-//   STORE/.new/                                   the copy that is being taken
-//   STORE/.gone/                                  what is being removed
-//   STORE/.lock                                   held by the process whose store it is
+//   STORE/vendor~driver/ID/driver       a version: the driver's folder as it was
+//   STORE/vendor~driver/ID/.held/HASH   a hold: "ORDER USER"; a user's last has the highest order
+//   STORE/.new/                         the copy that is being taken
+//   STORE/.gone/                        what is being removed
+//   STORE/.lock                         held by the process whose store it is
 //
 //   Take ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
 //

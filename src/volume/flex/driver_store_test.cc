@@ -74,7 +74,7 @@ TEST_F(DriverStoreTest, ACopyIsWhatTheDriverWas) {
   ASSERT_TRUE(taken.ok()) << taken.status();
   const DriverVersion& version = taken->version;
   EXPECT_EQ(version.driver, "example/nfs");
-  EXPECT_EQ(version.executable, temp_ / ("store/example~nfs/" + version.id + "/example~nfs/nfs"));
+  EXPECT_EQ(version.executable, temp_ / ("store/example~nfs/" + version.id + "/nfs"));
   drivers_.Remove("example~nfs");
   EXPECT_EQ(OutputOf(version.executable), "one");
   const std::string copy = version.executable.substr(0, version.executable.rfind('/'));

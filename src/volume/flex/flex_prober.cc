@@ -195,7 +195,10 @@ Status FlexProber::Missing(const std::string& driver) const {
 
 void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
   const auto tell = [this](const std::string& folder, const Status& why) {
-    if (!why.ok()) LOG_WARNING("{}", base::ToString(Unusable(folder, why)));
+    const bool passes =
+        why.code() == StatusCode::kUnavailable || why.code() == StatusCode::kNotFound;
+    if (!why.ok() && passes) LOG_INFO("{}", base::ToString(Unusable(folder, why)));
+    if (!why.ok() && !passes) LOG_WARNING("{}", base::ToString(Unusable(folder, why)));
     if (options_.on_left_out) options_.on_left_out(folder, why);
   };
   for (const auto& [folder, why] : left_out_) {

@@ -41,7 +41,9 @@ class FlexProber : public PluginProber {
     DriverStore::Options store;
     MakeFlexPlugin make;
     // A folder is left out, with the reason; OK: it is no more. An empty name: the driver folder.
-    // NOT_FOUND: no executable is in it yet. On the thread of whoever calls Probe.
+    // Two pass as a rule: NOT_FOUND, no executable is in it yet; UNAVAILABLE, it is being written
+    // to. On the thread of whoever calls Probe, which may hold
+    // locks: it returns soon and asks neither the prober nor the registry.
     std::function<void(const std::string& folder, const base::Status& why)> on_left_out = nullptr;
     // Changes may have been missed, and the folder is read anew (platform::WatchOptions).
     std::function<void(const base::Status& why)> on_trouble = nullptr;
