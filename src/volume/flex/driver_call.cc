@@ -172,7 +172,8 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
   ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
                                            {device, options.Text()}, options.secrets));
   // Success without a device means the one that it was asked for.
-  return reply.device.empty() ? device : std::move(reply.device);
+  if (reply.device.empty()) return device;
+  return std::move(reply.device);
 }
 
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,

@@ -120,12 +120,11 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   const Status done = points_.Mount(
       folder,
       [&](const DriverVersion& version) -> Status {
-        std::string ready = device;
         auto waited = calls_.WaitForAttach(version, device, options);
-        if (waited.ok()) ready = *std::move(waited);
         if (!waited.ok() && waited.status().code() != StatusCode::kUnimplemented) {
           return waited.status();
         }
+        const std::string ready = waited.ok() ? *std::move(waited) : device;
         RETURN_IF_ERROR(WriteMark(mark_path, {.identity = IdentityOf(source), .device = ready}));
         const Status called = calls_.MountDevice(version, folder, ready, options);
         if (called.code() != StatusCode::kUnimplemented) return called;

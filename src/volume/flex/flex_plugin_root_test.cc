@@ -19,7 +19,6 @@ namespace berth::volume {
 namespace {
 
 using base::StatusCode;
-using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
 

@@ -20,7 +20,6 @@ using base::StatusCode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 constexpr char kSuccess[] = R"({"status": "Success"})";
 constexpr char kFailure[] = R"({"status": "Failure", "message": "broken"})";
