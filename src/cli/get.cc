@@ -5,6 +5,7 @@
 #include "api/yaml.h"
 #include "base/json.h"
 #include "base/percent_encode.h"
+#include "cli/drivers.h"
 #include "cli/output.h"
 #include "cli/table.h"
 
@@ -139,6 +140,10 @@ Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& option
   if (std::find(std::begin(known), std::end(known), options.output) == std::end(known)) {
     return base::Error(StatusCode::kInvalidArgument,
                        "-o '{}' is unknown; known are wide, json, yaml and name", options.output);
+  }
+  // Not objects of the API, but what several of them say.
+  if (options.words == std::vector<std::string>{"drivers"} && !options.watch) {
+    return ShowDrivers(client, options.output);
   }
   KindFinder kinds(client);
   ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words, kinds));

@@ -7,6 +7,7 @@
 #include "base/unique_fd.h"
 #include "node/csi_node.h"
 #include "node/driver_limits.h"
+#include "node/flex_reports.h"
 #include "node/host_mounts.h"
 #include "node/node_host.h"
 #include "node/node_reference.h"
@@ -46,6 +47,7 @@ class NodeAgentImpl : public NodeAgent {
     RETURN_IF_ERROR(Make(make_plugins));
     // Before the records are read, which name plugins.
     RETURN_IF_ERROR_WITH(plugins_->Init(), "volume plugins");
+    flex_reports_->Start();
     RETURN_IF_ERROR(
         volumes_->Start([this](const std::string& uid) { pods_->OnVolumesChanged(uid); }));
     pods_->Start();
@@ -73,6 +75,7 @@ class NodeAgentImpl : public NodeAgent {
     if (plugins_ != nullptr) {
       for (const auto& plugin : plugins_->All()) plugin->CancelCalls();
       plugins_->Stop();
+      flex_reports_->Stop();
     }
     if (host_mounts_ != nullptr) host_mounts_->Stop();
     if (driver_limits_ != nullptr) driver_limits_->Stop();
@@ -194,11 +197,13 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   void MakeRegistry(Plugins plugins) {
+    flex_reports_ = std::make_unique<FlexReports>(client_, informers_, options_.node_name);
     plugins_ = std::make_unique<volume::PluginRegistry>(
         std::move(plugins.fixed), std::move(plugins.probers),
         volume::PluginRegistry::Options{
             .on_state =
                 [this](const std::string& plugin, const Status& state) {
+                  flex_reports_->Report(plugin, state);
                   if (!state.ok() && state.code() != StatusCode::kNotFound) {
                     WarnOfDriver("VolumePluginNotReady", state);
                   }
@@ -287,6 +292,7 @@ class NodeAgentImpl : public NodeAgent {
   base::UniqueFd lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;
+  std::unique_ptr<FlexReports> flex_reports_;
   std::unique_ptr<volume::PluginRegistry> plugins_;
   std::unique_ptr<VolumeManager> volumes_;
   std::unique_ptr<NodeStatus> node_status_;

@@ -1,0 +1,68 @@
+#include "node/flex_reports.h"
+
+namespace berth::node {
+
+using base::Json;
+using base::KeyedWorkers;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+constexpr char kKey[] = "drivers";
+
+}  // namespace
+
+FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name)
+    : client_(client),
+      nodes_(informers.Of<api::Node>()),
+      node_name_(std::move(node_name)),
+      writer_({.name = "flex-reports", .workers = 1},
+              [this](const std::string&) { return Write(); }) {
+  gate_.Open(this);
+  // The Node may come after the first report, be made anew, or say what an earlier agent saw.
+  nodes_.AddHandler(gate_.Wrap([](FlexReports& self, const auto& change) {
+    if (change.key == self.node_name_ && change.after != nullptr) self.writer_.Add(kKey);
+  }));
+}
+
+FlexReports::~FlexReports() {
+  gate_.Close();
+  Stop();
+}
+
+void FlexReports::Report(const std::string& driver, const Status& state) {
+  {
+    MutexLock lock(mutex_);
+    if (state.code() == StatusCode::kNotFound) {
+      drivers_.erase(driver);
+    } else {
+      drivers_[driver] = {.ready = state.ok(), .reason = std::string(base::Message(state))};
+    }
+  }
+  writer_.AddNow(kKey);
+}
+
+KeyedWorkers::Outcome FlexReports::Write() {
+  const auto node = nodes_.Get(node_name_);
+  if (node == nullptr) return KeyedWorkers::Outcome::Done();
+  Json wanted;  // null: no annotation
+  {
+    MutexLock lock(mutex_);
+    if (!drivers_.empty()) wanted = api::WriteFlexReports(drivers_);
+  }
+  const std::string annotation(api::kFlexDriversAnnotation);
+  const bool same =
+      wanted.is_null() ? !node->has_annotation(annotation) : node->annotation(annotation) == wanted;
+  if (same) return KeyedWorkers::Outcome::Done();
+  const auto written = kube::MergePatch(
+      client_, *node,
+      {{"metadata", {{"uid", node->uid()}, {"annotations", {{annotation, wanted}}}}}});
+  if (written.ok()) nodes_.Observe(written->json());
+  // Another Node of this name tells its handler.
+  if (written.status().code() == StatusCode::kNotFound) return KeyedWorkers::Outcome::Done();
+  return KeyedWorkers::Outcome::From(written.status());
+}
+
+}  // namespace berth::node

@@ -1,0 +1,42 @@
+// Tells how the node's Flexvolume drivers do: in an annotation of its Node (api/flex_reports.h),
+// which `berth get drivers` shows. Thread-safe.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "api/flex_reports.h"
+#include "api/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "node/volume_gate.h"
+
+namespace berth::node {
+
+class FlexReports {
+ public:
+  // Borrowed, but for the name.
+  FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name);
+  ~FlexReports();
+
+  // NOT_FOUND: there is no such driver any more.
+  void Report(const std::string& driver, const base::Status& state);
+  void Start() { writer_.Start(); }
+  void Stop() { writer_.Stop(); }
+
+ private:
+  base::KeyedWorkers::Outcome Write();
+
+  kube::Client& client_;
+  kube::Informer<api::Node>& nodes_;
+  const std::string node_name_;
+  base::Mutex mutex_;
+  std::map<std::string, api::FlexReport> drivers_ ABSL_GUARDED_BY(mutex_);
+  HandlerGate<FlexReports> gate_;
+  base::KeyedWorkers writer_;
+};
+
+}  // namespace berth::node
