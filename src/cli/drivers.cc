@@ -17,6 +17,14 @@ Json Row(const std::string& name, const char* kind, const std::string& node, boo
   return {{"cells", {name, kind, node, ready ? "Ready" : "Failed", reason}}};
 }
 
+template <typename T>
+base::StatusOr<std::vector<T>> ListAll(kube::Client& client) {
+  ASSIGN_OR_RETURN(kube::ListResult list, client.List(T::kInfo, "", {}));
+  std::vector<T> objects;
+  for (Json& item : list.items) objects.emplace_back(std::move(item));
+  return objects;
+}
+
 }  // namespace
 
 Json DriverTable(const std::vector<api::Node>& nodes, const std::vector<api::CsiNode>& csi_nodes) {
@@ -41,8 +49,8 @@ Json DriverTable(const std::vector<api::Node>& nodes, const std::vector<api::Csi
 }
 
 Status ShowDrivers(kube::Client& client, const std::string& output) {
-  ASSIGN_OR_RETURN(const auto nodes, kube::List<api::Node>(client));
-  ASSIGN_OR_RETURN(const auto csi_nodes, kube::List<api::CsiNode>(client));
+  ASSIGN_OR_RETURN(const auto nodes, ListAll<api::Node>(client));
+  ASSIGN_OR_RETURN(const auto csi_nodes, ListAll<api::CsiNode>(client));
   const Json table = DriverTable(nodes, csi_nodes);
   if (output == "json") {
     Json drivers = Json::array();

@@ -47,18 +47,20 @@ void FlexReports::Report(const std::string& driver, const Status& state) {
 KeyedWorkers::Outcome FlexReports::Write() {
   const auto node = nodes_.Get(node_name_);
   if (node == nullptr) return KeyedWorkers::Outcome::Done();
-  Json wanted;  // null: no annotation
+  std::string wanted;  // empty: no annotation
   {
     MutexLock lock(mutex_);
     if (!drivers_.empty()) wanted = api::WriteFlexReports(drivers_);
   }
   const std::string annotation(api::kFlexDriversAnnotation);
   const bool same =
-      wanted.is_null() ? !node->has_annotation(annotation) : node->annotation(annotation) == wanted;
+      node->has_annotation(annotation) == !wanted.empty() && node->annotation(annotation) == wanted;
   if (same) return KeyedWorkers::Outcome::Done();
   const auto written = kube::MergePatch(
       client_, *node,
-      {{"metadata", {{"uid", node->uid()}, {"annotations", {{annotation, wanted}}}}}});
+      {{"metadata",
+        {{"uid", node->uid()},
+         {"annotations", {{annotation, wanted.empty() ? Json() : Json(wanted)}}}}}});
   if (written.ok()) nodes_.Observe(written->json());
   // Another Node of this name tells its handler.
   if (written.status().code() == StatusCode::kNotFound) return KeyedWorkers::Outcome::Done();
