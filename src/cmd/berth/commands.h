@@ -16,7 +16,7 @@ void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
 void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, delete
 void AddFaultCommands(CLI::App& app);                   // faults list
 void AddShimCommands(CLI::App& app, int& exit_code);    // install-shims remove-shims
-void AddFlexCommands(CLI::App& app, int& exit_code);    // flex check
+void AddFlexCommands(CLI::App& app, int& exit_code);    // flex check, install, list, remove
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node

@@ -1,0 +1,88 @@
+"""Flexvolume drivers for tests, their images, and the DaemonSet of deploy/flexvolume on a standalone Berth."""
+import copy
+import itertools
+import shutil
+import subprocess
+
+import yaml
+
+from lib.standalone import ROOT, Failure, wait_for
+
+DEPLOY = ROOT / "deploy" / "flexvolume"
+EXAMPLES = ROOT / "examples" / "flexvolume"
+NAMESPACE = "kube-system"
+SHELL = "example.com/images"  # attaches
+STATIC = "example.com/folders"  # does not
+NUMBERS = itertools.count(1)
+
+
+def folder_of(driver):
+    return driver.replace("/", "~")
+
+
+def add_shell_driver(drivers, version, log):
+    """The shell driver of the examples, as of a version: two files, and a line for each call in the file `log`."""
+    folder = drivers / folder_of(SHELL)
+    folder.mkdir(parents=True, exist_ok=True)
+    first, rest = (EXAMPLES / "images" / "images").read_text().split("\n", 1)
+    program = folder / "images"
+    program.write_text(f'{first}\n# {version}\n. "${{0%/*}}/version.sh"\n{rest}')
+    program.chmod(0o755)
+    (folder / "version.sh").write_text(f"printf '%s\\n' \"{version} $1\" >>{log}\n")
+    return folder
+
+
+def add_static_driver(drivers):
+    folder = drivers / folder_of(STATIC)
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "build" / "bin" / "folders", folder / "folders")
+    return folder
+
+
+def import_image(runtime_socket, drivers, folder):
+    """What the recipe makes of a folder with drivers, in a containerd of the tests'. Its name."""
+    name = f"berth.local/flex-drivers:{next(NUMBERS)}"
+    archive = folder / "image.tar"
+    subprocess.run([ROOT / "tools" / "make_image", "--add", f"{DEPLOY}/flex-deploy=/flex-deploy",
+                    "--add", f"{drivers}=/drivers", "--entrypoint", "/flex-deploy", archive, name], check=True)
+    subprocess.run(["ctr", "--address", runtime_socket, "-n", "k8s.io", "images", "import", archive],
+                   check=True, capture_output=True, timeout=120)
+    archive.unlink()
+    return name
+
+
+class FlexDeploy:
+    """The DaemonSet on the one node of `berth`, with its driver folder."""
+
+    def __init__(self, berth):
+        self.berth = berth
+        self.drivers = berth.data / "volume-plugins"
+        self.daemon_set = yaml.safe_load((DEPLOY / "daemonset.yaml").read_text())
+        self.daemon_set["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"] = str(self.drivers)
+        self.image = None
+
+    def roll_out(self, image, action="install"):
+        """Bob edits the DaemonSet, and waits for it."""
+        [container] = self.daemon_set["spec"]["template"]["spec"]["containers"]
+        container.update(image=image, args=[action], imagePullPolicy="IfNotPresent")
+        self.berth.apply(copy.deepcopy(self.daemon_set))
+        try:
+            return wait_for(f"{image} to {action}", lambda: self._ready_pod(image, action))
+        except Failure as failure:
+            described = self.berth.run("describe", "pods", "-n", NAMESPACE, check=False).stdout
+            raise Failure(f"{failure}\n{described}\n{self.berth.log_tail()}") from None
+
+    def pods(self):
+        return [p for p in self.berth.items("pods", NAMESPACE) if p["metadata"].get("labels", {}).get("app") == "flex-deploy"]
+
+    def _ready_pod(self, image, action):
+        for pod in self.pods():
+            [container] = pod["spec"]["containers"]
+            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+            if ready and container["image"] == image and container["args"] == [action]:
+                return pod
+        return None
+
+    def delete(self):
+        self.berth.run("delete", "daemonset", "flex-deploy", "-n", NAMESPACE, "--ignore-not-found", "--wait=false")
+        wait_for("the pods of the DaemonSet to be gone", lambda: not self.pods())
