@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,7 +68,7 @@ class InotifyWatch : public FolderWatch {
   void LookAgain(std::chrono::milliseconds delay) override {
     {
       base::MutexLock lock(mutex_);
-      again_ = std::min(again_, Clock::now() + delay);
+      again_ = std::min(again_, Clock::now() + delay + options_.window);
     }
     Wake();
   }
@@ -76,8 +77,7 @@ class InotifyWatch : public FolderWatch {
   void Loop() {
     ReportTrouble();
     on_change_();
-    while (trouble_.ok() ? AwaitChange() && Sleep(options_.window)
-                         : Sleep(std::max(options_.window, kUnwatched))) {
+    while (trouble_.ok() ? AwaitChange() : Sleep(std::max(options_.window, kUnwatched))) {
       const bool lost = root_ < 0, again = TakeAgain();
       bool changed = ReadEvents() || again;
       // Watches of new subfolders are in place before the caller reads them, so that nothing falls
@@ -87,17 +87,21 @@ class InotifyWatch : public FolderWatch {
         ReportTrouble();
         changed = changed || !lost || root_ >= 0;
       }
-      if (changed) on_change_();
+      if (!changed) continue;
+      told_ = Clock::now();
+      on_change_();
     }
   }
 
-  // Until there are events or a call is due; false: the watch ends.
+  // Until the end of a window that events open, or until a call is due that was asked for; false:
+  // the watch ends.
   bool AwaitChange() {
     for (;;) {
-      const Clock::time_point due = Again();
+      const Clock::time_point due = Due();
       const bool events = Poll(due, inotify_.get());
       if (stop_) return false;
-      if (events || Clock::now() >= due) return true;
+      if (events) return Sleep(options_.window);
+      if (Clock::now() >= due) return true;
     }
   }
 
@@ -131,9 +135,10 @@ class InotifyWatch : public FolderWatch {
     }
   }
 
-  Clock::time_point Again() {
+  Clock::time_point Due() {
     base::MutexLock lock(mutex_);
-    return again_;
+    if (again_ == Clock::time_point::max()) return again_;
+    return std::max(again_, told_ + options_.window);
   }
 
   // If a call is due that was asked for.
@@ -186,8 +191,12 @@ class InotifyWatch : public FolderWatch {
     const std::set<int> before = std::exchange(watches_, {});
     rescan_ = false;
     trouble_ = base::OkStatus();
-    const base::UniqueFd fd = OpenRoot();
-    root_ = fd.valid() ? Watch(fd.get(), 0) : -1;
+    root_ = -1;
+    if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
+      root_ = Watch(fd.get(), 0);
+      // Whoever moved it away before it was watched, did so without an event.
+      if (trouble_.ok() && !IsRoot(fd.get())) trouble_ = Failure(ESTALE, "");
+    }
     for (const int wd : before) {
       if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
     }
@@ -206,6 +215,12 @@ class InotifyWatch : public FolderWatch {
       trouble_ = Failure(errno, "");
     }
     return fd;
+  }
+
+  bool IsRoot(int fd) const {
+    struct stat watched, named;
+    return fstat(fd, &watched) == 0 && stat(path_.c_str(), &named) == 0 &&
+           watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
   }
 
   // Watches the folder `fd` and what is in it; gives its watch, or -1. Watching again changes
@@ -254,8 +269,8 @@ class InotifyWatch : public FolderWatch {
   }
 
   void Tell(const base::Status& trouble) {
+    if (options_.on_trouble) return options_.on_trouble(trouble);
     LOG_WARNING("{}", base::ToString(trouble));
-    if (options_.on_trouble) options_.on_trouble(trouble);
   }
 
   const base::UniqueFd inotify_;
@@ -268,6 +283,7 @@ class InotifyWatch : public FolderWatch {
   base::Mutex mutex_;
   Clock::time_point again_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
   // The thread's own after Start.
+  Clock::time_point told_;  // the last call
   std::set<int> watches_;
   int root_ = -1;
   bool rescan_ = false;   // the folders may be others than the watched ones

@@ -26,6 +26,7 @@ struct WatchOptions {
   // Told, on the watch's thread, when changes may have been missed or may be missed from now on:
   // the kernel's queue overflowed, or watches ran out. Either way the folder is to be read anew,
   // and the calls that this needs come by themselves: while watches lack, one every second.
+  // Without it they are logged.
   std::function<void(const base::Status& why)> on_trouble = nullptr;
 };
 

@@ -267,6 +267,21 @@ TEST_F(WatchWindowTest, AnOverflowIsACallAndIsTold) {
   EXPECT_EQ(troubles(), 1);
 }
 
+TEST_F(WatchWindowTest, FoldersBeyondTheWatchesAreLookedAtEverySecond) {
+  ASSERT_TRUE(MakeFolders(folder_ / "drivers").ok());
+  for (int i = 0; i < 4200; ++i) {
+    ASSERT_EQ(mkdir((folder_ / fmt::format("drivers/{}", i)).c_str(), 0755), 0);
+  }
+  Watch({.window = kWindow});
+  EXPECT_TRUE(calls_.WaitForMore(2)) << "nothing changed that a watch tells of";
+  EXPECT_EQ(troubles(), 1);
+  // With fewer folders all are watched again.
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_EQ(rmdir((folder_ / fmt::format("drivers/{}", i)).c_str()), 0);
+  }
+  EXPECT_TRUE(calls_.WaitFor([] { return WatchesOfThisProcess() == 4001; }));
+}
+
 TEST_F(WatchWindowTest, TheWatchesMatchTheFolders) {
   ASSERT_TRUE(MakeFolders(folder_ / "drivers/a/deep/deeper").ok());
   Watch({.window = kWindow, .skip_dot_names = true});

@@ -14,7 +14,6 @@
 
 #include "base/ids.h"
 #include "base/log.h"
-#include "platform/child.h"
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
 
@@ -30,8 +29,9 @@ using base::UniqueFd;
 using platform::ErrnoError;
 
 constexpr size_t kChunk = size_t{256} << 10;
-// How long a child that was being started while a copy was written may hold the copy open.
-constexpr std::chrono::seconds kChildStarts(2);
+// How long a child that was being started while a copy was written may hold the copy open. One that
+// does not end soon, is of no matter to the next copy.
+constexpr std::chrono::milliseconds kChildStarts(200);
 
 Status BeingWritten(const std::string& path) {
   return Error(StatusCode::kUnavailable, "{} is being written", Quote(path));
@@ -159,7 +159,6 @@ class Copier {
       const UniqueFd to(openat(to_, file.path.c_str(),
                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
       if (!to.valid()) return ErrnoError(errno, "make its copy");
-      platform::CloseInChildren(to.get());
       ASSIGN_OR_RETURN(digest, CopyContent(from.get(), to.get()));
       if (fchmod(to.get(), file.mode & 0755) != 0) return ErrnoError(errno, "chmod its copy");
     }

@@ -226,10 +226,6 @@ std::set<std::string> DriverStore::Held() const {
 
 bool DriverStore::IsHeld(std::string_view driver) const {
   MutexLock lock(mutex_);
-  return AnyHeld(driver);
-}
-
-bool DriverStore::AnyHeld(std::string_view driver) const {
   return std::ranges::any_of(versions_, [&](const auto& entry) {
     return entry.first.first == driver && !entry.second.holds.empty();
   });
@@ -268,7 +264,7 @@ Status DriverStore::Remove(const std::vector<Key>& keys) {
   return platform::RemoveTree(gone);
 }
 
-void DriverStore::OnReleased(std::function<void(const std::string& driver)> tell) {
+void DriverStore::OnReleased(std::function<void()> tell) {
   MutexLock lock(mutex_);
   released_ = std::move(tell);
 }
@@ -346,7 +342,7 @@ Status DriverStore::Release(const DriverVersion& version, std::string_view user)
   found->second.holds[file].written = false;
   RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file)));
   found->second.holds.erase(file);
-  if (released_ && !AnyHeld(key.first)) released_(key.first);
+  if (released_ && found->second.holds.empty()) released_();
   return base::OkStatus();
 }
 

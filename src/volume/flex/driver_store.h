@@ -62,12 +62,13 @@ class DriverStore : public DriverVersions {
   std::set<std::string> Held() const;
   bool IsHeld(std::string_view driver) const;
 
-  // Removes the versions that nobody holds or has pinned.
+  // Removes the versions that nobody holds or has pinned. Nothing tells when a pin ends: what it
+  // kept goes at the next call.
   void Collect();
 
-  // Whom to tell, until it is called again, that no version of a driver is held any more. The call
-  // returns soon and does not call the store.
-  void OnReleased(std::function<void(const std::string& driver)> tell);
+  // Whom to tell, until it is called again, that nobody holds a version any more, so that it may be
+  // time to Collect. The call returns soon and does not call the store.
+  void OnReleased(std::function<void()> tell);
 
   base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override;
   base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
@@ -99,7 +100,6 @@ class DriverStore : public DriverVersions {
   DriverVersion Pinned(const Key& key, Version& version) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::Status Sync(const Key& key, Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool AnyHeld(std::string_view driver) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The version of a driver that a user's file holds last; the end: none.
   std::map<Key, Version>::iterator LastHeld(std::string_view driver, const std::string& file) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -114,7 +114,7 @@ class DriverStore : public DriverVersions {
   base::Mutex taking_;  // one copy, one removal at a time; taken before mutex_
   mutable base::Mutex mutex_;
   mutable std::map<Key, Version> versions_ ABSL_GUARDED_BY(mutex_);
-  std::function<void(const std::string&)> released_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> released_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::volume

@@ -163,11 +163,11 @@ TEST_F(DriverStoreTest, AHeldVersionOutlivesItsDriverAndTheProcess) {
   const auto kept = store_->Kept("example/nfs", id);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
-  std::vector<std::string> released;
-  store_->OnReleased([&](const std::string& driver) { released.push_back(driver); });
+  int released = 0;
+  store_->OnReleased([&] { ++released; });
   ASSERT_TRUE(store_->Release(*kept, kUser).ok());
   ASSERT_TRUE(store_->Release(*kept, kUser).ok());
-  EXPECT_THAT(released, ElementsAre("example/nfs"));
+  EXPECT_EQ(released, 1);
   Open();
   EXPECT_THAT(OnDisk(), IsEmpty());
 }

@@ -91,8 +91,8 @@ Status FlexProber::Init() {
                                  if (tell_) tell_();
                                },
                                std::move(watch)));
-  // A driver that was removed is listed until then.
-  store_->OnReleased([this](const std::string&) { watch_->LookAgain(); });
+  // An old version can go then, and a driver that was removed is listed no more.
+  store_->OnReleased([this] { watch_->LookAgain(); });
   return base::OkStatus();
 }
 
@@ -194,19 +194,13 @@ Status FlexProber::Missing(const std::string& driver) const {
 }
 
 void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
-  const auto tell = [this](const std::string& folder, const Status& why) {
-    const bool passes =
-        why.code() == StatusCode::kUnavailable || why.code() == StatusCode::kNotFound;
-    if (!why.ok() && passes) LOG_INFO("{}", base::ToString(Unusable(folder, why)));
-    if (!why.ok() && !passes) LOG_WARNING("{}", base::ToString(Unusable(folder, why)));
-    if (options_.on_left_out) options_.on_left_out(folder, why);
-  };
+  if (!options_.on_left_out) return;
   for (const auto& [folder, why] : left_out_) {
     const auto old = before.find(folder);
-    if (old == before.end() || old->second != why) tell(folder, why);
+    if (old == before.end() || old->second != why) options_.on_left_out(folder, why);
   }
   for (const auto& [folder, why] : before) {
-    if (!left_out_.contains(folder)) tell(folder, base::OkStatus());
+    if (!left_out_.contains(folder)) options_.on_left_out(folder, base::OkStatus());
   }
 }
 

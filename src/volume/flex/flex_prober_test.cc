@@ -20,8 +20,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
-using testing::Not;
-using testing::Pair;
 
 constexpr char kUser[] = "pods/1234/volumes/example~nfs/data";
 
