@@ -48,8 +48,28 @@ StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
       Mark{.identity = String(json, {"identity"}), .device = String(json, {"device"})});
 }
 
+// What writes of this mark that a crash cut short left beside it; other volumes write theirs
+// meanwhile.
+Status RemoveTornMarks(const std::string& path) {
+  const std::string folder = ParentOf(path);
+  const std::string prefix = "." + path.substr(folder.size() + 1) + ".tmp-";
+  constexpr size_t kRandom = 6;
+  ASSIGN_OR_RETURN(const auto names, NamesIn(folder));
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + kRandom) continue;
+    RETURN_IF_ERROR(RemoveFile(folder + "/" + name));
+  }
+  return OkStatus();
+}
+
+Status RemoveMark(const std::string& path) {
+  RETURN_IF_ERROR(RemoveTornMarks(path));
+  return platform::RemoveDurably<"flex.device">(path);
+}
+
 Status WriteMark(const std::string& path, const Mark& mark) {
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
+  RETURN_IF_ERROR(RemoveTornMarks(path));
   return platform::WriteDurably<"flex.device">(
       path, base::json::Dump({{"identity", mark.identity}, {"device", mark.device}}));
 }
@@ -133,7 +153,7 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
       [&](const DriverVersion& version) { return UnmountBy(version, folder); });
   if (!done.ok() && !MayHaveHappened(done) && !mark.has_value()) {
     const auto left = points_.IsMounted(folder);
-    if (left.ok() && !*left) RETURN_IF_ERROR(platform::RemoveDurably<"flex.device">(mark_path));
+    if (left.ok() && !*left) RETURN_IF_ERROR(RemoveMark(mark_path));
   }
   return done;
 }
@@ -143,12 +163,12 @@ Status FlexDevices::Unmount(const std::string& volume, const std::string& record
   RETURN_IF_ERROR(points_.Unmount(folder, recorded_version, [&](const DriverVersion& version) {
     return UnmountBy(version, folder);
   }));
-  return platform::RemoveDurably<"flex.device">(host_.paths().FlexMark(versions_.driver(), volume));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
 }
 
 Status FlexDevices::Forget(const std::string& volume) {
   RETURN_IF_ERROR(points_.Remove(Folder(volume)));
-  return platform::RemoveDurably<"flex.device">(host_.paths().FlexMark(versions_.driver(), volume));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
 }
 
 StatusOr<std::string> FlexDevices::DeviceOf(const std::string& volume) const {

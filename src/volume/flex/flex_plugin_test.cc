@@ -516,6 +516,19 @@ TEST_F(FlexPluginTest, WhatIsThereIsFoundWithoutRecords) {
   EXPECT_FALSE(Exists(DeviceFolder("pv-1")));
 }
 
+TEST_F(FlexPluginTest, AMarkThatACrashCutShortGoesWithItsVolumeAndNoOther) {
+  InitAttachable();
+  const std::string marks = folder_ / "plugins/kubernetes.io/flexvolume/acme/nfs/volumes/";
+  ASSERT_TRUE(platform::MakeFolders(marks, 0750).ok());
+  for (const char* torn : {".pv-1.json.tmp-AAAAAA", ".pv-2.json.tmp-BBBBBB"}) {
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(marks + torn, "{").ok());
+  }
+  EXPECT_THAT(plugin_->FindOnNode()->devices, IsEmpty());
+  ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
+  EXPECT_FALSE(Exists(marks + ".pv-1.json.tmp-AAAAAA"));
+  EXPECT_TRUE(Exists(marks + ".pv-2.json.tmp-BBBBBB"));
+}
+
 TEST_F(FlexPluginTest, ADeviceOfAnEarlierBootIsForgottenWithoutTheDriver) {
   InitAttachable();
   ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());

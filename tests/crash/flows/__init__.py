@@ -5,8 +5,9 @@ A flow is a function of a Survivor: every step is repeated until it succeeds, so
 """
 from flows.attaching import attach, fail_over
 from flows.copies import clone, kept_snapshot, populator, snapshot
+from flows.flexvolumes import flex
 from flows.lives import deletion, expansion, host_mount, inline, main_job
 from flows.utilities import helper_mount
 
 FLOWS = {flow.__name__: flow for flow in (main_job, deletion, inline, host_mount, expansion, snapshot, kept_snapshot,
-                                          clone, populator, fail_over, attach, helper_mount)}
+                                          clone, populator, fail_over, attach, helper_mount, flex)}

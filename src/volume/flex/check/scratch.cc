@@ -24,6 +24,8 @@ namespace {
 using base::StatusOr;
 
 constexpr std::chrono::seconds kGrace(2);
+// A loop device that was detached stays while another process's mounts, copied meanwhile, have it.
+constexpr std::chrono::seconds kLoopGrace(5);
 constexpr std::chrono::milliseconds kLook(50);
 constexpr int kTries = 50;
 
@@ -141,12 +143,16 @@ StatusOr<std::vector<std::string>> Scratch::Mounts() {
 }
 
 StatusOr<std::vector<std::string>> Scratch::Loops() const {
-  std::vector<std::string> found;
-  for (const BackedLoop& loop : BackedLoops()) {
-    if (!Within(loop.file)) continue;
-    found.push_back(fmt::format("/dev/{} on {}", loop.name, base::Quote(loop.file)));
+  const auto until = std::chrono::steady_clock::now() + kLoopGrace;
+  for (;;) {
+    std::vector<std::string> found;
+    for (const BackedLoop& loop : BackedLoops()) {
+      if (!Within(loop.file)) continue;
+      found.push_back(fmt::format("/dev/{} on {}", loop.name, base::Quote(loop.file)));
+    }
+    if (found.empty() || std::chrono::steady_clock::now() >= until) return found;
+    std::this_thread::sleep_for(kLook);
   }
-  return found;
 }
 
 }  // namespace berth::volume

@@ -31,7 +31,7 @@ class Scratch {
   base::StatusOr<std::vector<platform::MountEntry>> MountsAt(const std::string& folder);
 
   // What is there of the driver's: "process 123 (sleep)", "tmpfs mounted at /x", "/dev/loop3 on
-  // /x/y.img". Processes that are about to end are waited for.
+  // /x/y.img". Processes and loop devices that are about to go are waited for.
   base::StatusOr<std::vector<std::string>> Processes() const;
   base::StatusOr<std::vector<std::string>> Mounts();
   base::StatusOr<std::vector<std::string>> Loops() const;

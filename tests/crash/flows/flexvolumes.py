@@ -1,0 +1,89 @@
+"""Volumes of Flexvolume drivers, which are installed, brought up to date and removed while the volumes are used."""
+import os
+import shutil
+
+from data import check, stay, write
+from lib import objects
+from lib.standalone import ROOT
+
+IMAGES = (ROOT / "examples" / "flexvolume" / "images" / "images").read_bytes()
+FOLDERS = ROOT / "build" / "bin" / "folders"
+
+
+def install(s, driver, content):
+    """As an installer does: under a dot name, then in one step."""
+    folder = s.berth.data / "volume-plugins" / f"example.com~{driver}"
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / f".{driver}"
+    copy.write_bytes(content)
+    copy.chmod(0o755)
+    copy.rename(folder / driver)
+
+
+def remove(s, driver):
+    shutil.rmtree(s.berth.data / "volume-plugins" / f"example.com~{driver}")
+
+
+def copies(s):
+    """Of the node; the controllers' go at their next look."""
+    store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
+    return [file for _, _, files in os.walk(store) for file in files if file in ("images", "folders")]
+
+
+def volume(backing):
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "images"},
+            "spec": {"capacity": {"storage": "16Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                     "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": "data"},
+                     "flexVolume": {"driver": "example.com/images", "fsType": "ext4",
+                                    "options": {"folder": str(backing), "size": "16M"}}}}
+
+
+def grow(s, size):
+    """The administrator has made the volume larger, and says so."""
+    s.done("the volume to be larger",
+           lambda: s.api.patch("persistentvolumes", "images", {"spec": {"capacity": {"storage": size}}}))
+    s.step("the claim to have grown", lambda: s.api.get("persistentvolumeclaims", "data")["status"].get(
+        "capacity", {}).get("storage") == size)
+
+
+def attached(s, backing):
+    """Of a driver that attaches, which has a new version while the volume is mounted, and is removed."""
+    install(s, "images", IMAGES)
+    s.create(volume(backing))
+    s.create(objects.claim("data", storage="8Mi", storage_class="", volumeName="images"))
+    s.running(objects.pod("writer", stay(write("/data")), ["data"]))
+    install(s, "images", IMAGES + b"# version 2\n")
+    grow(s, "17Mi")
+    s.gone("pods", "writer")
+    s.step("the volume to be detached", lambda: not s.api.items("volumeattachments"))
+    s.running(objects.pod("reader", stay(check("/data")), ["data"]))
+    remove(s, "images")
+    s.gone("pods", "reader")
+    # Who attached it is needed to detach it.
+    install(s, "images", IMAGES)
+    s.gone("persistentvolumeclaims", "data")
+    s.gone("persistentvolumes", "images")
+    s.nothing_left()
+    remove(s, "images")
+
+
+def inline(s, backing):
+    """Of a driver that does not attach."""
+    install(s, "folders", FOLDERS.read_bytes())
+    source = {"name": "data", "flexVolume": {"driver": "example.com/folders", "options": {"folder": str(backing)}}}
+    mounted = [{"name": "data", "mountPath": "/data"}]
+    s.running(objects.pod("writer", stay(write("/data")), volumes=[source], mounts=mounted))
+    s.gone("pods", "writer")
+    s.run(objects.pod("reader", check("/data"), volumes=[source], mounts=mounted))
+    s.gone("pods", "reader")
+    remove(s, "folders")
+
+
+def flex(s):
+    """Both, one after the other."""
+    backing = s.berth.folder / "images"
+    backing.mkdir(exist_ok=True)
+    attached(s, backing)
+    inline(s, backing)
+    s.step("the copies of the drivers to be gone", lambda: not copies(s))
+    shutil.rmtree(backing)
