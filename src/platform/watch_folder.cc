@@ -182,7 +182,14 @@ class InotifyWatch : public FolderWatch {
       return false;
     }
     if (options_.skip_dot_names && event.len > 0 && event.name[0] == '.') return false;
-    if (event.mask & (IN_ISDIR | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) rescan_ = true;
+    const bool gone = event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT);
+    if (gone || event.mask & IN_ISDIR) rescan_ = true;
+    if (gone && event.wd == root_ && !std::exchange(root_gone_, true)) {
+      Tell(base::Error(base::StatusCode::kAborted,
+                       "watch folder {}: it was removed, or another takes its place, which is read "
+                       "anew",
+                       base::Quote(path_)));
+    }
     return true;
   }
 
@@ -192,6 +199,7 @@ class InotifyWatch : public FolderWatch {
     rescan_ = false;
     trouble_ = base::OkStatus();
     root_ = -1;
+    root_gone_ = false;
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
       root_ = Watch(fd.get(), 0);
       // Whoever moved it away before it was watched, did so without an event.
@@ -286,6 +294,7 @@ class InotifyWatch : public FolderWatch {
   Clock::time_point told_;  // the last call
   std::set<int> watches_;
   int root_ = -1;
+  bool root_gone_ = false;
   bool rescan_ = false;   // the folders may be others than the watched ones
   base::Status trouble_;  // why a folder has no watch
   base::Status reported_;

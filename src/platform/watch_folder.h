@@ -24,9 +24,9 @@ struct WatchOptions {
   // it from being made or read is trouble, and tried again every second.
   bool keep_folder = false;
   // Told, on the watch's thread, when changes may have been missed or may be missed from now on:
-  // the kernel's queue overflowed, or watches ran out. Either way the folder is to be read anew,
-  // and the calls that this needs come by themselves: while watches lack, one every second.
-  // Without it they are logged.
+  // the kernel's queue overflowed, watches ran out, or the folder itself went. In each case the
+  // folder is to be read anew, and the calls that this needs come by themselves: while watches
+  // lack, one every second. Without it they are logged.
   std::function<void(const base::Status& why)> on_trouble = nullptr;
 };
 

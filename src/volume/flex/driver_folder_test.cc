@@ -18,7 +18,6 @@ using base::StatusCode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Pair;
 
 class DriverFolderTest : public testing::Test {
  protected:

@@ -21,7 +21,6 @@ using base::StatusOr;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 constexpr char kUser[] = "pods/1234/volumes/example~nfs/data";
 
