@@ -117,9 +117,10 @@ Status FlexMountPoints::Unmount(const std::string& folder, const std::string& re
     ASSIGN_OR_RETURN(there, Exists(folder));
   }
   if (there) {
-    ASSIGN_OR_RETURN(const DriverVersion version,
-                     versions_.ForTearDown(kind_, folder, recorded_version));
-    RETURN_IF_ERROR(unmount(version));
+    const auto version = versions_.ForTearDown(kind_, folder, recorded_version);
+    // Where nothing is mounted and no version is held none was called.
+    if (!version.ok() && mounted) return version.status();
+    if (version.ok()) RETURN_IF_ERROR(unmount(*version));
   }
   return Remove(folder);
 }

@@ -469,6 +469,15 @@ TEST_F(FlexPluginTest, WithoutAnyVersionWhatIsMountedStaysAndSaysWhy) {
   EXPECT_TRUE(IsMounted(PodFolder("data")));
 }
 
+TEST_F(FlexPluginTest, WhereNothingIsMountedNoVersionIsNeeded) {
+  Init();
+  driver_->Remove();
+  Make();
+  ASSERT_TRUE(platform::MakeFolders(PodFolder("data"), 0750).ok());
+  EXPECT_TRUE(plugin_->TearDown(RecordOf(Inline())).ok());
+  EXPECT_FALSE(Exists(PodFolder("data")));
+}
+
 TEST_F(FlexPluginTest, ADriverMayBeginToAttachWhileItsVolumesAreMounted) {
   Init();
   const VolumeSpec spec = Persistent();
