@@ -29,11 +29,20 @@ std::string Name(Choices& choices) {
   return choices.Choose(16) == 0 ? name + std::string(choices.Choose(255), 'x') : name;
 }
 
-// A path of one to three names below the folder.
+// A path below the folder: of any names, or in a driver.
 std::string PathIn(const std::string& folder, Choices& choices) {
-  std::string path = folder + "/" + Name(choices);
+  static const char* const kDrivers[] = {"", "d", "v~d"};
+  std::string path = folder;
+  const std::string driver = kDrivers[choices.Choose(std::size(kDrivers))];
+  if (!driver.empty()) path += "/" + driver;
+  path += "/" + Name(choices);
   for (uint8_t more = choices.Choose(3); more > 0; --more) path += "/" + Name(choices);
   return path;
+}
+
+void MakeFile(const std::string& path, off_t size) {
+  const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0755));
+  if (!fd.valid() || ftruncate(fd.get(), size) != 0) return;
 }
 
 void Step(const std::string& folder, Choices& choices) {
@@ -45,12 +54,9 @@ void Step(const std::string& folder, Choices& choices) {
       mkdir(path.c_str(), 0755);
       break;
     case 2:
-    case 3: {
-      const base::UniqueFd fd(
-          open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0755));
-      if (!fd.valid() || ftruncate(fd.get(), choices.Choose(200) * 100) != 0) return;
+    case 3:
+      MakeFile(path, choices.Choose(200) * 100);
       break;
-    }
     case 4: {
       const std::string target =
           choices.Choose(2) == 0 ? PathIn(folder, choices) : PathIn("..", choices);
@@ -72,8 +78,8 @@ volume::DriverLimits Limits(Choices& choices) {
   return {.folders = 1u + choices.Choose(20),
           .drivers = 1u + choices.Choose(5),
           .files = 1u + choices.Choose(10),
-          .depth = choices.Choose(4),
-          .bytes = choices.Choose(255) * 100u};
+          .depth = 1 + choices.Choose(4),
+          .bytes = 100u + choices.Choose(255) * 100u};
 }
 
 void Check(const std::string& folder, const volume::DriverScan& scan,
@@ -115,6 +121,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string folder = "/dev/shm/berth-fuzz-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) abort();
   const volume::DriverLimits limits = Limits(choices);
+  for (const char* driver : {"/d", "/v~d"}) {
+    mkdir((folder + driver).c_str(), 0755);
+    MakeFile(folder + driver + "/d", 1);
+  }
   for (size_t i = 0; i < std::min<size_t>(size / 4, kMaxSteps); ++i) Step(folder, choices);
   {
     const auto drivers = volume::OpenDrivers(folder);
