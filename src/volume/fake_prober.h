@@ -129,6 +129,11 @@ class FakeProber : public PluginProber {
     if (!failure_.ok()) return failure_;
     return std::exchange(news_, std::nullopt);
   }
+  // "absent/…" are names of its own.
+  std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override {
+    if (!name.starts_with("absent/")) return nullptr;
+    return std::make_shared<FakeDriverPlugin>(std::string(name));
+  }
   std::string WhyNone(const VolumeSpec& spec) const override {
     const std::string driver = spec.pod_volume.String({"flexVolume", "driver"});
     return driver.empty() ? "" : fmt::format("no driver '{}' in the folder", driver);

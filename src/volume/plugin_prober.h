@@ -26,6 +26,11 @@ class PluginProber : public PluginStub {
   // not initialised again. With an error the last list holds.
   virtual base::StatusOr<std::optional<PluginList>> Probe() = 0;
 
+  // A plugin of that name although none is there, for what it set up earlier: what is not mounted
+  // any more wants nobody's help to be forgotten. It sets up nothing. Null: the name is not one of
+  // this prober's.
+  virtual std::shared_ptr<VolumePlugin> Absent(std::string_view name) const = 0;
+
   // Why there is no plugin for `spec`, if such volumes are this prober's concern; else empty.
   virtual std::string WhyNone(const VolumeSpec& spec) const = 0;
 };

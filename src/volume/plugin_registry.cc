@@ -76,9 +76,15 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
 std::shared_ptr<VolumePlugin> PluginRegistry::Named(std::string_view name) {
   if (auto plugin = Fixed(name); plugin != nullptr) return plugin;
   Refresh().IgnoreError();
-  MutexLock lock(mutex_);
-  const auto found = found_.find(name);
-  return found == found_.end() ? nullptr : found->second.plugin;
+  {
+    MutexLock lock(mutex_);
+    if (const auto found = found_.find(name); found != found_.end()) return found->second.plugin;
+  }
+  MutexLock lock(probing_);
+  for (const Probed& probed : probed_) {
+    if (auto absent = probed.prober->Absent(name); absent != nullptr) return absent;
+  }
+  return nullptr;
 }
 
 PluginList PluginRegistry::All() {

@@ -54,7 +54,7 @@ class PluginRegistry {
   // on_state tells when to ask again; UNAVAILABLE: it does not start, with the reason.
   base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
 
-  // By its name, ready or not; null: none. For what it set up earlier.
+  // By its name, ready or not, or gone; null: no plugin is called so. For what it set up earlier.
   std::shared_ptr<VolumePlugin> Named(std::string_view name);
 
   // Those that are there now, ready or not.

@@ -77,6 +77,15 @@ TEST_F(PluginRegistryTest, WithoutAPluginTheProberSaysWhy) {
   EXPECT_THAT(std::string(base::Message(other.status())), HasSubstr("volumes of type 'rbd'"));
 }
 
+TEST_F(PluginRegistryTest, WhatAPluginThatIsGoneSetUpIsStillSomebodysConcern) {
+  Make();
+  ASSERT_TRUE(registry_->Init().ok());
+  const auto absent = registry_->Named("absent/one");
+  ASSERT_NE(absent, nullptr);
+  EXPECT_EQ(absent->name(), "absent/one");
+  EXPECT_THAT(registry_->All(), testing::IsEmpty());
+}
+
 TEST_F(PluginRegistryTest, NewsAreTakenWithoutALookUp) {
   Make();
   ASSERT_TRUE(registry_->Init().ok());

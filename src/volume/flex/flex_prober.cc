@@ -204,6 +204,13 @@ void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
   }
 }
 
+std::shared_ptr<VolumePlugin> FlexProber::Absent(std::string_view name) const {
+  constexpr std::string_view kBuiltIn = "kubernetes.io/";
+  const StatusOr<std::string> driver = DriverOfFolder(FolderOfDriver(name));
+  if (!driver.ok() || *driver != name || name.starts_with(kBuiltIn)) return nullptr;
+  return options_.make(std::make_shared<Driver>(*driver, Missing(*driver)), store_);
+}
+
 std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
   if (!IsFlexVolume(spec)) return "";
   const StatusOr<FlexSource> source = ReadFlexSource(spec);

@@ -58,6 +58,7 @@ class FlexProber : public PluginProber {
   // A driver folder that cannot be made or read is no failure: it is told, and tried again.
   base::Status Init() override;
   base::StatusOr<std::optional<PluginList>> Probe() override;
+  std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override;
   std::string WhyNone(const VolumeSpec& spec) const override;
 
   // What was left out at the last scan, as on_left_out tells it.

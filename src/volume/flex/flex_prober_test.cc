@@ -214,6 +214,17 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   EXPECT_TRUE(ProbeUntil([&] { return list_.empty(); }));
 }
 
+TEST_F(FlexProberTest, WhatADriverSetUpThatIsGoneHasAPluginOfItsName) {
+  const auto absent = prober_->Absent("example/nfs");
+  ASSERT_NE(absent, nullptr);
+  EXPECT_EQ(absent->name(), "example/nfs");
+  Probe();
+  EXPECT_THAT(list_, IsEmpty());
+  for (const char* name : {"kubernetes.io/csi", "no driver", "a/b/c", "", "../x"}) {
+    EXPECT_EQ(prober_->Absent(name), nullptr) << name;
+  }
+}
+
 TEST_F(FlexProberTest, ADriverThatComesBackIsANewPlugin) {
   folder_.Install("nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));

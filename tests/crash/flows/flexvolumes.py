@@ -68,12 +68,15 @@ def attached(s, backing):
 
 
 def inline(s, backing):
-    """Of a driver that does not attach."""
+    """Of a driver that does not attach, and is removed while its volume is used."""
     install(s, "folders", FOLDERS.read_bytes())
     source = {"name": "data", "flexVolume": {"driver": "example.com/folders", "options": {"folder": str(backing)}}}
     mounted = [{"name": "data", "mountPath": "/data"}]
     s.running(objects.pod("writer", stay(write("/data")), volumes=[source], mounts=mounted))
+    remove(s, "folders")
     s.gone("pods", "writer")
+    s.quiet()
+    install(s, "folders", FOLDERS.read_bytes())
     s.run(objects.pod("reader", check("/data"), volumes=[source], mounts=mounted))
     s.gone("pods", "reader")
     remove(s, "folders")
