@@ -14,9 +14,11 @@ using volume::FlexProber;
 
 namespace {
 
-// Of a folder that is no driver's; empty for none.
+// Of a folder that is no driver's; empty for none: its files may be on their way.
 std::string LeftOutMessage(const std::string& folder, const Status& why) {
-  if (why.ok() || why.code() == StatusCode::kNotFound) return "";
+  const bool on_its_way =
+      why.code() == StatusCode::kNotFound || why.code() == StatusCode::kUnavailable;
+  if (why.ok() || on_its_way) return "";
   return folder.empty()
              ? std::string(base::Message(why))
              : fmt::format("'{}' is no Flexvolume driver: {}", folder, base::Message(why));
