@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "volume/fake_idle_plugin.h"
 #include "volume/plugin_prober.h"
 #include "volume/volume_attacher.h"
 
@@ -16,7 +17,7 @@ namespace berth::volume {
 
 // A plugin for flexVolume sources that name it, as a driver that attaches or not. It keeps what is
 // attached in memory; the node's part does nothing.
-class FakeDriverPlugin : public VolumePlugin, public VolumeAttacher {
+class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
  public:
   explicit FakeDriverPlugin(std::string name, Status init = base::OkStatus())
       : name_(std::move(name)), init_(std::move(init)) {}
@@ -42,9 +43,6 @@ class FakeDriverPlugin : public VolumePlugin, public VolumeAttacher {
   bool Supports(const VolumeSpec& spec) const override {
     return (spec.pv != nullptr ? spec.pv->String({"spec", "flexVolume", "driver"})
                                : spec.pod_volume.String({"flexVolume", "driver"})) == name_;
-  }
-  StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec&) const override {
-    return std::optional<std::string>();
   }
   StatusOr<bool> NeedsAttach(const VolumeSpec&) const override { return attaches.load(); }
   VolumeAttacher* attacher() override { return this; }
@@ -81,20 +79,6 @@ class FakeDriverPlugin : public VolumePlugin, public VolumeAttacher {
     base::MutexLock lock(mutex_);
     return calls_;
   }
-  StatusOr<Json> DeviceState(const VolumeSpec&) const override { return Json(); }
-  StatusOr<Json> PodState(const api::Pod&, const VolumeSpec&) const override { return Json(); }
-  Status MountDevice(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
-    return base::OkStatus();
-  }
-  Status UnmountDevice(const DeviceRecord&) override { return base::OkStatus(); }
-  StatusOr<Published> SetUp(const api::Pod&, const VolumeSpec&, const api::Labels&) override {
-    return Published{};
-  }
-  Status TearDown(const PodVolumeRecord&) override { return base::OkStatus(); }
-  Status Expand(const PodVolumeRecord&, const VolumeSpec&, int64_t) override {
-    return base::OkStatus();
-  }
-  StatusOr<Stats> GetStats(const PodVolumeRecord&) override { return Stats{}; }
 
  private:
   Status Change(const std::string& call, const std::string& what, bool attach) {
