@@ -1,0 +1,235 @@
+"""The user stories of Flexvolume drivers that come and go: Alice ships an image, Bob edits the DaemonSet of deploy/flexvolume,
+Charlie's pods use the volumes, and no Berth starts anew. Drivers: a shell script that attaches, and a static program."""
+import shutil
+import subprocess
+
+import pytest
+from lib import flex, leaks, objects
+from lib.mounts import targets
+from lib.standalone import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.flex]
+
+# Appends numbers for ever, each on the volume before the next; what fails is said.
+WRITER = """
+i=0
+while :; do
+  { echo $i >>/data/numbers && sync /data/numbers; } || echo "write $i failed"
+  [ "$(tail -n 1 /data/numbers)" = $i ] || echo "$i is not what was read"
+  i=$((i + 1))
+  [ -e /data/stop ] && echo "wrote $i" && exit 0
+  sleep 0.02
+done
+"""
+
+
+class Site:
+    """A Berth, the DaemonSet on it, and the shelf where the volumes lie."""
+
+    def __init__(self, berth, folder):
+        self.berth = berth
+        self.folder = folder
+        self.shelf = folder / "shelf"
+        self.shelf.mkdir()
+        self.log = folder / "calls"  # of the shell driver
+        self.deploy = flex.FlexDeploy(berth)
+
+    def image(self, shell=None, static=False):
+        """Alice's: with the shell driver of a version, with the static one."""
+        drivers = self.folder / "drivers"
+        shutil.rmtree(drivers, ignore_errors=True)
+        if shell:
+            flex.add_shell_driver(drivers, shell, self.log)
+        if static:
+            flex.add_static_driver(drivers)
+        return flex.import_image(self.berth.runtime_socket, drivers, self.folder)
+
+    def start(self, name, script, driver, volume=None):
+        """Charlie's pod, on the volume of a name, which a driver of the examples makes when it is new: by a claim where the
+        driver attaches, in the pod itself where it does not."""
+        volume = volume or name
+        source = {"flexVolume": {"driver": driver, "options": {"folder": str(self.shelf)}}}
+        if driver == flex.SHELL:
+            source["flexVolume"].update(fsType="ext4", options={"folder": str(self.shelf), "size": "16M"})
+            self.berth.apply([
+                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+                 "spec": {"capacity": {"storage": "16Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                          "persistentVolumeReclaimPolicy": "Retain", **source}},
+                objects.claim(volume, "16Mi", "", volumeName=volume)])
+            source = {"persistentVolumeClaim": {"claimName": volume}}
+        self.berth.apply(objects.pod(name, script, mounts=[{"name": volume, "mountPath": "/data"}],
+                                     volumes=[{"name": volume, **source}]))
+
+    def running(self, name):
+        return self.berth.wait_phase("pod", name, "Running")
+
+    def numbers(self, name):
+        return self.berth.run("exec", name, "--", "cat", "/data/numbers").stdout.split()
+
+    def wait_for_more(self, name):
+        before = len(self.numbers(name))
+        wait_for("more numbers on the volume", lambda: len(self.numbers(name)) > before + 3)
+
+    def finish(self, name):
+        """Has the writer end, deletes it, and sees that nothing was lost; how many numbers it wrote."""
+        self.berth.run("exec", name, "--", "touch", "/data/stop")
+        self.berth.wait_phase("pod", name, "Succeeded")
+        said = self.berth.run("logs", name).stdout.split()
+        assert said[0] == "wrote" and len(said) == 2, f"not one error, but: {said}"
+        self.remove(name)
+        return int(said[1])
+
+    def remove(self, name):
+        uid = self.berth.get("pod", name)["metadata"]["uid"]
+        self.berth.delete("pod", name)
+        self.berth.wait_gone("pod", name)
+        assert not [target for target in targets() if f"/pods/{uid}/" in target]
+
+    def read(self, name, driver, volume):
+        """By a new pod."""
+        self.start(name, "cat /data/numbers", driver, volume)
+        self.berth.wait_phase("pod", name, "Succeeded")
+        numbers = self.berth.run("logs", name).stdout.split()
+        self.remove(name)
+        return numbers
+
+    def calls(self):
+        """[(version, command)] of the shell driver."""
+        return [tuple(line.split()) for line in self.log.read_text().splitlines()]
+
+    def why_not(self, name):
+        """The events of a pod that waits for its volume."""
+        return wait_for(f"an event that says why {name} waits",
+                        lambda: [e["message"] for e in self.berth.events(name) if e["reason"] == "FailedMount"])
+
+    def wait_detached(self):
+        """The images' loop devices go with their mounts."""
+        wait_for("the volumes to be detached", lambda: not self.berth.items("volumeattachments"))
+        associated = subprocess.check_output(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], text=True)
+        assert str(self.shelf) not in associated
+
+
+@pytest.fixture
+def site(module_berth, tmp_path):
+    before = leaks.Snapshot(module_berth)
+    process = module_berth.process.pid
+    made = Site(module_berth, tmp_path)
+    yield made
+    module_berth.remove_everything(seconds=60)
+    made.deploy.delete()
+    shutil.rmtree(made.deploy.drivers, ignore_errors=True)  # Berth makes it again, perhaps meanwhile
+    assert module_berth.process.poll() is None and module_berth.process.pid == process, "it did not start anew"
+    left = before.leaked_since()
+    assert not left, "left behind:\n" + "\n".join(left)
+
+
+def test_first_installation(site):
+    # Charlie is early: his pod waits, and is told for what.
+    site.start("writer", WRITER, flex.SHELL)
+    site.start("other", WRITER, flex.STATIC)
+    assert flex.SHELL in site.why_not("writer")[0]
+    assert flex.STATIC in site.why_not("other")[0]
+
+    # Alice ships an image, Bob creates the DaemonSet, and that is all.
+    site.deploy.roll_out(site.image(shell="1", static=True))
+    assert sorted(path.name for path in site.deploy.drivers.iterdir() if path.name[0] != ".") == [
+        flex.folder_of(flex.STATIC), flex.folder_of(flex.SHELL)]
+    for name in "writer", "other":
+        site.running(name)
+        site.wait_for_more(name)
+    listed = site.berth.run("flex", "list").stdout
+    assert flex.SHELL in listed and flex.STATIC in listed
+    attached = {command for _, command in site.calls()}
+    assert attached >= {"init", "attach", "waitforattach", "mountdevice"}
+
+    # What he wrote is there for the next pod.
+    for name, driver in (("writer", flex.SHELL), ("other", flex.STATIC)):
+        count = site.finish(name)
+        assert site.read(f"{name}-s-reader", driver, name) == [str(i) for i in range(count)]
+    site.wait_detached()
+
+
+def test_an_update_of_a_driver_in_use(site):
+    site.deploy.roll_out(site.image(shell="1", static=True))
+    site.start("old", WRITER, flex.SHELL)
+    site.start("other", WRITER, flex.STATIC)
+    for name in "old", "other":
+        site.running(name)
+        site.wait_for_more(name)
+    assert {version for version, _ in site.calls()} == {"1"}
+
+    # Bob edits the DaemonSet: the image has another version of both files of the shell driver.
+    site.deploy.roll_out(site.image(shell="2", static=True))
+    wait_for("the new version's init", lambda: ("2", "init") in site.calls())
+    calls = len(site.calls())
+    site.start("new", WRITER, flex.SHELL)
+    site.running("new")
+    for name in "old", "new", "other":
+        site.wait_for_more(name)
+    assert set(site.calls()[calls:]) >= {("2", "waitforattach"), ("2", "mountdevice")}, "new volumes by the new version"
+
+    # What the old version mounted is unmounted by the new one, as a kubelet does it.
+    count = site.finish("old")
+    site.finish("new")
+    site.finish("other")
+    site.wait_detached()
+    assert set(site.calls()[calls:]) >= {("2", "unmountdevice"), ("2", "detach")}
+    assert {version for version, _ in site.calls()[calls:]} == {"2"}, "and no call by the old one"
+    assert site.read("reader", flex.SHELL, "old") == [str(i) for i in range(count)]
+    site.wait_detached()
+
+
+def test_another_driver_is_added(site):
+    site.deploy.roll_out(site.image(shell="1"))
+    site.start("first", WRITER, flex.SHELL)
+    site.running("first")
+    executable = site.deploy.drivers / flex.folder_of(flex.SHELL) / "images"
+    before, inits = executable.stat(), site.calls().count(("1", "init"))
+
+    site.start("second", WRITER, flex.STATIC)
+    assert flex.STATIC in site.why_not("second")[0]
+    site.deploy.roll_out(site.image(shell="1", static=True))
+    site.running("second")
+    for name in "first", "second":
+        site.wait_for_more(name)
+    after = executable.stat()
+    assert (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns), "the other is not touched"
+    assert site.calls().count(("1", "init")) == inits, "nor initialised anew"
+    for name in "first", "second":
+        site.finish(name)
+    site.wait_detached()
+
+
+def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
+    image = site.image(shell="1", static=True)
+    site.deploy.roll_out(image)
+    for name, driver in (("images", flex.SHELL), ("folders", flex.STATIC)):
+        site.start(name, WRITER, driver)
+        site.running(name)
+        site.wait_for_more(name)
+
+    # Bob has them removed, and then the DaemonSet.
+    site.deploy.roll_out(image, action="remove")
+    assert not [path for path in site.deploy.drivers.iterdir() if path.name[0] != "."]
+    site.deploy.delete()
+
+    # New pods wait, and say for what.
+    site.start("late", "true", flex.STATIC)
+    assert flex.STATIC in site.why_not("late")[0]
+    assert site.berth.get("pod", "late")["status"]["phase"] == "Pending"
+    site.remove("late")
+
+    # Those that are mounted work on, and are unmounted as if the drivers were there.
+    for name in "images", "folders":
+        site.wait_for_more(name)
+        site.finish(name)
+    assert ("1", "unmountdevice") in site.calls()
+
+    # Where a volume is attached, nothing but the driver can detach it: that is said, and done once it is back.
+    def errors():
+        found = site.berth.items("volumeattachments")
+        return [item.get("status", {}).get("detachError", {}).get("message", "") for item in found]
+    wait_for("the attachment to say what it waits for", lambda: any(flex.SHELL in text for text in errors()))
+    site.deploy.roll_out(image)
+    site.wait_detached()
+    assert ("1", "detach") in site.calls()
