@@ -61,7 +61,12 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
     calls_.push_back("isattached " + spec.pv->name() + " " + node);
     return attached_.contains(spec.pv->name() + " " + node);
   }
-  Status ExpandVolume(const VolumeSpec&, int64_t, int64_t) override { return base::OkStatus(); }
+  Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) override {
+    base::MutexLock lock(mutex_);
+    calls_.push_back(fmt::format("expandvolume {} {} {}", spec.pv->name(), old_bytes, new_bytes));
+    const auto failure = failures_.extract("expandvolume");
+    return failure.empty() ? base::OkStatus() : failure.mapped().first;
+  }
   void FailNext(const std::string& call, Status status, bool takes_effect = false) {
     base::MutexLock lock(mutex_);
     failures_[call] = {std::move(status), takes_effect};

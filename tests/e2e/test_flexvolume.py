@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from lib import flex, leaks, objects
+from lib import flex, handmade_pod, leaks, objects
 from lib.mounts import targets
 from lib.standalone import wait_for
 
@@ -233,3 +233,28 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
     site.deploy.roll_out(image)
     site.wait_detached()
     assert ("1", "detach") in site.calls()
+
+
+def test_a_driver_runs_in_the_pod_that_is_registered_for_it(site):
+    """Its mount says where it was made, and is there for the user's pod."""
+    berth, driver = site.berth, "example.com/in-a-pod"
+    kubelet = berth.data / "kubelet"
+    berth.apply(handmade_pod.pod("tools", kubelet))
+    handmade_pod.register(berth, "tools", plugin=driver)
+    flex.install(site.deploy.drivers, driver, """#!/bin/sh
+case $1 in
+  init) echo '{"status": "Success", "capabilities": {"attach": false}}' ;;
+  mount) mount -t tmpfs "made-in-$(hostname)" "$2" && echo '{"status": "Success"}' ;;
+  unmount) umount "$2" && echo '{"status": "Success"}' ;;
+  *) echo '{"status": "Not supported"}'; exit 1 ;;
+esac
+""")
+    try:
+        source = {"name": "data", "flexVolume": {"driver": driver}}
+        berth.apply(objects.pod("user", WRITER, mounts=[{"name": "data", "mountPath": "/data"}], volumes=[source]))
+        site.running("user")
+        site.wait_for_more("user")
+        assert berth.run("exec", "user", "--", "grep", " /data ", "/proc/mounts").stdout.startswith("made-in-tools ")
+        site.finish("user")
+    finally:
+        handmade_pod.path(kubelet, driver).unlink()

@@ -1,6 +1,8 @@
 """Where a plugin's utilities run, in a real container of a real containerd: `plugin_utility` stands in for the plugin."""
 import json
+import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -86,23 +88,34 @@ def test_a_hundred_mebibytes_of_output_end_the_run_as_any_other(registered):
     assert (full.get("exit_code"), full.get("out_bytes")) == (0, 104857600), full
 
 
+def hang(registered, marker, timeout_ms):
+    """A run that ignores SIGTERM, and has a child that does so too; it runs in the pod."""
+    script = f"trap '' TERM; (trap '' TERM; while :; do sleep 600; done) & while :; do sleep 600; done; {marker}"
+    process = subprocess.Popen(registered.command("run", "--timeout-ms", timeout_ms, "--", "sh", "-c", script),
+                               stdout=subprocess.PIPE, text=True)
+    wait_for("the hung run to be in the pod", lambda: len(processes(marker)) >= 3)  # with plugin_utility itself
+    return process
+
+
 def test_of_200_runs_one_hangs_and_ends_alone_at_its_deadline(registered):
-    """It ignores SIGTERM, and has a child that does so too: neither is left on the host."""
-    marker = "hung-utility-of-the-test"
-    hung = subprocess.Popen(
-        registered.command("run", "--timeout-ms", 10000, "--", "sh", "-c",
-                           f"trap '' TERM; (trap '' TERM; while :; do sleep 600; done) & while :; do sleep 600; done; {marker}"),
-        stdout=subprocess.PIPE, text=True)
+    """Neither it nor its child is left on the host. One more hangs on, and is ended when the others have ended."""
+    markers = ["hung-utility-of-the-test", "one-that-hangs-on"]
+    hung, hangs_on = hang(registered, markers[0], 10000), hang(registered, markers[1], 500000)
     try:
-        wait_for("the hung run to be in the pod", lambda: len(processes(marker)) >= 3)  # with plugin_utility itself
-        others, _ = registered.call("run", "--runs", 199, "--timeout-ms", 300000, "--", "sh", "-c", "echo $$")
+        others, _ = registered.call("run", "--runs", 198, "--timeout-ms", 300000, "--", "sh", "-c", "echo $$")
         assert [one for one in others if one.get("exit_code") != 0] == []
         said = json.loads(hung.communicate(timeout=200)[0].splitlines()[-1])
+        assert hangs_on.poll() is None, "nobody waited for it"
+        for pid in processes(markers[1]):
+            if pid != hangs_on.pid:
+                os.kill(pid, signal.SIGKILL)
+        assert json.loads(hangs_on.communicate(timeout=200)[0].splitlines()[-1])["exit_code"] == 137
     finally:
         hung.kill()
+        hangs_on.kill()
     assert said["code"] == "DEADLINE_EXCEEDED", said
     assert "in container 'main' of pod default/utilities did not end within 10000 ms" in said["message"]
-    assert processes(marker) == []
+    assert processes(markers[0]) == []
 
 
 def test_a_pod_that_is_replaced_under_its_name_is_another_one(new_berth):

@@ -32,6 +32,17 @@ def add_shell_driver(drivers, version, log):
     return folder
 
 
+def install(drivers, driver, script):
+    """A driver that is one script, as an installer does: under a dot name, then by rename."""
+    folder = drivers / folder_of(driver)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = driver.rsplit("/", 1)[-1]
+    fresh = folder / f".{name}"
+    fresh.write_text(script)
+    fresh.chmod(0o755)
+    fresh.rename(folder / name)
+
+
 def add_static_driver(drivers):
     folder = drivers / folder_of(STATIC)
     folder.mkdir(parents=True, exist_ok=True)

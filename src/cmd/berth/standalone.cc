@@ -16,6 +16,7 @@
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/ownergc/owner_gc.h"
 #include "controllers/pluginattacher/plugin_attacher.h"
+#include "controllers/pluginexpander/plugin_expander.h"
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
@@ -128,7 +129,8 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
-  // What decides where volumes are attached, and what attaches those of Flexvolume drivers.
+  // What decides where volumes are attached, and what attaches and grows those of Flexvolume
+  // drivers.
   void MakeAttachers(const controllers::Context& context) {
     flex_ = std::make_unique<FlexAttachers>(options_.node.volume_plugin_folder,
                                             Below("api/flexvolume-drivers"),
@@ -137,12 +139,17 @@ class StandaloneImpl : public Standalone {
         context, controllers::attachdetach::Options{.plugins = &flex_->registry()});
     auto attacher =
         std::make_unique<controllers::pluginattacher::PluginAttacher>(context, flex_->registry());
-    flex_->OnChange([a = attach_detach.get(), b = attacher.get()](const std::string& driver) {
+    auto expander =
+        std::make_unique<controllers::pluginexpander::PluginExpander>(context, flex_->registry());
+    flex_->OnChange([a = attach_detach.get(), b = attacher.get(),
+                     c = expander.get()](const std::string& driver) {
       a->PluginChanged(driver);
       b->PluginChanged(driver);
+      c->PluginChanged(driver);
     });
     controllers_.push_back(std::move(attach_detach));
     controllers_.push_back(std::move(attacher));
+    controllers_.push_back(std::move(expander));
   }
 
   UpOptions options_;

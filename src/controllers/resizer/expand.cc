@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "controllers/csi_codec.h"
-#include "controllers/resizer/conditions.h"
+#include "controllers/claim_conditions.h"
 #include "controllers/resizer/resizer.h"
 #include "controllers/resizer/sizes.h"
 #include "controllers/writes.h"

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
-#include "controllers/resizer/conditions.h"
+#include "controllers/claim_conditions.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
 

@@ -4,7 +4,7 @@
 
 #include "api/quantity.h"
 #include "controllers/claims.h"
-#include "controllers/resizer/conditions.h"
+#include "controllers/claim_conditions.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
 

@@ -1,10 +1,10 @@
-#include "controllers/resizer/conditions.h"
+#include "controllers/claim_conditions.h"
 
 #include <algorithm>
 
 #include "api/time.h"
 
-namespace berth::controllers::resizer {
+namespace berth::controllers {
 
 using base::Json;
 
@@ -55,4 +55,4 @@ bool HasCondition(const api::PersistentVolumeClaim& claim, std::string_view type
   return Find(claim, type) != nullptr;
 }
 
-}  // namespace berth::controllers::resizer
+}  // namespace berth::controllers

@@ -7,7 +7,7 @@
 #include "api/kinds.h"
 #include "base/clock.h"
 
-namespace berth::controllers::resizer {
+namespace berth::controllers {
 
 inline constexpr std::string_view kResizing = "Resizing";
 inline constexpr std::string_view kFileSystemResizePending = "FileSystemResizePending";
@@ -28,4 +28,4 @@ base::Json Conditions(const api::PersistentVolumeClaim& claim,
 std::string ConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type);
 bool HasCondition(const api::PersistentVolumeClaim& claim, std::string_view type);
 
-}  // namespace berth::controllers::resizer
+}  // namespace berth::controllers

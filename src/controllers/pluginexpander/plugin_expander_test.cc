@@ -1,0 +1,109 @@
+#include "controllers/pluginexpander/plugin_expander.h"
+
+#include <gmock/gmock.h>
+
+#include "controllers/claim_conditions.h"
+#include "controllers/fake_cluster.h"
+#include "volume/fake_prober.h"
+
+namespace berth::controllers::pluginexpander {
+namespace {
+
+using namespace std::chrono_literals;
+using base::StatusCode;
+using ::testing::ElementsAre;
+using Claim = api::PersistentVolumeClaim;
+
+constexpr char kDriver[] = "acme.io/block";
+
+class PluginExpanderTest : public ::testing::Test {
+ protected:
+  PluginExpanderTest() {
+    auto prober = std::make_unique<volume::FakeProber>();
+    prober_ = prober.get();
+    std::vector<std::unique_ptr<volume::PluginProber>> probers;
+    probers.push_back(std::move(prober));
+    registry_ = std::make_unique<volume::PluginRegistry>(
+        volume::PluginList(), std::move(probers),
+        volume::PluginRegistry::Options{
+            .on_state = [this](const std::string& plugin, const base::Status&) {
+              expander_->PluginChanged(plugin);
+            }});
+  }
+  ~PluginExpanderTest() override {
+    registry_->Stop();
+    cluster_.Stop();
+  }
+
+  void Begin(bool with_driver = true) {
+    expander_ =
+        &cluster_.Add<PluginExpander>(*registry_, Options{.retry_start = 5ms, .retry_max = 40ms});
+    base::Json volume = MakeVolume("pv-data", BoundVolume("data"));
+    volume["spec"].erase("csi");
+    volume["spec"]["flexVolume"] = {{"driver", kDriver}};
+    cluster_.Put(volume);
+    cluster_.Put(MakeClaim("data", BoundClaim("pv-data")));
+    if (with_driver) prober_->List({driver_});
+    cluster_.Start();
+    ASSERT_TRUE(registry_->Init().ok());
+  }
+  void Ask(const std::string& size) {
+    Claim claim = GetClaim();
+    claim.Set({"spec", "resources", "requests", "storage"}, size);
+    cluster_.Put(claim);
+  }
+  Claim GetClaim() { return cluster_.Get<Claim>("default", "data"); }
+  // The volume has its size, and the node is asked for its part.
+  bool WaitGrown(const std::string& size) {
+    return cluster_.WaitUntil([&] {
+      return cluster_.Get<api::PersistentVolume>("", "pv-data").capacity() == size &&
+             HasCondition(GetClaim(), kFileSystemResizePending) &&
+             !HasCondition(GetClaim(), kResizing);
+    });
+  }
+
+  volume::FakeProber* prober_ = nullptr;
+  const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
+      std::make_shared<volume::FakeDriverPlugin>(kDriver);
+  FakeCluster cluster_;
+  PluginExpander* expander_ = nullptr;
+  std::unique_ptr<volume::PluginRegistry> registry_;
+};
+
+TEST_F(PluginExpanderTest, TheDriverGrowsTheVolumeAndTheNodeIsAskedForItsPart) {
+  Begin();
+  Ask("2Gi");
+  ASSERT_TRUE(WaitGrown("2Gi"));
+  EXPECT_THAT(driver_->Calls(), ElementsAre("expandvolume pv-data 1073741824 2147483648"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal Resizing default/data"));
+}
+
+TEST_F(PluginExpanderTest, AFailureIsToldAndTriedAgain) {
+  Begin();
+  driver_->FailNext("expandvolume", base::Error(StatusCode::kInternal, "no room on the array"));
+  Ask("2Gi");
+  ASSERT_TRUE(WaitGrown("2Gi"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
+  EXPECT_TRUE(cluster_.events.WaitFor("no room on the array"));
+}
+
+TEST_F(PluginExpanderTest, WaitsForADriverThatComesLater) {
+  Begin(/*with_driver=*/false);
+  Ask("2Gi");
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
+  prober_->List({driver_}, /*tell=*/true);
+  EXPECT_TRUE(WaitGrown("2Gi"));
+}
+
+TEST_F(PluginExpanderTest, WhatACrashLeftBetweenTheTwoWritesIsFinished) {
+  base::Json claim = MakeClaim("data", BoundClaim("pv-data"));
+  claim["status"]["conditions"] = base::Json::array({{{"type", "Resizing"}, {"status", "True"}}});
+  Begin();
+  cluster_.client.Remove(Claim::kInfo, "default", "data");
+  cluster_.Put(claim);
+  EXPECT_TRUE(WaitGrown("1Gi"));
+  EXPECT_THAT(driver_->Calls(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace berth::controllers::pluginexpander
