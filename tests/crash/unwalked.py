@@ -8,7 +8,6 @@ REASONS = {
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
     "flex.getvolumename.*": "nobody calls it: Kubernetes does, and goes by the volume's own name",
     "flex.isattached.*": "looks, now and then",
-    "flex.expandvolume.*": "no controller grows Flexvolumes: who grows one says so in its PersistentVolume",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",

@@ -62,8 +62,9 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
       .store = {.folder = store, .users = ""},
       .make =
           [this](const std::shared_ptr<const volume::FlexDriver>& driver,
-                 const std::shared_ptr<volume::DriverVersions>&) {
-            return std::make_shared<volume::FlexAttachPlugin>(*exec_, paths_, driver);
+                 std::shared_ptr<volume::DriverVersions> versions) {
+            return std::make_shared<volume::FlexAttachPlugin>(*exec_, paths_, driver,
+                                                              std::move(versions));
           },
       .on_left_out =
           [](const std::string& name, const Status& why) {

@@ -8,49 +8,67 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-StatusOr<DriverCapabilities> FlexAttach::Init() {
-  ASSIGN_OR_RETURN(const DriverVersion version, driver_->Current());
-  {
-    base::MutexLock lock(mutex_);
-    last_ = version;
-  }
-  return calls_.Init(version);
+namespace {
+
+// Whom a version is held for.
+std::string UserOf(const std::string& volume, const std::string& node) {
+  return fmt::format("attachments/{}/{}", volume, node);
 }
 
-StatusOr<DriverVersion> FlexAttach::ForDetach() {
-  auto current = driver_->Current();
-  base::MutexLock lock(mutex_);
-  if (current.ok()) last_ = *current;
-  if (current.status().code() == StatusCode::kNotFound && last_.has_value()) return *last_;
-  return current;
+}  // namespace
+
+Status FlexAttach::Init() {
+  const auto version = versions_.Current();
+  if (version.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(version);
+  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, calls_.Init(*version));
+  versions_.SetCapabilities(capabilities);
+  return base::OkStatus();
+}
+
+StatusOr<bool> FlexAttach::Attaches() const {
+  if (const auto capabilities = versions_.capabilities()) return capabilities->attach;
+  if (versions_.removed()) return true;
+  return base::Error(StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised",
+                     versions_.driver());
 }
 
 StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const std::string& node) {
-  ASSIGN_OR_RETURN(const DriverVersion version, driver_->Current());
+  ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
+  RETURN_IF_ERROR(versions_.Hold(version, UserOf(spec.folder_name(), node)));
   auto device = calls_.Attach(version, options, node);
   if (device.status().code() == StatusCode::kUnimplemented) return std::string();
   return device;
 }
 
 Status FlexAttach::Detach(const std::string& volume, const std::string& node) {
-  ASSIGN_OR_RETURN(const DriverVersion version, ForDetach());
-  const Status detached = calls_.Detach(version, volume, node);
-  return detached.code() == StatusCode::kUnimplemented ? base::OkStatus() : detached;
+  const std::string user = UserOf(volume, node);
+  const auto version = versions_.ForTearDown(FlexFolder::kDevice, user, "");
+  if (!version.ok()) {
+    return base::Error(StatusCode::kUnavailable,
+                       "Flexvolume driver '{}', which attached volume '{}' to node '{}', is not "
+                       "there to detach it: install it again",
+                       versions_.driver(), volume, node);
+  }
+  const Status detached = calls_.Detach(*version, volume, node);
+  if (!detached.ok() && detached.code() != StatusCode::kUnimplemented) return detached;
+  versions_.Release(user);
+  return base::OkStatus();
 }
 
 StatusOr<bool> FlexAttach::IsAttached(const VolumeSpec& spec, const std::string& node) {
-  ASSIGN_OR_RETURN(const DriverVersion version, driver_->Current());
+  ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   return calls_.IsAttached(version, options, node);
 }
 
 Status FlexAttach::ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) {
-  ASSIGN_OR_RETURN(const DriverVersion version, driver_->Current());
+  ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   const Status grown =
       calls_.ExpandVolume(version, options,
-                          {.folder = paths_.FlexMount(driver_->name(), spec.folder_name()),
+                          {.folder = paths_.FlexMount(versions_.driver(), spec.folder_name()),
                            .new_bytes = new_bytes,
                            .old_bytes = old_bytes});
   return grown.code() == StatusCode::kUnimplemented ? base::OkStatus() : grown;

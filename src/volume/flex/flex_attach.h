@@ -1,13 +1,16 @@
 // The calls of a Flexvolume driver that the attach/detach controller makes, on whatever machine it
-// runs. Thread-safe; borrows the paths and the exec.
+// runs. A version that attached a volume is held until that is detached, also when its driver is
+// removed meanwhile. Thread-safe; borrows the paths and the exec.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "volume/flex/driver_call.h"
 #include "volume/flex/flex_driver.h"
+#include "volume/flex/flex_versions.h"
 #include "volume/paths.h"
 #include "volume/volume_attacher.h"
 #include "volume/volume_plugin.h"
@@ -16,17 +19,21 @@ namespace berth::volume {
 
 class FlexAttach : public VolumeAttacher {
  public:
-  FlexAttach(platform::Exec& exec, const Paths& paths, std::shared_ptr<const FlexDriver> driver)
-      : paths_(paths), driver_(std::move(driver)), calls_(exec) {}
+  FlexAttach(platform::Exec& exec, const Paths& paths, std::shared_ptr<const FlexDriver> driver,
+             std::shared_ptr<DriverVersions> versions)
+      : paths_(paths), versions_(paths, std::move(driver), std::move(versions)), calls_(exec) {}
 
-  // Calls init, before all others.
-  base::StatusOr<DriverCapabilities> Init();
+  // Calls init, before all others. Nothing for a driver that was removed.
+  base::Status Init();
+  // Of the last init. Of a driver that was removed: it attached, or nobody would have it.
+  // UNAVAILABLE: init has not succeeded.
+  base::StatusOr<bool> Attaches() const;
 
   // The device on the node, for MountDevice; empty where the driver does not support attach, or has
   // no device. A failure whose outcome is unknown (driver_call.h) is to be called again.
   base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override;
-  // `volume`: the PersistentVolume's name, or the pod volume's. OK where it is not supported. Works
-  // for a driver that was removed meanwhile, too, by its last version.
+  // `volume`: the PersistentVolume's name. OK where it is not supported. By the current version if
+  // it attaches, else by the one that attached it. UNAVAILABLE: there is neither.
   base::Status Detach(const std::string& volume, const std::string& node) override;
   // UNIMPLEMENTED: the driver cannot say; no volume is to be taken for detached.
   base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) override;
@@ -37,14 +44,9 @@ class FlexAttach : public VolumeAttacher {
   void Cancel() { calls_.Cancel(); }
 
  private:
-  // The current version; for detach of a driver that was removed the last that there was.
-  base::StatusOr<DriverVersion> ForDetach();
-
   const Paths& paths_;
-  const std::shared_ptr<const FlexDriver> driver_;
+  FlexVersions versions_;
   DriverCalls calls_;
-  base::Mutex mutex_;
-  std::optional<DriverVersion> last_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::volume

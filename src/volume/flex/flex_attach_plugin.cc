@@ -12,26 +12,12 @@ Status OnNodes() {
 
 }  // namespace
 
-Status FlexAttachPlugin::Init() {
-  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, attach_.Init());
-  base::MutexLock lock(mutex_);
-  capabilities_ = capabilities;
-  return base::OkStatus();
-}
-
 bool FlexAttachPlugin::Supports(const VolumeSpec& spec) const {
   return spec.pv != nullptr && spec.pv->String({"spec", "flexVolume", "driver"}) == name_;
 }
 
 StatusOr<std::optional<std::string>> FlexAttachPlugin::DeviceName(const VolumeSpec& spec) const {
   return std::optional(api::UniqueFlexName(name_, spec.folder_name()));
-}
-
-StatusOr<bool> FlexAttachPlugin::NeedsAttach(const VolumeSpec&) const {
-  base::MutexLock lock(mutex_);
-  if (capabilities_.has_value()) return capabilities_->attach;
-  return base::Error(base::StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised",
-                     name_);
 }
 
 StatusOr<Json> FlexAttachPlugin::DeviceState(const VolumeSpec&) const { return OnNodes(); }

@@ -3,8 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
-#include "base/mutex.h"
 #include "volume/flex/flex_attach.h"
 #include "volume/volume_plugin.h"
 
@@ -14,15 +15,15 @@ class FlexAttachPlugin : public VolumePlugin {
  public:
   // Borrows the exec and the paths.
   FlexAttachPlugin(platform::Exec& exec, const Paths& paths,
-                   const std::shared_ptr<const FlexDriver>& driver)
-      : name_(driver->name()), attach_(exec, paths, driver) {}
+                   const std::shared_ptr<const FlexDriver>& driver,
+                   std::shared_ptr<DriverVersions> versions)
+      : name_(driver->name()), attach_(exec, paths, driver, std::move(versions)) {}
 
-  Status Init() override;
+  Status Init() override { return attach_.Init(); }
   std::string_view name() const override { return name_; }
   bool Supports(const VolumeSpec& spec) const override;
   StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
-  // UNAVAILABLE: init has not succeeded.
-  StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;
+  StatusOr<bool> NeedsAttach(const VolumeSpec&) const override { return attach_.Attaches(); }
   VolumeAttacher* attacher() override { return &attach_; }
   void CancelCalls() override { attach_.Cancel(); }
 
@@ -41,8 +42,6 @@ class FlexAttachPlugin : public VolumePlugin {
  private:
   const std::string name_;
   FlexAttach attach_;
-  mutable base::Mutex mutex_;
-  std::optional<DriverCapabilities> capabilities_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::volume

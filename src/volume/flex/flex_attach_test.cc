@@ -11,6 +11,7 @@ namespace {
 
 using base::StatusCode;
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 class FlexAttachTest : public testing::Test {
  protected:
@@ -32,10 +33,12 @@ class FlexAttachTest : public testing::Test {
   const VolumeSpec spec_{
       .name = "data",
       .pod_volume = api::PodVolume({{"name", "data"}, {"flexVolume", {{"driver", "acme/disk"}}}})};
+  static constexpr char kHold[] = " attachments/data/node-a";
   FakeExec exec_;
   const Paths paths_{"/k"};
   const std::shared_ptr<FakeFlexDriver> driver_ = std::make_shared<FakeFlexDriver>("acme/disk");
-  FlexAttach attach_{exec_, paths_, driver_};
+  const std::shared_ptr<FakeDriverVersions> versions_ = std::make_shared<FakeDriverVersions>();
+  FlexAttach attach_{exec_, paths_, driver_, versions_};
 };
 
 TEST_F(FlexAttachTest, GivesTheDeviceThatTheDriverAttached) {
@@ -44,6 +47,8 @@ TEST_F(FlexAttachTest, GivesTheDeviceThatTheDriverAttached) {
 }
 
 TEST_F(FlexAttachTest, InPlaceOfWhatIsNotSupportedStandsWhatKubernetesDoes) {
+  Reply(R"({"status": "Success"})");
+  ASSERT_TRUE(attach_.Init().ok());
   Reply(kNotSupported);
   EXPECT_EQ(*attach_.Attach(spec_, "node-a"), "");
   EXPECT_TRUE(attach_.Detach("data", "node-a").ok());
@@ -52,6 +57,8 @@ TEST_F(FlexAttachTest, InPlaceOfWhatIsNotSupportedStandsWhatKubernetesDoes) {
 }
 
 TEST_F(FlexAttachTest, ADriverThatFailsFails) {
+  Reply(R"({"status": "Success"})");
+  ASSERT_TRUE(attach_.Init().ok());
   Reply(R"({"status": "Failure", "message": "no such disk"})");
   EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kInternal);
   EXPECT_EQ(attach_.Detach("data", "node-a").code(), StatusCode::kInternal);
@@ -64,20 +71,57 @@ TEST_F(FlexAttachTest, AVolumeGrowsWhereItsDeviceWouldBeMounted) {
   EXPECT_EQ(Last()[3], "/k/plugins/kubernetes.io/flexvolume/acme/disk/mounts/data");
 }
 
-TEST_F(FlexAttachTest, ADriverThatWasRemovedDetachesByItsLastVersionAndAttachesNothing) {
+TEST_F(FlexAttachTest, ADriverThatWasRemovedDetachesWhatItAttachedAndAttachesNothing) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
-  SetVersion("2");
-  ASSERT_TRUE(attach_.Detach("data", "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold));
   driver_->Remove();
   EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kNotFound);
+  // Also after a restart.
+  FlexAttach later(exec_, paths_, driver_, versions_);
+  ASSERT_TRUE(later.Init().ok());
+  EXPECT_TRUE(*later.Attaches());
+  ASSERT_TRUE(later.Detach("data", "node-a").ok());
+  EXPECT_THAT(Last(), ElementsAre("/copies/1/disk", "detach", "data", "node-a"));
+  EXPECT_THAT(versions_->holds(), IsEmpty());
+}
+
+TEST_F(FlexAttachTest, ANewVersionDetachesWhatTheOldOneAttached) {
+  Reply(R"({"status": "Success"})");
+  ASSERT_TRUE(attach_.Init().ok());
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  SetVersion("2");
   ASSERT_TRUE(attach_.Detach("data", "node-a").ok());
   EXPECT_THAT(Last(), ElementsAre("/copies/2/disk", "detach", "data", "node-a"));
+  EXPECT_THAT(versions_->holds(), IsEmpty());
+}
+
+TEST_F(FlexAttachTest, AVersionThatDoesNotAttachLeavesDetachingToTheOneThatDid) {
+  Reply(R"({"status": "Success"})");
+  ASSERT_TRUE(attach_.Init().ok());
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  SetVersion("2");
+  FlexAttach later(exec_, paths_, driver_, versions_);
+  Reply(R"({"status": "Success", "capabilities": {"attach": false}})");
+  ASSERT_TRUE(later.Init().ok());
+  EXPECT_FALSE(*later.Attaches());
+  ASSERT_TRUE(later.Detach("data", "node-a").ok());
+  EXPECT_THAT(Last(), ElementsAre("/copies/1/disk", "detach", "data", "node-a"));
+}
+
+TEST_F(FlexAttachTest, AFailedDetachKeepsTheVersion) {
+  Reply(R"({"status": "Success"})");
+  ASSERT_TRUE(attach_.Init().ok());
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  Reply(R"({"status": "Failure", "message": "busy"})");
+  EXPECT_FALSE(attach_.Detach("data", "node-a").ok());
+  EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold));
 }
 
 TEST_F(FlexAttachTest, WhoKnowsNoVersionCannotDetach) {
   driver_->Remove();
-  EXPECT_EQ(attach_.Detach("data", "node-a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(attach_.Detach("data", "node-a").code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

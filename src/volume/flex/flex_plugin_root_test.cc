@@ -77,8 +77,8 @@ class FlexPluginRootTest : public testing::Test {
         DriverVersion{.driver = "example.com/images", .executable = folder + "/images", .id = id});
     plugin_ = std::make_unique<FlexPlugin>(host_, driver_, versions_);
     ASSERT_OK(plugin_->Init());
-    attach_ = std::make_unique<FlexAttach>(host_.exec(""), host_.paths(), driver_);
-    ASSERT_OK(attach_->Init().status());
+    attach_ = std::make_unique<FlexAttach>(host_.exec(""), host_.paths(), driver_, versions_);
+    ASSERT_OK(attach_->Init());
   }
 
   VolumeSpec Spec(const Json& more = Json::object()) {

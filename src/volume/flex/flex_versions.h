@@ -40,7 +40,8 @@ class FlexVersions {
   base::StatusOr<DriverVersion> ForTearDown(FlexFolder kind, std::string_view folder,
                                             std::string_view recorded) const;
 
-  // `folder`, below the kubelet folder, exists.
+  // `folder`, below the kubelet folder, exists. (Where a driver attaches it stands for an
+  // attachment, and a version is held until Release.)
   base::Status Hold(const DriverVersion& version, std::string_view folder);
   // Whether a version worked on it: a mount there is then this node agent's.
   base::StatusOr<bool> IsHeld(std::string_view folder) const;

@@ -32,16 +32,15 @@ def copies(s):
 
 def volume(backing):
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "images"},
-            "spec": {"capacity": {"storage": "16Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "spec": {"capacity": {"storage": "320Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "growing",
                      "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": "data"},
-                     "flexVolume": {"driver": "example.com/images", "fsType": "ext4",
-                                    "options": {"folder": str(backing), "size": "16M"}}}}
+                     "flexVolume": {"driver": "example.com/images", "fsType": "xfs",
+                                    "options": {"folder": str(backing), "size": "320M"}}}}
 
 
 def grow(s, size):
-    """The administrator has made the volume larger, and says so."""
-    s.done("the volume to be larger",
-           lambda: s.api.patch("persistentvolumes", "images", {"spec": {"capacity": {"storage": size}}}))
+    s.done("the claim to ask for more", lambda: s.api.patch(
+        "persistentvolumeclaims", "data", {"spec": {"resources": {"requests": {"storage": size}}}}))
     s.step("the claim to have grown", lambda: s.api.get("persistentvolumeclaims", "data")["status"].get(
         "capacity", {}).get("storage") == size)
 
@@ -49,22 +48,21 @@ def grow(s, size):
 def attached(s, backing):
     """Of a driver that attaches, which has a new version while the volume is mounted, and is removed."""
     install(s, "images", IMAGES)
+    s.create(objects.storage_class("growing", provisioner="kubernetes.io/no-provisioner", binding="Immediate"))
     s.create(volume(backing))
-    s.create(objects.claim("data", storage="8Mi", storage_class="", volumeName="images"))
+    s.create(objects.claim("data", storage="8Mi", storage_class="growing", volumeName="images"))
     s.running(objects.pod("writer", stay(write("/data")), ["data"]))
     install(s, "images", IMAGES + b"# version 2\n")
-    grow(s, "17Mi")
+    grow(s, "336Mi")
     s.gone("pods", "writer")
     s.step("the volume to be detached", lambda: not s.api.items("volumeattachments"))
     s.running(objects.pod("reader", stay(check("/data")), ["data"]))
     remove(s, "images")
     s.gone("pods", "reader")
-    # Who attached it is needed to detach it.
-    install(s, "images", IMAGES)
     s.gone("persistentvolumeclaims", "data")
     s.gone("persistentvolumes", "images")
     s.nothing_left()
-    remove(s, "images")
+    s.gone("storageclasses", "growing")
 
 
 def inline(s, backing):
