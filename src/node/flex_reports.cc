@@ -14,10 +14,12 @@ constexpr char kKey[] = "drivers";
 
 }  // namespace
 
-FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name)
+FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
+                         base::Metrics* metrics)
     : client_(client),
       nodes_(informers.Of<api::Node>()),
       node_name_(std::move(node_name)),
+      metrics_(metrics),
       writer_({.name = "flex-reports", .workers = 1},
               [this](const std::string&) { return Write(); }) {
   gate_.Open(this);
@@ -32,7 +34,19 @@ FlexReports::~FlexReports() {
   Stop();
 }
 
+void FlexReports::Count(const std::string& driver, const Status& state) const {
+  const base::Metrics::Labels labels = {{"driver", driver}};
+  metrics_->Set({.name = "berth_flexvolume_driver_ready",
+                 .help = "Whether a Flexvolume driver is installed and its init succeeded."},
+                labels, state.ok() ? 1 : 0);
+  if (state.ok() || state.code() == StatusCode::kNotFound) return;
+  metrics_->Count({.name = "berth_flexvolume_driver_init_failures_total",
+                   .help = "How often the init of a Flexvolume driver failed."},
+                  labels);
+}
+
 void FlexReports::Report(const std::string& driver, const Status& state) {
+  if (metrics_ != nullptr) Count(driver, state);
   {
     MutexLock lock(mutex_);
     if (state.code() == StatusCode::kNotFound) {

@@ -1,5 +1,5 @@
 // Tells how the node's Flexvolume drivers do: in an annotation of its Node (api/flex_reports.h),
-// which `berth get drivers` shows. Thread-safe.
+// which `berth get drivers` shows, and in figures. Thread-safe.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include "api/flex_reports.h"
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
+#include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "kube/client.h"
@@ -18,8 +19,9 @@ namespace berth::node {
 
 class FlexReports {
  public:
-  // Borrowed, but for the name.
-  FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name);
+  // Borrowed, but for the name; no metrics: no figures.
+  FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
+              base::Metrics* metrics = nullptr);
   ~FlexReports();
 
   // NOT_FOUND: there is no such driver any more.
@@ -28,11 +30,13 @@ class FlexReports {
   void Stop() { writer_.Stop(); }
 
  private:
+  void Count(const std::string& driver, const base::Status& state) const;
   base::KeyedWorkers::Outcome Write();
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;
   const std::string node_name_;
+  base::Metrics* const metrics_;
   base::Mutex mutex_;
   std::map<std::string, api::FlexReport> drivers_ ABSL_GUARDED_BY(mutex_);
   HandlerGate<FlexReports> gate_;

@@ -1,5 +1,6 @@
 #include "node/flex_reports.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kube/fake_client.h"
@@ -36,9 +37,10 @@ class FlexReportsTest : public testing::Test {
     });
   }
 
+  base::Metrics metrics_;
   kube::FakeClient client_;
   kube::Informers informers_{client_};
-  FlexReports reports_{client_, informers_, "node-a"};
+  FlexReports reports_{client_, informers_, "node-a", &metrics_};
 };
 
 TEST_F(FlexReportsTest, TheNodeSaysHowItsDriversDo) {
@@ -52,6 +54,23 @@ TEST_F(FlexReportsTest, TheNodeSaysHowItsDriversDo) {
   EXPECT_TRUE(WaitFor(R"({"acme.io/good":{"ready":true}})"));
   reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
   EXPECT_TRUE(WaitFor(""));
+}
+
+TEST_F(FlexReportsTest, FiguresSayItToo) {
+  reports_.Report("acme.io/good", base::OkStatus());
+  for (int i = 0; i < 2; ++i) {
+    reports_.Report("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
+  }
+  const std::string text = metrics_.Text();
+  for (const char* line :
+       {"berth_flexvolume_driver_ready{driver=\"acme.io/good\"} 1",
+        "berth_flexvolume_driver_ready{driver=\"acme.io/bad\"} 0",
+        "berth_flexvolume_driver_init_failures_total{driver=\"acme.io/bad\"} 2"}) {
+    EXPECT_THAT(text, testing::HasSubstr(line));
+  }
+  reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
+  EXPECT_THAT(metrics_.Text(),
+              testing::HasSubstr("berth_flexvolume_driver_ready{driver=\"acme.io/good\"} 0"));
 }
 
 TEST_F(FlexReportsTest, ANodeThatIsMadeLaterIsToldToo) {

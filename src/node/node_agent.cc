@@ -197,7 +197,8 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   void MakeRegistry(Plugins plugins) {
-    flex_reports_ = std::make_unique<FlexReports>(client_, informers_, options_.node_name);
+    flex_reports_ =
+        std::make_unique<FlexReports>(client_, informers_, options_.node_name, options_.metrics);
     plugins_ = std::make_unique<volume::PluginRegistry>(
         std::move(plugins.fixed), std::move(plugins.probers),
         volume::PluginRegistry::Options{

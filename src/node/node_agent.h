@@ -17,6 +17,7 @@
 #include "api/object.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
+#include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "kube/informer.h"
@@ -47,6 +48,7 @@ struct NodeAgentOptions {
   std::string utility_socket = "";
   // How plugins run their utilities; none: all on this host.
   volume::MakeUtilities make_utilities = nullptr;
+  base::Metrics* metrics = nullptr;  // borrowed; none: no figures
 };
 
 class NodeAgent {

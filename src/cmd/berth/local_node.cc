@@ -8,6 +8,7 @@
 #include "api/names.h"
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
+#include "cmd/health.h"
 #include "cmd/roles.h"
 #include "csidriver/driver.h"
 #include "kube/http_client.h"
@@ -51,6 +52,10 @@ class LocalNodeImpl : public LocalNode {
   ~LocalNodeImpl() override { Stop(); }
 
   Status Run() {
+    RecordStart(metrics_);
+    ASSIGN_OR_RETURN(
+        endpoints_, ServeHealth({.http_address = options_.http_endpoint}, metrics_,
+                                {{"/healthz", [] { return HttpEndpoint::Answer{.body = "ok"}; }}}));
     RETURN_IF_ERROR(StartDriver());
     RETURN_IF_ERROR(MakeRoles());
     return StartAgent();
@@ -131,7 +136,8 @@ class LocalNodeImpl : public LocalNode {
         .labels = options_.labels,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
-        .make_utilities = HowUtilitiesRun()};
+        .make_utilities = HowUtilitiesRun(),
+        .metrics = &metrics_};
     const auto make_plugins = [this](volume::Host& host) {
       node::NodeAgent::Plugins plugins;
       for (auto& plugin : volume::NewLocalPlugins(host)) plugins.fixed.push_back(std::move(plugin));
@@ -153,6 +159,8 @@ class LocalNodeImpl : public LocalNode {
   csidriver::DriverOptions driver_;
 
   // In the order of their making; the end goes the other way round.
+  base::Metrics metrics_;
+  std::vector<std::unique_ptr<HttpEndpoint>> endpoints_;
   std::optional<platform::SupervisedProcess> driver_process_;
   std::unique_ptr<RunningRoles> roles_;
   std::unique_ptr<node::NodeAgent> agent_;

@@ -43,6 +43,8 @@ struct LocalNodeOptions {
   bool mount_containers = true;
   // The agent runs in a container: what mounts on the host does so in the host's mount namespace.
   bool containerized = false;
+  // Address of metrics and health, as ":8080" (cmd/http_endpoint.h); empty: nowhere.
+  std::string http_endpoint;
 };
 
 // With what is left open filled in, and absolute paths. INVALID_ARGUMENT: no node is called so, or

@@ -49,6 +49,8 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
       },
       "NAME=true|false,...; MountContainers (true): volumes' utilities run in the pods that are "
       "registered for them");
+  app.add_option("--http-endpoint", options.http_endpoint,
+                 "Address at which metrics and health are served, as ':8080' (default: nowhere)");
   app.add_flag("--containerized", options.containerized,
                "This runs in a container, with the host's process ids: what is mounted on the host "
                "is mounted in the host's mount namespace");
