@@ -146,7 +146,8 @@ base::Status FakeVolumeWorld::Start() {
                               .retry_max = std::chrono::milliseconds(40),
                               .refresh_interval = std::chrono::hours(1),
                               .wait_event_after = std::chrono::milliseconds(30),
-                              .health_interval = std::chrono::milliseconds(5)},
+                              .health_interval = std::chrono::milliseconds(5),
+                              .metrics = &metrics},
                              client, informers, *registry, *host, host->events());
   informers.Start();
   RETURN_IF_ERROR(informers.WaitForSync(std::chrono::seconds(10)));

@@ -70,6 +70,7 @@ class FakeVolumeWorld {
   }
 
   std::string folder;
+  base::Metrics metrics;
   kube::FakeClient client;
   kube::Informers informers{client};
   std::unique_ptr<FakeVolumeHost> host;

@@ -151,7 +151,8 @@ class NodeAgentImpl : public NodeAgent {
     }
     volumes_ = NewVolumeManager({.state_folder = Below("volumes"),
                                  .node_name = options_.node_name,
-                                 .flight = flight_.get()},
+                                 .flight = flight_.get(),
+                                 .metrics = options_.metrics},
                                 client_, informers_, *plugins_, *host_, events_);
     node_status_ =
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,

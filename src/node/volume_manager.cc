@@ -249,6 +249,12 @@ void Manager::WarnOfNode(std::string_view reason, const std::string& message) {
 
 void Manager::WatchMounts() {
   auto watch = host_.WatchFuse([this](const platform::LostFuse& lost) {
+    if (options_.metrics != nullptr) {
+      options_.metrics->Count(
+          {.name = "berth_fuse_servers_lost_total",
+           .help = "FUSE servers that ended while volumes of theirs were mounted."},
+          {});
+    }
     const std::string why =
         DescribeLost(lost, [this](const std::string& uid) { return NameOf(uid); });
     LOG_WARNING("{} mounts, among them {}: {}", lost.mount_points.size(),

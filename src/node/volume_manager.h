@@ -23,6 +23,7 @@
 
 #include "api/kinds.h"
 #include "base/event_sink.h"
+#include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "kube/informer.h"
@@ -113,6 +114,7 @@ struct VolumeManagerOptions {
   // How often drivers are asked how volumes do (volume_health.h).
   std::chrono::milliseconds health_interval{60'000};
   base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
+  base::Metrics* metrics = nullptr;        // borrowed; none: no figures
 };
 
 // Everything is borrowed and outlives the manager. It uses the informers of PersistentVolumeClaim,
