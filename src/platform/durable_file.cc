@@ -176,7 +176,11 @@ base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
 
 base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
   const std::string context = fmt::format("lock {}", Quote(path));
-  base::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // A folder is locked as such.
+  base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) {
+    fd.Reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  }
   if (!fd.valid()) return ErrnoError(errno, context);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoError(errno, context);

@@ -122,6 +122,14 @@ TEST_F(DurableFileTest, LocksOnce) {
   EXPECT_TRUE(LockFile(folder_ / "lock").ok());
 }
 
+TEST_F(DurableFileTest, AFolderCanBeLocked) {
+  auto lock = LockFile(folder_.path());
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(LockFile(folder_.path()).status().code(), StatusCode::kFailedPrecondition);
+  lock->Reset();
+  EXPECT_TRUE(LockFile(folder_.path()).ok());
+}
+
 TEST_F(DurableFileTest, KnowsTheBoot) {
   const auto id = BootId();
   ASSERT_TRUE(id.ok());

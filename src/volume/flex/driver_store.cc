@@ -32,7 +32,6 @@ using platform::ErrnoError;
 
 constexpr std::string_view kNew = ".new";
 constexpr std::string_view kGone = ".gone";
-constexpr std::string_view kLock = ".lock";
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 // Syncs a folder that this process made, and all in it.
@@ -93,7 +92,7 @@ Status MakeEmpty(const std::string& path) {
 StatusOr<std::shared_ptr<DriverStore>> DriverStore::Open(Options options) {
   const std::string context = fmt::format("driver store {}", Quote(options.folder));
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options.folder, 0700), context);
-  StatusOr<UniqueFd> lock = platform::LockFile(fmt::format("{}/{}", options.folder, kLock));
+  StatusOr<UniqueFd> lock = platform::LockFile(options.folder);
   RETURN_IF_ERROR_WITH(lock, context);
   std::shared_ptr<DriverStore> store(new DriverStore(std::move(options), *std::move(lock)));
   RETURN_IF_ERROR_WITH(store->Load(), context);
@@ -108,7 +107,7 @@ Status DriverStore::Load() {
   std::vector<Key> unheld;
   for (const std::string& folder : folders) {
     const StatusOr<std::string> driver = DriverOfFolder(folder);
-    if (!driver.ok()) continue;  // .lock
+    if (!driver.ok()) continue;  // no folder of a driver
     ASSIGN_OR_RETURN(const auto ids,
                      platform::ListFolder(fmt::format("{}/{}", options_.folder, folder)));
     for (const std::string& id : ids) {

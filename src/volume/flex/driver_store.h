@@ -4,7 +4,8 @@
 //   STORE/vendor~driver/ID/.held/HASH   a hold: "ORDER USER"; a user's last has the highest order
 //   STORE/.new/                         the copy that is being taken
 //   STORE/.gone/                        what is being removed
-//   STORE/.lock                         held by the process whose store it is
+//
+// STORE itself is locked by the process whose it is.
 //
 //   Take ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
 //

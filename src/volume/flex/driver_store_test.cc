@@ -49,7 +49,6 @@ class DriverStoreTest : public testing::Test {
     std::vector<std::string> found;
     const auto folders = platform::ListFolder(temp_ / "store");
     for (const std::string& folder : *folders) {
-      if (folder == ".lock") continue;
       const auto ids = platform::ListFolder(temp_ / ("store/" + folder));
       for (const std::string& id : *ids) found.push_back(folder + "/" + id);
     }
