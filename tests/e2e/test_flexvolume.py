@@ -1,5 +1,6 @@
 """The user stories of Flexvolume drivers that come and go: Alice ships an image, Bob edits the DaemonSet of deploy/flexvolume,
 Charlie's pods use the volumes, and no Berth starts anew. Drivers: a shell script that attaches, and a static program."""
+import itertools
 import shutil
 import subprocess
 
@@ -101,6 +102,19 @@ class Site:
         """The events of a pod that waits for its volume."""
         return wait_for(f"an event that says why {name} waits",
                         lambda: [e["message"] for e in self.berth.events(name) if e["reason"] == "FailedMount"])
+
+    def start_late(self, driver):
+        """Pods one after the other, until one is told why it waits: its name, and that."""
+        for name in map("late-{}".format, itertools.count()):
+            def told():
+                reasons = [e["message"] for e in self.berth.events(name) if e["reason"] == "FailedMount"]
+                return reasons or self.berth.get("pod", name)["status"].get("phase") == "Succeeded"
+
+            self.start(name, "true", driver)
+            reasons = wait_for(f"{name} to be told why it waits, or to end", told)
+            if reasons is not True:
+                return name, reasons[0]
+            self.remove(name)
 
     def wait_detached(self):
         """The images' loop devices go with their mounts."""
@@ -213,11 +227,11 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
     assert not [path for path in site.deploy.drivers.iterdir() if path.name[0] != "."]
     site.deploy.delete()
 
-    # New pods wait, and say for what.
-    site.start("late", "true", flex.STATIC)
-    assert flex.STATIC in site.why_not("late")[0]
-    assert site.berth.get("pod", "late")["status"]["phase"] == "Pending"
-    site.remove("late")
+    # New pods wait, and say for what, from the moment at which the node agent knows it.
+    late, why = site.start_late(flex.STATIC)
+    assert flex.STATIC in why
+    assert site.berth.get("pod", late)["status"]["phase"] == "Pending"
+    site.remove(late)
 
     # Those that are mounted work on, and are unmounted as if the drivers were there.
     for name in "images", "folders":
