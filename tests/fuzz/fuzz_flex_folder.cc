@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <set>
 
+#include "choices.h"
 #include "platform/durable_file.h"
-#include "tests/fuzz/choices.h"
 #include "volume/flex/driver_folder.h"
 
 namespace {
