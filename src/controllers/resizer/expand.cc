@@ -3,8 +3,8 @@
 #include <array>
 
 #include "base/log.h"
-#include "controllers/csi_codec.h"
 #include "controllers/claim_conditions.h"
+#include "controllers/csi_codec.h"
 #include "controllers/resizer/resizer.h"
 #include "controllers/resizer/sizes.h"
 #include "controllers/writes.h"

@@ -3,9 +3,9 @@
 #include <array>
 
 #include "base/log.h"
+#include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
-#include "controllers/claim_conditions.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "api/quantity.h"
-#include "controllers/claims.h"
 #include "controllers/claim_conditions.h"
+#include "controllers/claims.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
 
