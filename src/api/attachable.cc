@@ -17,6 +17,10 @@ std::string UniqueFlexName(std::string_view driver, std::string_view volume) {
   return fmt::format("{}{}/{}", kFlexPrefix, driver, volume);
 }
 
+std::string FlexDriverOf(const PersistentVolume& volume) {
+  return volume.String({"spec", "flexVolume", "driver"});
+}
+
 std::optional<Attachable> AttachableOf(const PersistentVolume& volume) {
   if (volume.has_csi()) {
     const CsiSource csi = volume.csi();
@@ -24,7 +28,7 @@ std::optional<Attachable> AttachableOf(const PersistentVolume& volume) {
                       .handle = csi.volume_handle(),
                       .unique_name = UniqueVolumeName(csi.driver(), csi.volume_handle())};
   }
-  const std::string driver = volume.String({"spec", "flexVolume", "driver"});
+  const std::string driver = FlexDriverOf(volume);
   if (driver.empty()) return std::nullopt;
   return ParseUniqueName(UniqueFlexName(driver, volume.name()));
 }

@@ -29,6 +29,9 @@ inline constexpr std::string_view kDevicePath = "devicePath";
 // PersistentVolume's.
 std::string UniqueFlexName(std::string_view driver, std::string_view volume);
 
+// The Flexvolume driver of a volume; empty: it is another's.
+std::string FlexDriverOf(const PersistentVolume& volume);
+
 // nullopt for volumes that no attacher of these kinds could have. Whether one attaches it, its
 // driver says.
 std::optional<Attachable> AttachableOf(const PersistentVolume& volume);

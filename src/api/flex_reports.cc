@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace berth::api {
 namespace {
@@ -12,11 +13,9 @@ using base::Json;
 constexpr size_t kMaxReason = 1024;  // bytes
 constexpr size_t kMaxReasons = 48 * 1024;
 
-// The beginning of a text, whole characters of UTF-8.
 std::string Beginning(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-  return text.substr(0, bytes) + "...";
+  return text.substr(0, base::CharacterEnd(text, bytes)) + "...";
 }
 
 }  // namespace

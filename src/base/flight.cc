@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace berth::base {
 namespace {
@@ -69,9 +70,7 @@ uint32_t SumOf(const T& record) {
 
 template <size_t N>
 void Put(char (&field)[N], std::string_view text) {
-  size_t size = std::min(text.size(), N - 1);
-  // Never a part of a UTF-8 character.
-  while (size < text.size() && size > 0 && (text[size] & 0xC0) == 0x80) --size;
+  const size_t size = CharacterEnd(text, N - 1);
   std::memset(field, 0, N);
   std::memcpy(field, text.data(), size);
 }

@@ -2,6 +2,7 @@
 
 #include "api/time.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "controllers/csi_codec.h"
 
 namespace berth::controllers {
@@ -17,9 +18,7 @@ constexpr size_t kMaxErrorBytes = 1024;
 std::string Shortened(std::string text) {
   constexpr std::string_view kMore = "...";
   if (text.size() <= kMaxErrorBytes) return text;
-  size_t end = kMaxErrorBytes - kMore.size();
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
+  text.resize(base::CharacterEnd(text, kMaxErrorBytes - kMore.size()));
   return text.append(kMore);
 }
 

@@ -126,7 +126,7 @@ void AttachDetach::Watch() {
 
 void AttachDetach::PluginChanged(const std::string& plugin) {
   volumes_.ForEach([&](const Volume& volume) {
-    if (volume.String({"spec", "flexVolume", "driver"}) == plugin) {
+    if (api::FlexDriverOf(volume) == plugin) {
       volume_workers_.AddNow(volume.name());
     }
   });

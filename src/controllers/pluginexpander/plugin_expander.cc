@@ -52,7 +52,7 @@ PluginExpander::~PluginExpander() { Stop(); }
 
 void PluginExpander::PluginChanged(const std::string& plugin) {
   volumes_.ForEach([&](const Volume& volume) {
-    if (volume.String({"spec", "flexVolume", "driver"}) == plugin) {
+    if (api::FlexDriverOf(volume) == plugin) {
       workers_.AddNow(api::ObjectKey(volume.claim_namespace(), volume.claim_name()));
     }
   });

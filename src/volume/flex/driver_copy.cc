@@ -86,10 +86,7 @@ class Digest {
 
 bool Same(int fd, const FileIdentity& identity) {
   struct stat st;
-  if (fstat(fd, &st) != 0) return false;
-  return st.st_dev == identity.device && st.st_ino == identity.inode &&
-         static_cast<uint64_t>(st.st_size) == identity.size &&
-         st.st_ctim.tv_sec * int64_t{1'000'000'000} + st.st_ctim.tv_nsec == identity.changed_ns;
+  return fstat(fd, &st) == 0 && IdentityOf(st) == identity;
 }
 
 // Copies until the end of `from`; gives the content's digest.

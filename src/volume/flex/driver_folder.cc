@@ -32,14 +32,6 @@ int64_t Nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-FileIdentity IdentityOf(const struct stat& st) {
-  return {.device = st.st_dev,
-          .inode = st.st_ino,
-          .size = static_cast<uint64_t>(st.st_size),
-          .modified_ns = Nanoseconds(st.st_mtim),
-          .changed_ns = Nanoseconds(st.st_ctim)};
-}
-
 // Of something that is there no more when it is opened: it went meanwhile.
 Status WhyNotOpened(int error, std::string_view what) {
   if (error == EXDEV) {
@@ -142,6 +134,14 @@ Status CheckExecutable(const DriverFolder& found) {
 }
 
 }  // namespace
+
+FileIdentity IdentityOf(const struct stat& st) {
+  return {.device = st.st_dev,
+          .inode = st.st_ino,
+          .size = static_cast<uint64_t>(st.st_size),
+          .modified_ns = Nanoseconds(st.st_mtim),
+          .changed_ns = Nanoseconds(st.st_ctim)};
+}
 
 const DriverFile& DriverFolder::executable() const {
   return *std::ranges::find(files, ExecutableName(driver), &DriverFile::path);

@@ -9,6 +9,8 @@
 // Source: the design of dynamic Flexvolume discovery.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -29,6 +31,8 @@ struct FileIdentity {
   int64_t changed_ns = 0;
   bool operator==(const FileIdentity&) const = default;
 };
+
+FileIdentity IdentityOf(const struct stat& st);
 
 struct DriverFile {
   enum class Kind { kFile, kFolder, kLink };

@@ -17,22 +17,6 @@ std::string UserOf(const std::string& volume, const std::string& node) {
 
 }  // namespace
 
-Status FlexAttach::Init() {
-  const auto version = versions_.Current();
-  if (version.status().code() == StatusCode::kNotFound) return base::OkStatus();
-  RETURN_IF_ERROR(version);
-  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, calls_.Init(*version));
-  versions_.SetCapabilities(capabilities);
-  return base::OkStatus();
-}
-
-StatusOr<bool> FlexAttach::Attaches() const {
-  if (const auto capabilities = versions_.capabilities()) return capabilities->attach;
-  if (versions_.removed()) return true;
-  return base::Error(StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised",
-                     versions_.driver());
-}
-
 StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const std::string& node) {
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));

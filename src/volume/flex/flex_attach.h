@@ -24,10 +24,12 @@ class FlexAttach : public VolumeAttacher {
       : paths_(paths), versions_(paths, std::move(driver), std::move(versions)), calls_(exec) {}
 
   // Calls init, before all others. Nothing for a driver that was removed.
-  base::Status Init();
+  base::Status Init() { return versions_.Init(calls_); }
   // Of the last init. Of a driver that was removed: it attached, or nobody would have it.
   // UNAVAILABLE: init has not succeeded.
-  base::StatusOr<bool> Attaches() const;
+  base::StatusOr<bool> Attaches() const {
+    return versions_.Attaches([] { return true; });
+  }
 
   // The device on the node, for MountDevice; empty where the driver does not support attach, or has
   // no device. A failure whose outcome is unknown (driver_call.h) is to be called again.

@@ -13,7 +13,7 @@ Status OnNodes() {
 }  // namespace
 
 bool FlexAttachPlugin::Supports(const VolumeSpec& spec) const {
-  return spec.pv != nullptr && spec.pv->String({"spec", "flexVolume", "driver"}) == name_;
+  return spec.pv != nullptr && api::FlexDriverOf(*spec.pv) == name_;
 }
 
 StatusOr<std::optional<std::string>> FlexAttachPlugin::DeviceName(const VolumeSpec& spec) const {

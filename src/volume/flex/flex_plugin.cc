@@ -43,15 +43,6 @@ FlexPlugin::FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
       devices_(host, versions_, calls_),
       pod_volumes_(FlexFolder::kPodVolume, host, versions_) {}
 
-Status FlexPlugin::Init() {
-  const auto version = versions_.Current();
-  if (version.status().code() == StatusCode::kNotFound) return OkStatus();
-  RETURN_IF_ERROR(version);
-  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, calls_.Init(*version));
-  versions_.SetCapabilities(capabilities);
-  return OkStatus();
-}
-
 bool FlexPlugin::Supports(const VolumeSpec& spec) const {
   if (!IsFlexVolume(spec) || spec.block()) return false;
   const auto source = ReadFlexSource(spec);
@@ -59,10 +50,8 @@ bool FlexPlugin::Supports(const VolumeSpec& spec) const {
 }
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
-  if (const auto capabilities = versions_.capabilities()) return capabilities->attach;
   // What a driver was that is there no more shows in what it left.
-  if (versions_.removed()) return devices_.IsKnown(spec.folder_name());
-  return Error(StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised", name());
+  return versions_.Attaches([&] { return devices_.IsKnown(spec.folder_name()); });
 }
 
 StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {

@@ -35,7 +35,7 @@ class FlexPlugin : public VolumePlugin {
              std::shared_ptr<DriverVersions> versions, const DriverCalls::Deadlines& deadlines);
 
   // Calls init. Nothing for a driver that was removed.
-  Status Init() override;
+  Status Init() override { return versions_.Init(calls_); }
 
   std::string_view name() const override { return versions_.driver(); }
   bool Supports(const VolumeSpec& spec) const override;

@@ -28,9 +28,20 @@ std::optional<DriverCapabilities> FlexVersions::capabilities() const {
   return capabilities_;
 }
 
-void FlexVersions::SetCapabilities(std::optional<DriverCapabilities> capabilities) {
+Status FlexVersions::Init(DriverCalls& calls) {
+  const auto version = Current();
+  if (version.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(version);
+  ASSIGN_OR_RETURN(const DriverCapabilities capabilities, calls.Init(*version));
   MutexLock lock(mutex_);
   capabilities_ = capabilities;
+  return base::OkStatus();
+}
+
+StatusOr<bool> FlexVersions::Attaches(const std::function<bool()>& when_removed) const {
+  if (const auto known = capabilities()) return known->attach;
+  if (removed()) return when_removed();
+  return Error(StatusCode::kUnavailable, "Flexvolume driver '{}' is not initialised", driver());
 }
 
 std::string FlexVersions::UserOf(std::string_view folder) const {

@@ -2,6 +2,7 @@
 // starts, else the one that did the work, which is held since then. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "volume/flex/driver_call.h"
 #include "volume/flex/driver_reply.h"
 #include "volume/flex/driver_version.h"
 #include "volume/flex/flex_driver.h"
@@ -32,9 +34,13 @@ class FlexVersions {
   base::StatusOr<DriverVersion> Current() const { return driver_->Current(); }
   bool removed() const;
 
+  // Calls init of the current version. Nothing for a driver that was removed.
+  base::Status Init(DriverCalls& calls);
   // What init said; nullopt: it has not succeeded.
   std::optional<DriverCapabilities> capabilities() const;
-  void SetCapabilities(std::optional<DriverCapabilities> capabilities);
+  // Whether the driver attaches; of one that was removed `when_removed` tells. UNAVAILABLE: init
+  // has not succeeded.
+  base::StatusOr<bool> Attaches(const std::function<bool()>& when_removed) const;
 
   // For what was mounted at `folder`, by version `recorded` if no hold says more.
   base::StatusOr<DriverVersion> ForTearDown(FlexFolder kind, std::string_view folder,

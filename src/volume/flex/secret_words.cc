@@ -5,6 +5,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace berth::volume {
 namespace {
@@ -62,10 +63,7 @@ std::string SecretWords::Shown(std::string_view text, size_t max_bytes) const {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   if (shown.size() <= max_bytes) return shown;
-  // Not within a character of several bytes.
-  size_t end = max_bytes;
-  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
-  return shown.substr(0, end) + "...";
+  return shown.substr(0, base::CharacterEnd(shown, max_bytes)) + "...";
 }
 
 }  // namespace berth::volume
