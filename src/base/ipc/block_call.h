@@ -1,0 +1,40 @@
+// What berth-flex, the Flexvolume driver, and the block agent of its node say to each other.
+//
+//   init     the handshake: `version` of each side, which must be the same; before the first one
+//            the agent serves no other request
+//   mount    mountDir, options (the JSON object that the kubelet gave)
+//   unmount  mountDir
+//
+// A request always has `version`. The reply has nothing else, or an `error`, which says what failed
+// and why. A driver that is killed ends nothing: what it asked for goes on to its end, and asking
+// again finds it done.
+//
+// The driver finds the agent's socket in itself: whoever installs it appends a trailer to the
+// executable, since a copy of it may be run from anywhere and with any environment:
+//
+//   ELF  {"socket": "/run/berth/block-agent.sock", ...}  length of the JSON (4 bytes)  "BERTHFLX"
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+namespace berth::base::ipc::block {
+
+inline constexpr std::string_view kInit = "block.init";
+inline constexpr std::string_view kMount = "block.mount";
+inline constexpr std::string_view kUnmount = "block.unmount";
+inline constexpr std::string_view kVersion = "version";
+inline constexpr std::string_view kMountDir = "mountDir";
+inline constexpr std::string_view kOptions = "options";
+
+inline constexpr const char* kSocket = "/run/berth/block-agent.sock";
+inline constexpr std::string_view kTrailerMagic = "BERTHFLX";
+inline constexpr size_t kLargestTrailer = 4096;
+
+// How long a driver waits, for an agent that is away as for its answer: less than the two minutes
+// that Berth gives a call, so that its own words are what people read.
+inline constexpr std::chrono::seconds kInitTime{10};
+inline constexpr std::chrono::seconds kCallTime{110};
+
+}  // namespace berth::base::ipc::block
