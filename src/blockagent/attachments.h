@@ -137,6 +137,10 @@ class Attachments {
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Unmounts all that shows the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
+  base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
+  // With its last use; the record has no mapping then.
+  base::Status FreeDevice(Record& record, const api::FenceEntry& entry);
+  base::Status ForceDevice(Record& record, const api::FenceEntry& entry, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
   // Makes a record of what is mounted at a folder of which there is none; nullopt: there is nothing
   // of ours.

@@ -87,22 +87,42 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   use->state = State::kDetaching;
   if (last) record.state = State::kDetaching;
   RETURN_IF_ERROR(records_->Put(record));
-  RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
   if (!last) {
+    RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
     RETURN_IF_ERROR(fences_.Release(record.volume, entry));
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     return records_->Put(record);
   }
-  if (!record.shared_mount.empty()) {
-    RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, force.on));
-    rmdir(record.shared_mount.c_str());
-  }
-  RETURN_IF_ERROR(UnmapLocked(record, force));
+  RETURN_IF_ERROR(force.on ? ForceDevice(record, entry, force) : FreeDevice(record, entry));
   // The device is gone: the fence may say so.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
   RETURN_IF_ERROR(records_->Remove(record.volume));
   LOG_INFO("volume {} is detached", Quote(record.volume));
   return base::OkStatus();
+}
+
+Status Attachments::UnmountAll(const Record& record, const FenceEntry& entry, bool lazily) {
+  RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, lazily));
+  if (record.shared_mount.empty()) return base::OkStatus();
+  RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, lazily));
+  rmdir(record.shared_mount.c_str());
+  return base::OkStatus();
+}
+
+Status Attachments::FreeDevice(Record& record, const FenceEntry& entry) {
+  RETURN_IF_ERROR(UnmountAll(record, entry, /*lazily=*/false));
+  return UnmapLocked(record, {});
+}
+
+// The device first: a file system is shut down through its mounts, and whatever still has it open
+// is to write no more. Mounts go though that failed.
+Status Attachments::ForceDevice(Record& record, const FenceEntry& entry, const Force& force) {
+  Record before = record;
+  const Status unmapped = UnmapLocked(record, force);
+  if (!before.mapping.has_value()) before.mapping = record.mapping;
+  const Status unmounted = UnmountAll(before, entry, /*lazily=*/true);
+  RETURN_IF_ERROR(unmapped);
+  return unmounted;
 }
 
 Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, const Force& force,
