@@ -1,6 +1,6 @@
 // The volumes that this node has attached: fence, device, file system, mounts, and back again.
 //
-//   Mount    record ─▶ fence ─▶ map ─▶ format if blank, check ─▶ mount ─▶ grow ─▶ answer
+//   Mount    may it? ─▶ record ─▶ fence ─▶ map ─▶ format if blank, check ─▶ mount ─▶ grow ─▶ answer
 //   Unmount  record ─▶ unmount ─▶ with the last pod: unmap ─▶ fence ─▶ no record
 //
 // One at a time for each volume; each step is recorded before it is taken (records.h), so that
@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -90,12 +91,24 @@ class Attachments {
   base::Status TakeOff(const std::string& volume, const api::FenceEntry& use, const Force& force,
                        Deadline deadline);
 
+  // Takes an entry of a NodeCleanup off this node, on record or not, and out of the fence.
+  // FAILED_PRECONDITION: what is mounted there cannot be told to be the volume.
+  base::Status Clear(const api::CleanupEntry& entry, const Force& force, Deadline deadline);
+
+  // Takes the volume off this node whole, whoever uses it.
+  base::Status TakeAllOff(const std::string& volume, const Force& force, Deadline deadline);
+
+  // Whether the fence names that use.
+  base::StatusOr<bool> IsFenced(const std::string& volume, const api::FenceEntry& use);
+
   // Compares the volume's record with fence, pods and image, and does what follows from that.
   // Gives whether something is left that time alone changes: it is to be called again soon.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
   // Of which there are records.
   std::vector<std::string> Volumes() const;
+  // Those of a StorageCluster that this node has on record, or that a fence says it has.
+  base::StatusOr<std::set<std::string>> VolumesOf(const std::string& cluster);
   std::optional<Record> Find(const std::string& volume) const { return records_->Get(volume); }
 
  private:
@@ -122,7 +135,8 @@ class Attachments {
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
-                                                block::Backend& backend);
+                                                block::Backend& backend,
+                                                const std::function<base::Status()>& entering);
   BackendFact AskBackend(block::Backend& backend, const std::string& image,
                          const std::string& node);
   // Whether the pod has it mounted already, as recorded.
@@ -137,10 +151,9 @@ class Attachments {
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Unmounts all that shows the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
+  // Of the pod, and with the last one what pods share.
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
-  // With its last use; the record has no mapping then.
-  base::Status FreeDevice(Record& record, const api::FenceEntry& entry);
-  base::Status ForceDevice(Record& record, const api::FenceEntry& entry, const Force& force);
+  void ShutOff(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
   // Makes a record of what is mounted at a folder of which there is none; nullopt: there is nothing
   // of ours.
@@ -150,6 +163,10 @@ class Attachments {
                                                     const std::string& mount_dir,
                                                     const std::string& pod_uid,
                                                     const platform::MountEntry* mounted);
+  base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
+  base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
+  // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
+  base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
 
   void TellDevice(const Record& record, std::string_view state, const std::string& message,

@@ -159,10 +159,14 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   if (record.state == State::kDetaching) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
   }
-  RETURN_IF_ERROR(records_->Put(record));
-  const auto fence = AcquireFence(subject, *use, *backend);
-  if (fence.status().code() == StatusCode::kFailedPrecondition) {
-    // It was kept out for certain.
+  bool recorded = false;
+  const auto fence = AcquireFence(subject, *use, *backend, [&]() -> Status {
+    if (!recorded) RETURN_IF_ERROR(records_->Put(record));
+    recorded = true;
+    return base::OkStatus();
+  });
+  if (fence.status().code() == StatusCode::kFailedPrecondition && recorded) {
+    // Another was faster: it was kept out for certain.
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     const Status undone = record.uses.empty() && !record.mapping.has_value()
                               ? records_->Remove(call.volume)
@@ -189,7 +193,8 @@ BackendFact Attachments::AskBackend(block::Backend& backend, const std::string& 
 }
 
 StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, const Use& use,
-                                                     block::Backend& backend) {
+                                                     block::Backend& backend,
+                                                     const std::function<Status()>& entering) {
   const auto controller = subject.pod.controller();
   const std::string& volume = subject.volume.name();
   const auto find_facts = [&](const FenceEntry& old) {
@@ -212,7 +217,7 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
                           .pod = subject.pod.reference(),
                           .cluster_name = subject.cluster,
                           .image = subject.image},
-                         find_facts);
+                         {.find_facts = find_facts, .entering = entering});
 }
 
 StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {

@@ -80,6 +80,21 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
   return base::OkStatus();
 }
 
+// By force the device goes before its mounts: what is written fails from then on, so that
+// unmounting waits for no back end. What fails here is tried again once the mounts are gone.
+void Attachments::ShutOff(const Record& record, const Force& force) {
+  const auto shut_off = [&]() -> Status {
+    if (!record.mapping.has_value()) return base::OkStatus();
+    ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.shut_off.before">());
+    RETURN_IF_ERROR(backend->ForceUnmap(*record.mapping, force.patience));
+    return base::FaultPoint<"blockagent.shut_off.after">();
+  };
+  if (const Status done = shut_off(); !done.ok()) {
+    LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(done));
+  }
+}
+
 Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const Force& force) {
   Use* use = record.Find(entry);
   if (use == nullptr) return base::OkStatus();
@@ -93,7 +108,9 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     return records_->Put(record);
   }
-  RETURN_IF_ERROR(force.on ? ForceDevice(record, entry, force) : FreeDevice(record, entry));
+  if (force.on) ShutOff(record, force);
+  RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
+  RETURN_IF_ERROR(UnmapLocked(record, force));
   // The device is gone: the fence may say so.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
   RETURN_IF_ERROR(records_->Remove(record.volume));
@@ -107,22 +124,6 @@ Status Attachments::UnmountAll(const Record& record, const FenceEntry& entry, bo
   RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, lazily));
   rmdir(record.shared_mount.c_str());
   return base::OkStatus();
-}
-
-Status Attachments::FreeDevice(Record& record, const FenceEntry& entry) {
-  RETURN_IF_ERROR(UnmountAll(record, entry, /*lazily=*/false));
-  return UnmapLocked(record, {});
-}
-
-// The device first: a file system is shut down through its mounts, and whatever still has it open
-// is to write no more. Mounts go though that failed.
-Status Attachments::ForceDevice(Record& record, const FenceEntry& entry, const Force& force) {
-  Record before = record;
-  const Status unmapped = UnmapLocked(record, force);
-  if (!before.mapping.has_value()) before.mapping = record.mapping;
-  const Status unmounted = UnmountAll(before, entry, /*lazily=*/true);
-  RETURN_IF_ERROR(unmapped);
-  return unmounted;
 }
 
 Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, const Force& force,

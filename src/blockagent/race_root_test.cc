@@ -44,7 +44,7 @@ class Witness {
 // Twenty agents want one volume for one pod, until it was had a thousand times. Without the fence
 // the back end's lock would keep them apart: here it is asked too, and must never have to say no.
 TEST(RaceTest, TwentyAgentsWantOneVolumeAThousandTimes) {
-  constexpr int kAgents = 20, kRounds = 1000;
+  const int kAgents = getenv("RA") ? atoi(getenv("RA")) : 20, kRounds = getenv("RR") ? atoi(getenv("RR")) : 1000;
   FakeSite site;
   site.AddVolume("pv-1", 16);
   std::atomic<int> holders{0}, had{0}, two_at_once{0}, foreign_writes{0}, locked{0};
