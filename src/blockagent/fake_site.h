@@ -38,7 +38,14 @@ class FakeEvents : public base::EventSink {
 
 class FakeSite {
  public:
-  FakeSite() {
+  enum class Disk { kReal, kMemory };
+  // In memory, where the speed of a disk is of no account.
+  explicit FakeSite(Disk disk = Disk::kReal) {
+    if (disk == Disk::kMemory) {
+      const base::Status mounted =
+          mounter->Mount({.source = "tmpfs", .target = folder.path(), .fs_type = "tmpfs"});
+      EXPECT_TRUE(mounted.ok()) << mounted;
+    }
     for (const auto* kind : {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
                              &api::kinds::kStorageCluster}) {
       client.Serve(*kind);
@@ -53,7 +60,7 @@ class FakeSite {
     // What a failed test left: mounts hold devices.
     const auto table = mounter->List();
     for (auto it = table->rbegin(); it != table->rend(); ++it) {
-      if (it->mount_point.starts_with(folder.path())) {
+      if (it->mount_point.starts_with(folder.path() + "/")) {
         static_cast<void>(mounter->UnmountLazy(it->mount_point));
       }
     }
