@@ -145,7 +145,7 @@ Status FlexPlugin::UnmountForPod(const DriverVersion& version, const std::string
 
 void FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
                               const std::string& folder) {
-  const Status applied = ApplyPodFsGroup(pod, folder);
+  const Status applied = ApplyPodFsGroup(host_, pod, folder);
   if (applied.ok()) return;
   // As with Kubernetes the pod goes on: a server may refuse what the pod does not need.
   host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",
