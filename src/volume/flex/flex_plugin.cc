@@ -44,9 +44,7 @@ FlexPlugin::FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
       pod_volumes_(FlexFolder::kPodVolume, host, versions_) {}
 
 bool FlexPlugin::Supports(const VolumeSpec& spec) const {
-  if (!IsFlexVolume(spec) || spec.block()) return false;
-  const auto source = ReadFlexSource(spec);
-  return source.ok() && source->driver == name();
+  return FlexDriverOf(spec) == name() && !spec.block();
 }
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
