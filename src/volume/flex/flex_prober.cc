@@ -23,6 +23,8 @@ namespace {
 constexpr int64_t kTimeStepNs = 2'000'000'000;
 // After a copy that failed for want of space, or the like; nothing announces that there is some.
 constexpr std::chrono::seconds kAfterFailure(30);
+// Of what holds a driver that was removed, so many are named.
+constexpr size_t kShownUsers = 3;
 
 int64_t Now() {
   timespec now;
@@ -91,8 +93,11 @@ Status FlexProber::Init() {
                                  if (tell_) tell_();
                                },
                                std::move(watch)));
-  // An old version can go then, and a driver that was removed is listed no more.
-  store_->OnReleased([this] { watch_->LookAgain(); });
+  // An old version can go then, and a driver that was removed is listed no more, or for less. What
+  // ends while a scan replaces it, that scan collects.
+  store_->OnReleased([this] {
+    if (scanning_ != std::this_thread::get_id()) watch_->LookAgain();
+  });
   return base::OkStatus();
 }
 
@@ -101,7 +106,10 @@ StatusOr<std::optional<PluginList>> FlexProber::Probe() {
   MutexLock lock(mutex_);
   // Before the folder is read: what comes later raises it again.
   news_ = false;
-  RETURN_IF_ERROR(Scan());
+  scanning_ = std::this_thread::get_id();
+  const Status scanned = Scan();
+  scanning_ = std::thread::id();
+  RETURN_IF_ERROR(scanned);
   PluginList list;
   for (const auto& [driver, known] : known_) list.push_back(known.plugin);
   return std::optional(std::move(list));
@@ -221,6 +229,27 @@ std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
   const Status status =
       why == left_out_.end() ? Missing(source->driver) : Unusable(folder, why->second);
   return std::string(base::Message(status));
+}
+
+Status FlexProber::StateOf(std::string_view name) const {
+  StatusOr<DriverVersion> current = DriverVersion();
+  {
+    MutexLock lock(mutex_);
+    const auto known = known_.find(std::string(name));
+    if (known != known_.end() && !known->second.taken.has_value()) {
+      current = known->second.driver->Current();
+    }
+  }
+  if (current.ok()) return base::OkStatus();
+  const std::vector<std::string> users = store_->UsersOf(name);
+  std::string shown;
+  for (size_t i = 0; i < std::min(users.size(), kShownUsers); ++i) {
+    shown += fmt::format("{}{}", i == 0 ? "" : ", ", Quote(users[i]));
+  }
+  if (users.size() > kShownUsers) shown += fmt::format(" and {} more", users.size() - kShownUsers);
+  const bool removed = current.status().code() == StatusCode::kNotFound;
+  return Error(removed ? StatusCode::kFailedPrecondition : StatusCode::kUnavailable,
+               "{}; a copy is kept for what it set up: {}", base::Message(current.status()), shown);
 }
 
 std::map<std::string, Status> FlexProber::LeftOut() const {

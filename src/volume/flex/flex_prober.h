@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -60,6 +61,7 @@ class FlexProber : public PluginProber {
   base::StatusOr<std::optional<PluginList>> Probe() override;
   std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override;
   std::string WhyNone(const VolumeSpec& spec) const override;
+  base::Status StateOf(std::string_view name) const override;
 
   // What was left out at the last scan, as on_left_out tells it.
   std::map<std::string, base::Status> LeftOut() const;
@@ -90,6 +92,7 @@ class FlexProber : public PluginProber {
   const Options options_;
   std::function<void()> tell_;
   std::atomic<bool> news_ = true;
+  std::atomic<std::thread::id> scanning_ = {};  // the thread of the scan that runs
   std::shared_ptr<DriverStore> store_;
   mutable base::Mutex mutex_;
   std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);

@@ -199,6 +199,9 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
       ProbeUntil([&] { return Current("example/nfs").status().code() == StatusCode::kNotFound; }));
   EXPECT_EQ(list_[0].get(), plugin);
   EXPECT_THAT(Output("example/nfs"), HasSubstr("no folder 'example~nfs'"));
+  const Status state = prober_->StateOf("example/nfs");
+  EXPECT_EQ(state.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::ToString(state), HasSubstr(fmt::format("set up: '{}'", kUser)));
   EXPECT_EQ(OutputOf(version.executable), "one");
 
   // The same after a restart; then the last volume goes.
@@ -223,6 +226,41 @@ TEST_F(FlexProberTest, WhatADriverSetUpThatIsGoneHasAPluginOfItsName) {
   for (const char* name : {"kubernetes.io/csi", "no driver", "a/b/c", "", "../x"}) {
     EXPECT_EQ(prober_->Absent(name), nullptr) << name;
   }
+}
+
+TEST_F(FlexProberTest, AnOldCopyGoesSoonAfterTheLastCallThatRunsIt) {
+  const auto copies = [this] { return platform::ListFolder(temp_ / "store/nfs")->size(); };
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  std::optional<DriverVersion> runs = *Current("nfs");
+  folder_.Install("nfs", "two");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
+  EXPECT_EQ(OutputOf(runs->executable), "one");
+  EXPECT_EQ(copies(), 2u);
+  runs.reset();
+  EXPECT_TRUE(ProbeUntil([&] { return copies() == 1; }));
+}
+
+TEST_F(FlexProberTest, WhatHoldsARemovedDriverIsCountedAnewWhenAVolumeGoes) {
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  const std::shared_ptr<VolumePlugin> plugin = list_[0];
+  DriverVersions& versions = Plugin("nfs")->versions();
+  for (const char* user : {"pods/1", "pods/2", "pods/3", "pods/4"}) {
+    ASSERT_TRUE(versions.Hold(*Current("nfs"), user).ok());
+  }
+  EXPECT_TRUE(prober_->StateOf("nfs").ok());
+  folder_.Remove("nfs");
+  const auto says = [&](std::string_view what) {
+    return base::ToString(prober_->StateOf("nfs")).find(what) != std::string::npos;
+  };
+  ASSERT_TRUE(ProbeUntil([&] { return says("'pods/1', 'pods/2', 'pods/3' and 1 more"); }));
+  {
+    const auto held = versions.HeldBy("nfs", "pods/1");
+    ASSERT_TRUE(held.ok() && held->has_value());
+    ASSERT_TRUE(versions.Release(**held, "pods/1").ok());
+  }
+  EXPECT_TRUE(ProbeUntil([&] { return says("set up: 'pods/2', 'pods/3', 'pods/4'"); }));
 }
 
 TEST_F(FlexProberTest, ADriverThatComesBackIsANewPlugin) {
