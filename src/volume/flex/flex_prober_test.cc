@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "base/mutex.h"
 #include "platform/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
@@ -316,6 +320,32 @@ TEST_F(FlexProberTest, AScanThatFailsIsAnErrorAndOnceMore) {
   ASSERT_EQ(unlink(folder_.path().c_str()), 0);
   folder_.Install("nfs", "two");
   EXPECT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
+}
+
+// A storm of events, with somebody who asks all the time.
+TEST_F(FlexProberTest, AStormIsOneScanAWindow) {
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  folder_.Install("nfs", "one");
+  folder_.Install("other", "two");
+  ASSERT_TRUE(ProbeUntil([&] { return list_.size() == 2; }));
+  std::atomic<int> scans = 0;
+  std::jthread asks([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto list = prober_->Probe();
+      if (list.ok() && list->has_value()) ++scans;
+    }
+  });
+  const auto start = steady_clock::now();
+  int events = 0;
+  while (steady_clock::now() - start < milliseconds(500)) {
+    chmod((folder_ / (++events % 2 == 0 ? "nfs/nfs" : "other/other")).c_str(), 0755);
+  }
+  const auto windows = (steady_clock::now() - start) / milliseconds(50);
+  asks.request_stop();
+  asks.join();
+  // One of what was before, one at each window's end, and that of a window that was cut off.
+  EXPECT_LE(scans, windows + 2);
+  EXPECT_GT(events, scans);
 }
 
 TEST_F(FlexProberTest, NoDescriptorAndNoWatchIsLeft) {
