@@ -21,8 +21,6 @@ namespace {
 // A file system may keep times in steps of up to two seconds: a change so soon after another may
 // show in none of them.
 constexpr int64_t kTimeStepNs = 2'000'000'000;
-// After a copy that failed for want of space, or the like; nothing announces that there is some.
-constexpr std::chrono::seconds kAfterFailure(30);
 // Of what holds a driver that was removed, so many are named.
 constexpr size_t kShownUsers = 3;
 
@@ -120,7 +118,7 @@ Status FlexProber::Scan() {
   StatusOr<DriverScan> scan = drivers.ok() ? ScanDrivers(drivers->get(), options_.limits)
                                            : StatusOr<DriverScan>(drivers.status());
   if (!scan.ok()) {
-    watch_->LookAgain(kAfterFailure);
+    watch_->LookAgain(options_.retry);
     return scan.status();
   }
   std::set<std::string> present;
@@ -151,7 +149,7 @@ Status FlexProber::Update(int drivers, const DriverFolder& found) {
   StatusOr<DriverStore::Taken> taken = store_->Take(drivers, found.folder, options_.limits);
   if (!taken.ok()) {
     const bool writing = taken.status().code() == StatusCode::kUnavailable;
-    watch_->LookAgain(writing ? std::chrono::seconds(0) : kAfterFailure);
+    watch_->LookAgain(writing ? std::chrono::milliseconds(0) : options_.retry);
     if (known == nullptr || !known->taken.has_value() || !writing) {
       Retire(found.driver, Unusable(found.folder, taken.status()));
     } else {

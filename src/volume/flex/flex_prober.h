@@ -49,6 +49,9 @@ class FlexProber : public PluginProber {
     // Changes may have been missed, and the folder is read anew (platform::WatchOptions).
     std::function<void(const base::Status& why)> on_trouble = nullptr;
     std::chrono::milliseconds window{1000};
+    // After a copy or a scan that failed, for want of space or the like: nothing announces that
+    // there is some.
+    std::chrono::milliseconds retry{30000};
     DriverLimits limits;
   };
 

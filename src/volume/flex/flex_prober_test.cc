@@ -40,7 +40,8 @@ class FlexProberTest : public testing::Test {
         .make = FakeFlexPlugin::Make,
         .on_left_out = [this](const std::string& folder,
                               const Status& why) { told_.emplace_back(folder, why.code()); },
-        .window = std::chrono::milliseconds(50)});
+        .window = std::chrono::milliseconds(50),
+        .retry = std::chrono::milliseconds(200)});
     prober_->OnNews([this] {
       MutexLock lock(mutex_);
       ++news_;
@@ -169,6 +170,22 @@ TEST_F(FlexProberTest, WhatIsBeingWrittenIsTakenWhenItIsDone) {
   writer.Reset();
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
   EXPECT_NE(list_[0], plugin);
+}
+
+TEST_F(FlexProberTest, ACopyThatFailsIsToldAndTriedAgainThoughNothingChanges) {
+  folder_.Install("good", "good");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("good") == "good"; }));
+  // What is in the way of the copy goes, as a full disk gets room: not in the driver folder.
+  const std::string in_the_way = temp_ / "store/nfs";
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(in_the_way, "x").ok());
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return prober_->LeftOut().contains("nfs"); }));
+  EXPECT_THAT(WhyNone("nfs"), HasSubstr("cannot be used: rename a copy"));
+  EXPECT_EQ(told_.back().first, "nfs");
+  EXPECT_EQ(Output("good"), "good");
+  ASSERT_EQ(unlink(in_the_way.c_str()), 0);
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  EXPECT_EQ(told_.back(), std::pair(std::string("nfs"), StatusCode::kOk));
 }
 
 TEST_F(FlexProberTest, ADriverMadeExecutableLaterIsFound) {
