@@ -28,9 +28,8 @@ struct WatchOptions {
   std::chrono::milliseconds recheck{5000};
   // Told, on the watch's thread, when changes may have been missed or may be missed from now on:
   // the kernel's queue overflowed, watches ran out, or the folder itself or a parent went. In each
-  // case the
-  // folder is to be read anew, and the calls that this needs come by themselves: while watches
-  // lack, one every second. Without it they are logged.
+  // case the folder is to be read anew, and the calls that this needs come by themselves: while
+  // watches lack, one every second. Without it they are logged.
   std::function<void(const base::Status& why)> on_trouble = nullptr;
 };
 

@@ -5,9 +5,9 @@
 //                    ┌── its executable is another ──▶ another plugin, of a new version
 //   a driver's folder┼── another file changed ───────▶ the same plugin, of a new version
 //                    ├── it is being written to ─────▶ the same plugin; Current says so till the
-//                    next │                                look, which comes by itself └── it is
-//                    gone, or no driver ───▶ no plugin; while a version is held, the last
-//                                                     one, whose Current says why
+//                    │                                 next look, which comes by itself
+//                    └── it is gone, or no driver ───▶ no plugin; while a version is held, the
+//                                                      last one, whose Current says why
 //
 // An executable is another if its device, inode, size or time of change is, or its content. One
 // that fails its init is not replaced by an older version. What is left out is told once, with its
