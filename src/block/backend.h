@@ -106,6 +106,9 @@ struct BackendParts {
   platform::Mounter& mounter;
   // Where `berth io-proxy` of this node listens; empty: there is none.
   std::string proxy_socket;
+  // This node: devices that another node's agent made on the same kernel, as in a test, are not
+  // taken for its own.
+  std::string node;
 };
 
 // Of a StorageCluster's spec.backend: an object of one member, which names the type.

@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <functional>
 #include <optional>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/child.h"
 #include "platform/errno.h"
 #include "platform/mount_holders.h"
 
@@ -81,8 +83,7 @@ base::Status NoLongerThat(const LoopDevice& loop) {
                      Quote(loop.path));
 }
 
-// 0, or the errno of LOOP_CONFIGURE. Without direct I/O if the kernel refuses it.
-int Configure(int device, int image, const std::string& path, const LoopOptions& options) {
+loop_config ConfigOf(int image, const std::string& name, const LoopOptions& options) {
   loop_config config = {};
   config.fd = static_cast<uint32_t>(image);
   config.block_size = options.block_size != 0 ? options.block_size
@@ -90,12 +91,43 @@ int Configure(int device, int image, const std::string& path, const LoopOptions&
                                               : 512;
   config.info.lo_flags =
       (options.read_only ? LO_FLAGS_READ_ONLY : 0) | (options.direct_io ? LO_FLAGS_DIRECT_IO : 0);
-  // For people who look at losetup; cut by the kernel's field.
-  path.copy(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE - 1);
+  // For people who look at losetup, and for whoever is to know its devices; cut by the kernel's
+  // field.
+  (options.label.empty() ? name : options.label)
+      .copy(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE - 1);
+  return config;
+}
+
+// 0, or the errno of LOOP_CONFIGURE. Without direct I/O if the kernel refuses it. Only system
+// calls.
+int Configure(int device, loop_config config) {
   if (ioctl(device, LOOP_CONFIGURE, &config) == 0) return 0;
-  if (!options.direct_io || errno == EBUSY) return errno;
+  if ((config.info.lo_flags & LO_FLAGS_DIRECT_IO) == 0 || errno == EBUSY) return errno;
   config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
   return ioctl(device, LOOP_CONFIGURE, &config) == 0 ? 0 : errno;
+}
+
+// One try to detach, by system calls alone: 0 once the device has no such image any more, EAGAIN
+// where another has it open at the moment, EBUSY where it is mounted or held exclusively.
+int DetachOnce(const char* path, const FileIdentity& backing) {
+  // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them out.
+  const int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno == ENOENT || errno == ENXIO ? 0 : errno;
+  const int error = [&] {
+    loop_info64 info = {};
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
+    if (!(FileIdentity{static_cast<dev_t>(info.lo_device), static_cast<ino_t>(info.lo_inode)} ==
+          backing)) {
+      return 0;
+    }
+    if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
+    // While someone else has the device open, the kernel only marks it to go with its last user.
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return 0;
+    info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
+    return ioctl(fd, LOOP_SET_STATUS64, &info) != 0 ? errno : EAGAIN;
+  }();
+  close(fd);
+  return error;
 }
 
 base::StatusOr<UniqueFd> OpenImage(const std::string& image, const LoopOptions& options) {
@@ -120,9 +152,12 @@ base::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
   return FileIdentity{st.st_dev, st.st_ino};
 }
 
-base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options) {
-  const std::string context = fmt::format("attach {}", Quote(image));
-  ASSIGN_OR_RETURN(const UniqueFd file, OpenImage(image, options));
+namespace {
+
+// `configure` gives a loop device, by its descriptor, its image: 0 or an errno, or fails itself.
+base::StatusOr<LoopDevice> AttachToFree(
+    const std::string& context, bool read_only,
+    const std::function<base::StatusOr<int>(int device)>& configure) {
   const UniqueFd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
   if (!control.valid()) return ErrnoError(errno, context + ": open /dev/loop-control");
   for (int i = 0; i < kAttachTries; ++i) {
@@ -135,12 +170,12 @@ base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOption
     }
     const std::string path = LoopPath(number);
     RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.before">());
-    const UniqueFd device = OpenLoop(path, number, options.read_only ? O_RDONLY : O_RDWR);
+    const UniqueFd device = OpenLoop(path, number, read_only ? O_RDONLY : O_RDWR);
     if (!device.valid()) {
       if (errno == ENXIO || errno == EBUSY) continue;  // removed or taken meanwhile
       return ErrnoError(errno, fmt::format("{}: open {}", context, path));
     }
-    const int error = Configure(device.get(), file.get(), image, options);
+    ASSIGN_OR_RETURN(const int error, configure(device.get()));
     if (error == EBUSY) continue;
     if (error != 0) return ErrnoError(error, fmt::format("{} to {}", context, path));
     RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.after">());
@@ -151,6 +186,30 @@ base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOption
   return base::Error(StatusCode::kResourceExhausted,
                      "{}: others took each of {} loop devices that were free", context,
                      kAttachTries);
+}
+
+}  // namespace
+
+base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options) {
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenImage(image, options));
+  return AttachToFree(fmt::format("attach {}", Quote(image)), options.read_only,
+                      [&](int device) -> base::StatusOr<int> {
+                        return Configure(device, ConfigOf(file.get(), image, options));
+                      });
+}
+
+base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& options,
+                                      std::chrono::milliseconds timeout) {
+  const std::string context = fmt::format("attach {}", Quote(options.label));
+  const loop_config config = ConfigOf(image.get(), "", options);
+  return AttachToFree(context, options.read_only, [&](int device) -> base::StatusOr<int> {
+    int error = 0;
+    RETURN_IF_ERROR(RunInChild(context, timeout, &error, sizeof error, [&] {
+      error = Configure(device, config);
+      return 0;
+    }));
+    return error;
+  });
 }
 
 base::StatusOr<std::vector<LoopDevice>> ListLoops() {
@@ -184,37 +243,43 @@ base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing) {
   return loops;
 }
 
-base::Status DetachLoop(const LoopDevice& loop) {
+namespace {
+
+base::Status DetachBy(const LoopDevice& loop, const std::function<base::StatusOr<int>()>& once) {
   const std::string context = fmt::format("detach {}", Quote(loop.path));
   for (int i = 0; i < kDetachTries; ++i) {
     if (i > 0) poll(nullptr, 0, kDetachPauseMs);
-    // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them
-    // out.
-    const UniqueFd fd(open(loop.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
-    if (!fd.valid()) {
-      const int error = errno;
-      if (error == ENOENT || error == ENXIO) return base::OkStatus();
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.before">());
+    ASSIGN_OR_RETURN(const int error, once());
+    if (error == EAGAIN) continue;
+    if (error != 0) {
       const base::Status failed = ErrnoError(error, context);
       if (error != EBUSY) return failed;
       return base::Status(failed.code(),
                           base::ToAbsl(fmt::format("{}{}", base::Message(failed),
                                                    DescribeMountHolders(loop.device))));
     }
-    const std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
-    if (!now || !(now->backing == loop.backing)) return base::OkStatus();
-    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.before">());
-    if (ioctl(fd.get(), LOOP_CLR_FD) != 0) {
-      if (errno == ENXIO) return base::OkStatus();
-      return ErrnoError(errno, context);
-    }
-    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.after">());
-    // While someone else has the device open, the kernel only marks it to go with its last user.
-    loop_info64 info = {};
-    if (ioctl(fd.get(), LOOP_GET_STATUS64, &info) != 0) return base::OkStatus();
-    info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
-    if (ioctl(fd.get(), LOOP_SET_STATUS64, &info) != 0) return ErrnoError(errno, context);
+    return base::FaultPoint<"platform.loop_detach.after">();
   }
   return base::Error(StatusCode::kFailedPrecondition, "{}: another process has it open", context);
+}
+
+}  // namespace
+
+base::Status DetachLoop(const LoopDevice& loop) {
+  return DetachBy(
+      loop, [&]() -> base::StatusOr<int> { return DetachOnce(loop.path.c_str(), loop.backing); });
+}
+
+base::Status DetachLoop(const LoopDevice& loop, std::chrono::milliseconds timeout) {
+  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+    int error = 0;
+    RETURN_IF_ERROR(RunInChild("detach " + loop.path, timeout, &error, sizeof error, [&] {
+      error = DetachOnce(loop.path.c_str(), loop.backing);
+      return 0;
+    }));
+    return error;
+  });
 }
 
 base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop) {

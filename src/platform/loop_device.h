@@ -7,11 +7,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace berth::platform {
 
@@ -41,11 +43,21 @@ struct LoopOptions {
   // 512 or 4096; 0: the least that direct I/O to the image allows. A file system remembers the size
   // it was made with and refuses a larger one, so whoever keeps an image keeps this number with it.
   uint32_t block_size = 0;
+  // What the kernel keeps with the device for whoever asks (lo_file_name); at most 63 bytes, empty:
+  // the image's path.
+  std::string label;
 };
 
 // Attaches an image to a free loop device; it stays attached until DetachLoop (no autoclear).
 // NOT_FOUND: no such image. RESOURCE_EXHAUSTED: no free loop device.
 base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options);
+
+// As above, with an open image, whose access decides about that of the device. The kernel keeps the
+// very open file, so that its open file description lock lasts as long as the device. In a child:
+// an image's file system may have died since it was opened. DEADLINE_EXCEEDED: it may be attached
+// or become so.
+base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOptions& options,
+                                      std::chrono::milliseconds timeout);
 
 // All loop devices in use, or those whose backing file is `backing`.
 base::StatusOr<std::vector<LoopDevice>> ListLoops();
@@ -54,6 +66,8 @@ base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 // Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION:
 // mounted, or held open; it then stays attached.
 base::Status DetachLoop(const LoopDevice& loop);
+// As above, each try in a child with a deadline, for images whose file system may not answer.
+base::Status DetachLoop(const LoopDevice& loop, std::chrono::milliseconds timeout);
 
 // Makes the device as large as its backing file is now; gives the new size in bytes.
 base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop);
