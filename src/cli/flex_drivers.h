@@ -1,14 +1,5 @@
 // `berth flex install`, `list` and `remove`: drivers in a node's driver folder, by hand.
-//
-//   DRIVERS/.berth-install/vendor~driver/   a driver is copied here and checked: no name that
-//   begins
-//                                           with a dot is a driver's
-//   DRIVERS/vendor~driver/                  its files are renamed into place, the executable last;
-//                                           to remove, the executable goes first
-//
-// So no driver runs in part, or without its other files, and what is running while its driver is
-// replaced keeps the file that it is. What a crash leaves is a dot folder, which the next
-// installation clears away.
+// They are put in place by volume/flex/driver_install.h; to remove one, the executable goes first.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // What berth-flex, the Flexvolume driver, and the block agent of its node say to each other.
 //
-//   init     the handshake: `version` of each side, which must be the same; before the first one
-//            the agent serves no other request
+//   init     the handshake: `version` of each side (kProtocol), which must be the same; before the
+//            first one the agent serves no other request
 //   mount    mountDir, options (the JSON object that the kubelet gave)
 //   unmount  mountDir
 //
@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace berth::base::ipc::block {
@@ -25,8 +26,15 @@ inline constexpr std::string_view kInit = "block.init";
 inline constexpr std::string_view kMount = "block.mount";
 inline constexpr std::string_view kUnmount = "block.unmount";
 inline constexpr std::string_view kVersion = "version";
+// Of what is said here; a whole number.
+inline constexpr int64_t kProtocol = 1;
 inline constexpr std::string_view kMountDir = "mountDir";
 inline constexpr std::string_view kOptions = "options";
+
+// The trailer's members; all but the socket may be absent, and are then as if "true".
+inline constexpr std::string_view kTrailerSocket = "socket";
+inline constexpr std::string_view kTrailerFsGroup = "fsGroup";
+inline constexpr std::string_view kTrailerRelabel = "selinuxRelabel";
 
 inline constexpr const char* kSocket = "/run/berth/block-agent.sock";
 inline constexpr std::string_view kTrailerMagic = "BERTHFLX";

@@ -1,0 +1,227 @@
+// A back end in memory, for tests of what stands above it: images that are mapped to devices which
+// it only names, by nodes that share a FakeImages.
+//
+// It keeps the rules of backend.h: a mapping holds the image's lock until it is unmapped, shared for
+// readers; what is open is not unmapped, but by force. Thread-safe.
+#pragma once
+
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "block/backend.h"
+
+namespace berth::block {
+
+// What all nodes see.
+class FakeImages {
+ public:
+  struct Image {
+    ImageInfo info;
+    // Nodes that have it mapped; true: as readers.
+    std::map<std::string, bool> mapped_by;
+    bool shared_writers = false;
+  };
+
+  base::Mutex mutex;
+  std::map<std::string, Image> images ABSL_GUARDED_BY(mutex);
+  std::map<std::string, std::set<std::string>> shut_out ABSL_GUARDED_BY(mutex);  // image → nodes
+  // Of a back end that cannot know.
+  bool knows_locks ABSL_GUARDED_BY(mutex) = true;
+  bool can_fence ABSL_GUARDED_BY(mutex) = false;
+};
+
+class FakeBackend : public Backend {
+ public:
+  FakeBackend(FakeImages& images, std::string node) : images_(images), node_(std::move(node)) {}
+
+  // Called with the name of each call and its image before it does anything; what it fails with is
+  // the call's failure.
+  void OnCall(std::function<base::Status(std::string_view call, const std::string& image)> hook) {
+    base::MutexLock lock(images_.mutex);
+    hook_ = std::move(hook);
+  }
+  // The device is open: it is not unmapped.
+  void SetOpen(const std::string& image, bool open) {
+    base::MutexLock lock(images_.mutex);
+    open ? static_cast<void>(open_.insert(image)) : static_cast<void>(open_.erase(image));
+  }
+  // The path of the device that images are mapped to; empty: a name.
+  void SetDevice(const std::string& image, const std::string& path, uint64_t number) {
+    base::MutexLock lock(images_.mutex);
+    devices_[image] = {path, number};
+  }
+
+  base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
+    RETURN_IF_ERROR(Call("Create", wanted.name));
+    base::MutexLock lock(images_.mutex);
+    const auto [it, made] = images_.images.try_emplace(wanted.name);
+    if (made) it->second.info = {wanted.name, wanted.size_bytes, ""};
+    if (it->second.info.size_bytes != wanted.size_bytes) {
+      return base::Error(base::StatusCode::kAlreadyExists, "image {} has another size",
+                         base::Quote(wanted.name));
+    }
+    return it->second.info;
+  }
+  base::Status Delete(const std::string& image) override {
+    RETURN_IF_ERROR(Call("Delete", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return base::OkStatus();
+    if (!it->second.mapped_by.empty()) return Locked(image);
+    images_.images.erase(it);
+    return base::OkStatus();
+  }
+  base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
+                                           const std::string& snapshot) override {
+    RETURN_IF_ERROR(Call("CreateSnapshot", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return Missing(image);
+    if (!it->second.mapped_by.empty()) return Locked(image);
+    const ImageInfo info{snapshot, it->second.info.size_bytes, image};
+    images_.images[snapshot].info = info;
+    return info;
+  }
+  base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    RETURN_IF_ERROR(Call("Grow", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return Missing(image);
+    it->second.info.size_bytes = std::max(it->second.info.size_bytes, size_bytes);
+    return it->second.info;
+  }
+  base::StatusOr<std::vector<ImageInfo>> List() override {
+    RETURN_IF_ERROR(Call("List", ""));
+    base::MutexLock lock(images_.mutex);
+    std::vector<ImageInfo> all;
+    for (const auto& [name, image] : images_.images) all.push_back(image.info);
+    return all;
+  }
+
+  base::StatusOr<bool> HasLock(const std::string& image) override {
+    RETURN_IF_ERROR(Call("HasLock", image));
+    base::MutexLock lock(images_.mutex);
+    if (!images_.knows_locks) {
+      return base::Error(base::StatusCode::kUnimplemented, "this back end knows no locks");
+    }
+    const auto it = images_.images.find(image);
+    return it != images_.images.end() && !it->second.mapped_by.empty();
+  }
+  base::Status Fence(const std::string& image, const std::string& node) override {
+    RETURN_IF_ERROR(Call("Fence", image));
+    base::MutexLock lock(images_.mutex);
+    if (!images_.can_fence) {
+      return base::Error(base::StatusCode::kUnimplemented, "this back end shuts nobody out");
+    }
+    images_.shut_out[image].insert(node);
+    images_.images[image].mapped_by.erase(node);
+    return base::OkStatus();
+  }
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    RETURN_IF_ERROR(Call("Map", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return Missing(image);
+    FakeImages::Image& found = it->second;
+    if (!found.mapped_by.contains(node_)) {
+      for (const auto& [node, reads] : found.mapped_by) {
+        if (reads && options.read_only) continue;
+        if (found.shared_writers && options.shared_writers) continue;
+        return Locked(image);
+      }
+      found.mapped_by[node_] = options.read_only;
+      found.shared_writers = options.shared_writers;
+    }
+    return Of(image, found);
+  }
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    RETURN_IF_ERROR(Call("FindMapping", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end() || !it->second.mapped_by.contains(node_)) return std::nullopt;
+    return std::optional(Of(image, it->second));
+  }
+  base::StatusOr<std::vector<Mapping>> Mappings() override {
+    RETURN_IF_ERROR(Call("Mappings", ""));
+    base::MutexLock lock(images_.mutex);
+    std::vector<Mapping> all;
+    for (const auto& [name, image] : images_.images) {
+      if (image.mapped_by.contains(node_)) all.push_back(Of(name, image));
+    }
+    return all;
+  }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    RETURN_IF_ERROR(Call("Refresh", mapping.image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(mapping.image);
+    if (it == images_.images.end()) return Missing(mapping.image);
+    return Of(mapping.image, it->second);
+  }
+  base::Status Unmap(const Mapping& mapping) override {
+    RETURN_IF_ERROR(Call("Unmap", mapping.image));
+    base::MutexLock lock(images_.mutex);
+    if (open_.contains(mapping.image)) {
+      return base::Error(base::StatusCode::kFailedPrecondition, "device {} is open",
+                         mapping.device);
+    }
+    const auto it = images_.images.find(mapping.image);
+    if (it != images_.images.end()) it->second.mapped_by.erase(node_);
+    return base::OkStatus();
+  }
+  base::Status ForceUnmap(const Mapping& mapping,
+                          std::chrono::milliseconds /*patience*/) override {
+    RETURN_IF_ERROR(Call("ForceUnmap", mapping.image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(mapping.image);
+    if (it != images_.images.end()) it->second.mapped_by.erase(node_);
+    open_.erase(mapping.image);
+    return base::OkStatus();
+  }
+
+ private:
+  base::Status Call(std::string_view call, const std::string& image) {
+    std::function<base::Status(std::string_view, const std::string&)> hook;
+    {
+      base::MutexLock lock(images_.mutex);
+      hook = hook_;
+    }
+    return hook ? hook(call, image) : base::OkStatus();
+  }
+  static base::Status Locked(const std::string& image) {
+    return base::Error(base::StatusCode::kFailedPrecondition, "image {} has a lock",
+                       base::Quote(image));
+  }
+  static base::Status Missing(const std::string& image) {
+    return base::Error(base::StatusCode::kNotFound, "there is no image {}", base::Quote(image));
+  }
+  Mapping Of(const std::string& name, const FakeImages::Image& image) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(images_.mutex) {
+    const auto device = devices_.find(name);
+    return {.image = name,
+            .device = device == devices_.end() ? "/dev/fake-" + name : device->second.first,
+            .device_number = device == devices_.end() ? makedev(240, std::hash<std::string>()(name) % 4096)
+                                                      : device->second.second,
+            .size_bytes = image.info.size_bytes,
+            .read_only = image.mapped_by.at(node_),
+            .state = {{"node", node_}}};
+  }
+
+  FakeImages& images_;
+  const std::string node_;
+  std::function<base::Status(std::string_view, const std::string&)> hook_
+      ABSL_GUARDED_BY(images_.mutex);
+  std::set<std::string> open_ ABSL_GUARDED_BY(images_.mutex);
+  std::map<std::string, std::pair<std::string, uint64_t>> devices_
+      ABSL_GUARDED_BY(images_.mutex);
+};
+
+}  // namespace berth::block

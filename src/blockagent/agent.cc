@@ -1,0 +1,182 @@
+#include "blockagent/agent.h"
+
+#include <optional>
+
+#include "base/ipc/block_call.h"
+#include "base/ipc/message.h"
+#include "base/keyed_workers.h"
+#include "base/log.h"
+#include "blockagent/driver_service.h"
+#include "kube/informer.h"
+#include "platform/durable_file.h"
+#include "rpc/unix_socket.h"
+#include "volume/flex/driver_install.h"
+#include "volume/flex/plugin_folder.h"
+
+namespace berth::blockagent {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using Deadline = Attachments::Deadline;
+using Outcome = base::KeyedWorkers::Outcome;
+
+constexpr size_t kLargestDriver = 8 * 1024 * 1024;
+// For what this agent does by itself to wait for a volume that a request works on.
+constexpr std::chrono::seconds kOwnPatience{30};
+// Pods that were given a volume and have not got it yet.
+constexpr std::chrono::seconds kSoon{10};
+
+// The driver with its trailer (base/ipc/block_call.h).
+StatusOr<std::string> DriverWithTrailer(const std::string& executable, const std::string& socket) {
+  namespace call = base::ipc::block;
+  ASSIGN_OR_RETURN(std::string content, platform::ReadFile(executable, kLargestDriver));
+  const std::string trailer =
+      base::ipc::WriteJson(base::ipc::Message().Set(call::kTrailerSocket, socket));
+  if (trailer.size() > call::kLargestTrailer) {
+    return Error(StatusCode::kInvalidArgument, "the socket's path {} is too long", Quote(socket));
+  }
+  const auto length = static_cast<uint32_t>(trailer.size());
+  content += trailer;
+  content.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  content += call::kTrailerMagic;
+  return content;
+}
+
+class AgentImpl : public Agent {
+ public:
+  AgentImpl(AgentOptions options, kube::Client& client)
+      : options_(std::move(options)),
+        informers_(client),
+        workers_({.name = "block-agent",
+                  .workers = 4,
+                  .max_workers = 32,
+                  .retry_start = std::chrono::seconds(2),
+                  .retry_max = std::chrono::minutes(2)},
+                 [this](const std::string& volume) { return Reconcile(volume); }) {}
+
+  ~AgentImpl() override {
+    service_.reset();
+    informers_.Stop();
+    workers_.Stop();
+  }
+
+  Status Run(kube::Client& client, base::EventSink& events, const base::Clock& clock,
+             MakeBackend make_backend) {
+    if (!make_backend) {
+      make_backend = [this](const base::Json& settings) {
+        return block::OpenBackend(settings, {*exec_, *mounter_, options_.proxy_socket});
+      };
+    }
+    ASSIGN_OR_RETURN(const std::string socket, rpc::SocketPath(options_.socket));
+    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    const std::string folder = options_.data_folder + "/block-agent";
+    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+    auto lock = platform::LockFile(folder + "/lock");
+    RETURN_IF_ERROR_WITH(lock, "another block agent of this node runs");
+    lock_ = *std::move(lock);
+    ASSIGN_OR_RETURN(attachments_, Attachments::Open({.node = options_.node,
+                                                      .data_folder = folder,
+                                                      .kubelet_folder = options_.kubelet_folder,
+                                                      .consumers = {}},
+                                                     {.client = client,
+                                                      .exec = *exec_,
+                                                      .mounter = *mounter_,
+                                                      .events = events,
+                                                      .clock = clock,
+                                                      .make_backend = std::move(make_backend)}));
+    Watch();
+    for (const std::string& volume : attachments_->Volumes()) workers_.Add(volume);
+    workers_.Start();
+    informers_.Start();
+    ASSIGN_OR_RETURN(
+        service_,
+        DriverService::Start(
+            {.socket = socket,
+             .mount =
+                 [this](const MountCall& call, Deadline deadline) {
+                   const Status mounted = attachments_->Mount(call, deadline);
+                   Later(call.volume);
+                   return mounted;
+                 },
+             .unmount =
+                 [this](const std::string& mount_dir, Deadline deadline) {
+                   return attachments_->Unmount(mount_dir, deadline);
+                 }}));
+    return InstallDriver(socket);
+  }
+
+  Status Health() const override {
+    if (service_ != nullptr && service_->ready()) return base::OkStatus();
+    return Error(StatusCode::kUnavailable, "the driver in {} has not made its handshake yet",
+                 Quote(plugin_folder_));
+  }
+
+  Attachments& attachments() override { return *attachments_; }
+
+ private:
+  void Watch() {
+    informers_.OfOptional<api::VolumeFence>().AddHandler(
+        [this](const auto& change) { Changed(change.key); });
+    informers_.Of<api::PersistentVolume>().AddHandler(
+        [this](const auto& change) { Changed(change.key); });
+  }
+
+  void Changed(const std::string& volume) {
+    if (attachments_->Find(volume).has_value()) workers_.AddNow(volume);
+  }
+  void Later(const std::string& volume) {
+    if (attachments_->Find(volume).has_value()) workers_.AddAfter(volume, options_.resync);
+  }
+
+  Outcome Reconcile(const std::string& volume) {
+    const auto again =
+        attachments_->Reconcile(volume, std::chrono::steady_clock::now() + kOwnPatience);
+    if (!again.ok()) return Outcome::Retry(again.status());
+    if (!attachments_->Find(volume).has_value()) return Outcome::Done();
+    return Outcome::After(*again ? kSoon : options_.resync);
+  }
+
+  Status InstallDriver(const std::string& socket) {
+    plugin_folder_ = options_.plugin_folder;
+    if (plugin_folder_.empty()) {
+      ASSIGN_OR_RETURN(const volume::PluginFolder found, volume::FindPluginFolder());
+      LOG_INFO("the kubelet looks for drivers in '{}': {}", found.path, found.why);
+      plugin_folder_ = found.path;
+    }
+    ASSIGN_OR_RETURN(const std::string content,
+                     DriverWithTrailer(options_.driver_executable, socket));
+    for (const std::string& driver : options_.drivers) {
+      RETURN_IF_ERROR_WITH(volume::InstallDriverFile(plugin_folder_, driver, content),
+                           fmt::format("install driver {} in {}", Quote(driver),
+                                       Quote(plugin_folder_)));
+      LOG_INFO("installed driver '{}' in '{}'", driver, plugin_folder_);
+    }
+    return base::OkStatus();
+  }
+
+  const AgentOptions options_;
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  std::string plugin_folder_;
+  base::UniqueFd lock_;
+  std::unique_ptr<Attachments> attachments_;
+  kube::Informers informers_;
+  base::KeyedWorkers workers_;
+  std::unique_ptr<DriverService> service_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, kube::Client& client,
+                                              base::EventSink& events, const base::Clock& clock,
+                                              MakeBackend make_backend) {
+  auto agent = std::make_unique<AgentImpl>(std::move(options), client);
+  RETURN_IF_ERROR(agent->Run(client, events, clock, std::move(make_backend)));
+  return std::unique_ptr<Agent>(std::move(agent));
+}
+
+}  // namespace berth::blockagent

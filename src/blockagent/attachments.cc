@@ -1,0 +1,88 @@
+#include "blockagent/attachments.h"
+
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/log.h"
+#include "platform/durable_file.h"
+
+namespace berth::blockagent {
+namespace {
+
+using base::MutexLock;
+using base::Quote;
+using base::Status;
+using base::StatusOr;
+
+}  // namespace
+
+bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping) {
+  // btrfs has a device number of its own in the mount table.
+  if (mount.fs_type == "btrfs") return mount.source == mapping.device;
+  return makedev(mount.major, mount.minor) == mapping.device_number;
+}
+
+StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions options,
+                                                         AttachmentParts parts) {
+  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
+  for (Record record : records->All()) {
+    if (record.boot_id == boot_id) continue;
+    // Devices and mounts went with the machine; the fence stands until pods are looked at.
+    LOG_INFO("volume {} was attached before the machine was started anew", Quote(record.volume));
+    record.boot_id = boot_id;
+    record.mapping.reset();
+    record.state = State::kAttaching;
+    for (Use& use : record.uses) use.state = State::kAttaching;
+    RETURN_IF_ERROR(records->Put(record));
+  }
+  return std::unique_ptr<Attachments>(new Attachments(std::move(options), std::move(parts),
+                                                      std::move(records), std::move(boot_id)));
+}
+
+Attachments::Attachments(AttachmentOptions options, AttachmentParts parts,
+                         std::unique_ptr<Records> records, std::string boot_id)
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      records_(std::move(records)),
+      boot_id_(std::move(boot_id)),
+      consumers_(parts_.client, options_.consumers),
+      fences_({parts_.client, parts_.events, parts_.clock, options_.node}) {}
+
+StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& settings) {
+  const std::string key = base::json::Dump(settings);
+  {
+    MutexLock lock(mutex_);
+    const auto it = backends_.find(key);
+    if (it != backends_.end()) return it->second;
+  }
+  ASSIGN_OR_RETURN(auto made, parts_.make_backend(settings));
+  MutexLock lock(mutex_);
+  // Another may have made it meanwhile: all use the same one, which keeps calls apart.
+  return backends_.try_emplace(key, std::move(made)).first->second;
+}
+
+std::string Attachments::SharedMount(const std::string& volume) const {
+  return fmt::format("{}/plugins/{}/mounts/{}", options_.kubelet_folder, api::kBlockDriver, volume);
+}
+
+std::vector<std::string> Attachments::Volumes() const {
+  std::vector<std::string> volumes;
+  for (const Record& record : records_->All()) volumes.push_back(record.volume);
+  return volumes;
+}
+
+void Attachments::TellDevice(const Record& record, std::string_view state,
+                             const std::string& message, const api::VolumeFence* known) {
+  const Status told = fences_.SetDevice(
+      record.volume,
+      {.device_path = record.mapping.has_value() ? record.mapping->device : "",
+       .state = std::string(state),
+       .message = message},
+      known);
+  if (!told.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(told));
+}
+
+}  // namespace berth::blockagent

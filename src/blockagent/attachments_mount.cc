@@ -1,0 +1,336 @@
+// Attaching, as part of Mount.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "blockagent/attachments.h"
+#include "blockagent/device_content.h"
+#include "blockagent/mount_point.h"
+#include "platform/durable_file.h"
+#include "platform/file_system.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::FenceEntry;
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using platform::MountEntry;
+
+// Whether one of the pod's volumes is that claim.
+bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
+  if (pod.ns() != volume.claim_namespace()) return false;
+  const std::string claim = volume.claim_name();
+  for (const Json& one : base::json::Array(pod.json(), {"spec", "volumes"})) {
+    if (base::json::String(one, {"persistentVolumeClaim", "claimName"}) == claim) return true;
+    if (base::json::Find(one, {"ephemeral"}) != nullptr &&
+        pod.name() + "-" + base::json::String(one, {"name"}) == claim) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// An API object that is not there is no reason to try again at once.
+template <typename T>
+StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
+  if (found.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kFailedPrecondition, "{} does not exist", what);
+  }
+  RETURN_IF_ERROR_WITH(found, fmt::format("read {}", what));
+  return found;
+}
+
+}  // namespace
+
+StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
+  Subject subject;
+  ASSIGN_OR_RETURN(
+      subject.volume,
+      Need(kube::Get<api::PersistentVolume>(parts_.client, "", call.volume),
+           fmt::format("PersistentVolume {} (volumes inline in a pod are not served)",
+                       Quote(call.volume))));
+  const api::PersistentVolume& pv = subject.volume;
+  if (const std::string driver = pv.String({"spec", "flexVolume", "driver"});
+      driver != call.driver) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "PersistentVolume {} is of driver {} and was asked of {}", Quote(call.volume),
+                 Quote(driver), Quote(call.driver));
+  }
+  subject.cluster = pv.String({"spec", "flexVolume", "options", api::kClusterOption});
+  subject.image = pv.String({"spec", "flexVolume", "options", api::kImageOption});
+  subject.fs_type = pv.String({"spec", "flexVolume", "fsType"});
+  if (subject.cluster.empty() || subject.image.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "PersistentVolume {} names no '{}' and '{}' in flexVolume.options",
+                 Quote(call.volume), api::kClusterOption, api::kImageOption);
+  }
+  ASSIGN_OR_RETURN(subject.pod,
+                   Need(kube::Get<api::Pod>(parts_.client, call.pod_namespace, call.pod),
+                        fmt::format("pod {}", Quote(call.pod_namespace + "/" + call.pod))));
+  if (subject.pod.uid() != call.pod_uid) {
+    return Error(StatusCode::kFailedPrecondition, "pod {} has uid {} by now, and not {}",
+                 Quote(subject.pod.key()), subject.pod.uid(), call.pod_uid);
+  }
+  // A volume inline in the pod may bear a PersistentVolume's name, and would give the pod what is
+  // another's.
+  if (!UsesClaim(subject.pod, pv)) {
+    return Error(StatusCode::kPermissionDenied,
+                 "pod {} does not use the claim {} of PersistentVolume {}",
+                 Quote(subject.pod.key()),
+                 Quote(pv.claim_namespace() + "/" + pv.claim_name()), Quote(call.volume));
+  }
+  ASSIGN_OR_RETURN(const api::StorageCluster cluster,
+                   Need(kube::Get<api::StorageCluster>(parts_.client, "", subject.cluster),
+                        fmt::format("StorageCluster {}", Quote(subject.cluster))));
+  if (cluster.deleting()) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
+                 Quote(subject.cluster));
+  }
+  if (cluster.backend() == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} has no back end",
+                 Quote(subject.cluster));
+  }
+  subject.backend = *cluster.backend();
+  subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});
+  subject.sharing = SharingOf(pv.access_modes(), subject.fs_type);
+  // Of a volume with many writers the device is a writer's, whoever comes first.
+  subject.map_read_only = subject.read_only && subject.sharing != Sharing::kOneNode &&
+                          subject.sharing != Sharing::kAllNodes;
+  return subject;
+}
+
+Status Attachments::Mount(const MountCall& call, Deadline deadline) {
+  ASSIGN_OR_RETURN(const Subject subject, FindSubject(call));
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(call.volume, deadline));
+  return base::Annotate(MountLocked(call, subject),
+                        fmt::format("mount volume {}", Quote(call.volume)));
+}
+
+Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
+  const FenceEntry entry{.node = options_.node,
+                         .pod_namespace = call.pod_namespace,
+                         .pod = call.pod,
+                         .pod_uid = call.pod_uid,
+                         .mount_dir = call.mount_dir,
+                         .read_only = subject.read_only,
+                         .cluster_name = subject.cluster};
+  std::optional<Record> before = records_->Get(call.volume);
+  if (before.has_value()) {
+    // What pods that are gone left here goes first: it is this node's to confirm.
+    for (const Use& use : std::vector<Use>(before->uses)) {
+      if (use.entry.IsSameUse(entry)) continue;
+      const auto gone = IsPodGone(parts_.client, use.entry);
+      if (!gone.ok() || !*gone) continue;
+      RETURN_IF_ERROR(TakeOffLocked(*records_->Get(call.volume), use.entry, {}));
+      before = records_->Get(call.volume);
+      if (!before.has_value()) break;
+    }
+  }
+  Record record = before.value_or(Record{.volume = call.volume, .boot_id = boot_id_});
+  if (before.has_value() &&
+      (record.image != subject.image || record.cluster != subject.cluster)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "it is attached as image {} of StorageCluster {}, and is now image {} of {}",
+                 Quote(record.image), Quote(record.cluster), Quote(subject.image),
+                 Quote(subject.cluster));
+  }
+  record.volume_uid = subject.volume.uid();
+  record.cluster = subject.cluster;
+  record.image = subject.image;
+  if (!record.mapping.has_value()) record.backend = subject.backend;
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+  Use* use = record.Find(entry);
+  if (use != nullptr && use->state == State::kMounted) {
+    ASSIGN_OR_RETURN(const bool mounted, IsMounted(record, *use));
+    ASSIGN_OR_RETURN(const bool held, fences_.Holds(call.volume, entry));
+    if (mounted && held) return base::OkStatus();
+  }
+  if (use == nullptr) {
+    record.uses.push_back({.entry = entry});
+    use = &record.uses.back();
+  }
+  use->state = State::kAttaching;
+  if (record.state == State::kDetaching) {
+    record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
+  }
+  RETURN_IF_ERROR(records_->Put(record));
+  const auto fence = AcquireFence(subject, *use, *backend);
+  if (fence.status().code() == StatusCode::kFailedPrecondition) {
+    // It was kept out for certain.
+    std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
+    const Status undone = record.uses.empty() && !record.mapping.has_value()
+                              ? records_->Remove(call.volume)
+                              : records_->Put(record);
+    if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+  }
+  RETURN_IF_ERROR(fence);
+  RETURN_IF_ERROR(MapAndMount(subject, record, entry, *backend));
+  TellDevice(record, "Attached", "", &*fence);
+  LOG_INFO("volume {} is mounted at {} from {}", Quote(call.volume), Quote(call.mount_dir),
+           record.mapping->device);
+  return base::OkStatus();
+}
+
+BackendFact Attachments::AskBackend(block::Backend& backend, const std::string& image,
+                                    const std::string& node) {
+  const Status shut_out = backend.Fence(image, node);
+  if (shut_out.ok()) return BackendFact::kFenced;
+  const auto locked = backend.HasLock(image);
+  if (locked.ok()) return *locked ? BackendFact::kLocked : BackendFact::kNoLock;
+  LOG_WARNING("image {}: {}", Quote(image), base::ToString(locked.status()));
+  return locked.status().code() == StatusCode::kUnimplemented ? BackendFact::kCannotTell
+                                                              : BackendFact::kUnknown;
+}
+
+StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, const Use& use,
+                                                     block::Backend& backend) {
+  const auto controller = subject.pod.controller();
+  const std::string& volume = subject.volume.name();
+  const auto find_facts = [&](const FenceEntry& old) {
+    ConsumerFacts facts =
+        consumers_.Find(volume, old, controller.has_value() ? controller->uid : "",
+                        [&](const std::string& node) {
+                          return AskBackend(backend, subject.image, node);
+                        });
+    if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
+    // This is the old node's agent, and its own word counts.
+    auto record = records_->Get(volume);
+    const auto table = parts_.mounter.List();
+    facts.detach_confirmed = table.ok() && (!record.has_value() || record->Find(old) == nullptr) &&
+                             platform::FindMount(*table, MountPointOf(old.mount_dir)) == nullptr;
+    return facts;
+  };
+  return fences_.Acquire({.volume = volume,
+                          .entry = use.entry,
+                          .sharing = subject.sharing,
+                          .fs_type = subject.fs_type},
+                         {.volume = subject.volume.reference(),
+                          .pod = subject.pod.reference(),
+                          .cluster_name = subject.cluster,
+                          .image = subject.image},
+                         find_facts);
+}
+
+StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {
+  if (!record.mapping.has_value()) return false;
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const MountEntry* mount = platform::FindMount(table, MountPointOf(use.entry.mount_dir));
+  return mount != nullptr && Shows(*mount, *record.mapping);
+}
+
+Status Attachments::MapAndMount(const Subject& subject, Record& record, const FenceEntry& entry,
+                                block::Backend& backend) {
+  // A device that an earlier reader left is no writer's.
+  if (record.mapping.has_value() && record.mapping->read_only != subject.map_read_only &&
+      record.uses.size() == 1) {
+    RETURN_IF_ERROR(UnmapLocked(record, {}));
+    RETURN_IF_ERROR(records_->Put(record));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.before">());
+  auto mapped = backend.Map(
+      record.image, {.read_only = subject.map_read_only,
+                     .shared_writers = subject.sharing == Sharing::kAllNodes});
+  RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}",
+                                           Quote(record.image), Quote(record.cluster)));
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
+  record.mapping = *std::move(mapped);
+  if (record.state == State::kAttaching) record.state = State::kMapped;
+  if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMount(record.volume);
+  RETURN_IF_ERROR(records_->Put(record));
+  RETURN_IF_ERROR(MountUse(subject, record, entry));
+  record.Find(entry)->state = State::kMounted;
+  record.state = State::kMounted;
+  record.formatting_uuid.clear();
+  RETURN_IF_ERROR(records_->Put(record));
+  Grow(record, backend);
+  return base::OkStatus();
+}
+
+Status Attachments::MountUse(const Subject& subject, Record& record, const FenceEntry& entry) {
+  if (record.shared_mount.empty()) {
+    return MountDevice(subject, record, entry.mount_dir, subject.map_read_only);
+  }
+  RETURN_IF_ERROR(platform::MakeFolders(record.shared_mount, 0750));
+  RETURN_IF_ERROR(MountDevice(subject, record, record.shared_mount, record.mapping->read_only));
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const std::string target = MountPointOf(entry.mount_dir);
+  if (const MountEntry* there = platform::FindMount(table, target); there != nullptr) {
+    if (Shows(*there, *record.mapping)) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "{} is a mount point of {} already",
+                 Quote(target), Quote(there->source));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.bind.before">());
+  std::vector<std::string> options = {"bind"};
+  if (subject.read_only) options.emplace_back("ro");
+  RETURN_IF_ERROR(parts_.mounter.Mount(
+      {.source = record.shared_mount, .target = target, .options = std::move(options)}));
+  return base::FaultPoint<"blockagent.bind.after">();
+}
+
+Status Attachments::MountDevice(const Subject& subject, Record& record, const std::string& folder,
+                                bool read_only) {
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const std::string target = MountPointOf(folder);
+  const block::Mapping& mapping = *record.mapping;
+  if (const MountEntry* there = platform::FindMount(table, target); there != nullptr) {
+    if (Shows(*there, mapping)) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "{} is a mount point of {} already",
+                 Quote(target), Quote(there->source));
+  }
+  const bool elsewhere = std::ranges::any_of(
+      table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
+  if (!elsewhere) {
+    ASSIGN_OR_RETURN(record.fs_type,
+                     ReadyContent(parts_.exec, {.device = mapping.device,
+                                                .fs_type = subject.fs_type,
+                                                .read_only = mapping.read_only,
+                                                .formatting_uuid = record.formatting_uuid,
+                                                .about_to_format = [&](const std::string& uuid) {
+                                                  record.formatting_uuid = uuid;
+                                                  return records_->Put(record);
+                                                }}));
+  }
+  std::vector<std::string> options;
+  if (read_only) {
+    options.emplace_back("ro");
+    if (const auto* fs = platform::FindFileSystem(record.fs_type); fs != nullptr) {
+      std::ranges::copy(fs->ReadOnlyDeviceOptions(), std::back_inserter(options));
+    }
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.mount.before">());
+  RETURN_IF_ERROR(parts_.mounter.Mount({.source = mapping.device,
+                                        .target = target,
+                                        .fs_type = record.fs_type,
+                                        .options = std::move(options)}));
+  return base::FaultPoint<"blockagent.mount.after">();
+}
+
+// What fails is tried again by Reconcile: the volume is mounted, if smaller than it could be.
+void Attachments::Grow(Record& record, block::Backend& backend) {
+  if (!record.mapping.has_value() || record.mapping->read_only) return;
+  const auto grown = [&]() -> Status {
+    ASSIGN_OR_RETURN(block::Mapping now, backend.Refresh(*record.mapping));
+    if (now.size_bytes != record.mapping->size_bytes) {
+      record.mapping = now;
+      RETURN_IF_ERROR(records_->Put(record));
+    }
+    const auto mounted = std::ranges::find(record.uses, State::kMounted, &Use::state);
+    if (mounted == record.uses.end()) return base::OkStatus();
+    return GrowContent(parts_.exec, now.device, now.size_bytes, record.fs_type,
+                       record.shared_mount.empty() ? mounted->entry.mount_dir
+                                                   : record.shared_mount);
+  };
+  if (const Status status = grown(); !status.ok()) {
+    LOG_WARNING("volume {}: grow it: {}", Quote(record.volume), base::ToString(status));
+  }
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,285 @@
+// Detaching, and what a restart or another's word makes of a record.
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "blockagent/attachments.h"
+#include "blockagent/mount_point.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::FenceEntry;
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using platform::MountEntry;
+
+// More mounts than this on one path come from nothing that this agent does.
+constexpr int kMostStacked = 16;
+
+base::ObjectReference ReferenceTo(const Record& record) {
+  return {.api_version = "v1",
+          .kind = "PersistentVolume",
+          .ns = "",
+          .name = record.volume,
+          .uid = record.volume_uid};
+}
+
+base::ObjectReference ReferenceTo(const FenceEntry& entry) {
+  return {.api_version = "v1",
+          .kind = "Pod",
+          .ns = entry.pod_namespace,
+          .name = entry.pod,
+          .uid = entry.pod_uid};
+}
+
+Status Foreign(const std::string& folder, const MountEntry& mount) {
+  return Error(StatusCode::kFailedPrecondition,
+               "{} is a mount point of {}, which is no volume of this agent's: it is left mounted",
+               Quote(folder), Quote(mount.source));
+}
+
+}  // namespace
+
+Status Attachments::UnmountAt(const Record& record, const std::string& folder, bool lazily) {
+  const std::string target = MountPointOf(folder);
+  for (int i = 0; i < kMostStacked; ++i) {
+    ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+    const MountEntry* mount = platform::FindMount(table, target);
+    if (mount == nullptr) return base::OkStatus();
+    if (!record.mapping.has_value() || !Shows(*mount, *record.mapping)) {
+      return Foreign(folder, *mount);
+    }
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmount.before">());
+    RETURN_IF_ERROR(lazily ? parts_.mounter.UnmountLazy(target) : parts_.mounter.Unmount(target));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmount.after">());
+  }
+  return Error(StatusCode::kInternal, "{} is still mounted after {} unmounts", Quote(folder),
+               kMostStacked);
+}
+
+Status Attachments::UnmapLocked(Record& record, const Force& force) {
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+  if (!record.mapping.has_value()) {
+    // It may have been mapped before a crash, and not recorded.
+    ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
+    if (!record.mapping.has_value()) return base::OkStatus();
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.before">());
+  RETURN_IF_ERROR_WITH(force.on ? backend->ForceUnmap(*record.mapping, force.patience)
+                                : backend->Unmap(*record.mapping),
+                       fmt::format("unmap {}", record.mapping->device));
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.after">());
+  record.mapping.reset();
+  return base::OkStatus();
+}
+
+Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const Force& force) {
+  Use* use = record.Find(entry);
+  if (use == nullptr) return base::OkStatus();
+  const bool last = record.uses.size() == 1;
+  use->state = State::kDetaching;
+  if (last) record.state = State::kDetaching;
+  RETURN_IF_ERROR(records_->Put(record));
+  RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
+  if (!last) {
+    RETURN_IF_ERROR(fences_.Release(record.volume, entry));
+    std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
+    return records_->Put(record);
+  }
+  if (!record.shared_mount.empty()) {
+    RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, force.on));
+    rmdir(record.shared_mount.c_str());
+  }
+  RETURN_IF_ERROR(UnmapLocked(record, force));
+  // The device is gone: the fence may say so.
+  RETURN_IF_ERROR(fences_.Release(record.volume, entry));
+  RETURN_IF_ERROR(records_->Remove(record.volume));
+  LOG_INFO("volume {} is detached", Quote(record.volume));
+  return base::OkStatus();
+}
+
+Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, const Force& force,
+                            Deadline deadline) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  const auto record = records_->Get(volume);
+  if (!record.has_value()) return base::OkStatus();
+  return base::Annotate(TakeOffLocked(*record, use, force),
+                        fmt::format("take volume {} off", Quote(volume)));
+}
+
+StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volume,
+                                                         const std::string& mount_dir,
+                                                         const std::string& pod_uid,
+                                                         const MountEntry* mounted) {
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  const auto entry = std::ranges::find_if(entries, [&](const FenceEntry& one) {
+    return one.node == options_.node && one.mount_dir == mount_dir &&
+           (pod_uid.empty() || one.pod_uid == pod_uid);
+  });
+  if (mounted == nullptr && entry == entries.end()) return std::nullopt;
+  const auto pv = kube::Get<api::PersistentVolume>(parts_.client, "", volume);
+  if (pv.status().code() == StatusCode::kNotFound) return std::nullopt;
+  RETURN_IF_ERROR(pv);
+  const std::string cluster_name =
+      pv->String({"spec", "flexVolume", "options", api::kClusterOption});
+  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
+  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
+  RETURN_IF_ERROR(cluster);
+  if (cluster->backend() == nullptr) return std::nullopt;
+  Record record{.volume = volume,
+                .volume_uid = pv->uid(),
+                .cluster = cluster_name,
+                .image = pv->String({"spec", "flexVolume", "options", api::kImageOption}),
+                .backend = *cluster->backend(),
+                .boot_id = boot_id_,
+                .state = State::kDetaching};
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+  ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
+  if (mounted != nullptr && (!record.mapping.has_value() || !Shows(*mounted, *record.mapping))) {
+    return std::nullopt;
+  }
+  FenceEntry use = entry != entries.end()
+                       ? *entry
+                       : FenceEntry{.node = options_.node,
+                                    .pod_namespace = "",
+                                    .pod = "",
+                                    .pod_uid = pod_uid,
+                                    .mount_dir = mount_dir,
+                                    .read_only = false,
+                                    .cluster_name = cluster_name};
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const std::string shared = SharedMount(volume);
+  if (platform::FindMount(table, MountPointOf(shared)) != nullptr) record.shared_mount = shared;
+  record.uses.push_back({.entry = std::move(use), .state = State::kDetaching});
+  return std::optional(std::move(record));
+}
+
+StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
+                                                   const MountEntry* mounted) {
+  const auto folder = ParseVolumeFolder(mount_dir);
+  if (folder.has_value()) {
+    ASSIGN_OR_RETURN(auto record,
+                     AdoptVolume(folder->volume, mount_dir, folder->pod_uid, mounted));
+    if (record.has_value()) return record;
+  }
+  if (mounted == nullptr) return std::nullopt;
+  // By the device: whose fence names this folder.
+  ASSIGN_OR_RETURN(const auto fences, parts_.client.List(api::kinds::kVolumeFence, "", {}));
+  for (const base::Json& item : fences.items) {
+    const api::VolumeFence fence(item);
+    for (const FenceEntry& entry : fence.entries()) {
+      if (entry.node != options_.node || entry.mount_dir != mount_dir) continue;
+      ASSIGN_OR_RETURN(auto record,
+                       AdoptVolume(fence.name(), mount_dir, entry.pod_uid, mounted));
+      if (record.has_value()) return record;
+    }
+  }
+  return std::nullopt;
+}
+
+Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
+  std::string volume = records_->VolumeAt(mount_dir);
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const MountEntry* mounted = platform::FindMount(table, MountPointOf(mount_dir));
+  if (volume.empty() && mounted != nullptr) {
+    // A further mount of a device that is recorded.
+    for (const Record& record : records_->All()) {
+      if (record.mapping.has_value() && Shows(*mounted, *record.mapping)) volume = record.volume;
+    }
+  }
+  if (const auto folder = ParseVolumeFolder(mount_dir); volume.empty() && folder.has_value()) {
+    volume = folder->volume;
+  }
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  const std::string context = fmt::format("unmount {}", Quote(mount_dir));
+  std::optional<Record> record = records_->Get(volume);
+  if (record.has_value()) {
+    if (const Use* use = record->FindByFolder(mount_dir); use != nullptr) {
+      return base::Annotate(TakeOffLocked(*record, use->entry, {}), context);
+    }
+    if (mounted != nullptr && record->mapping.has_value() && Shows(*mounted, *record->mapping)) {
+      return base::Annotate(UnmountAt(*record, mount_dir, /*lazily=*/false), context);
+    }
+    return mounted == nullptr ? base::OkStatus() : Foreign(mount_dir, *mounted);
+  }
+  ASSIGN_OR_RETURN(std::optional<Record> adopted, Adopt(mount_dir, mounted));
+  if (!adopted.has_value()) {
+    return mounted == nullptr ? base::OkStatus() : Foreign(mount_dir, *mounted);
+  }
+  LOG_WARNING("volume {} at {} was not on record, and is taken off by what its fence and device say",
+              Quote(adopted->volume), Quote(mount_dir));
+  const FenceEntry entry = adopted->uses.front().entry;
+  return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
+}
+
+Status Attachments::ReconcileUses(Record& record, bool& again) {
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(record.volume));
+  for (const Use& use : std::vector<Use>(record.uses)) {
+    const bool held = std::ranges::any_of(
+        entries, [&](const FenceEntry& one) { return one.IsSameUse(use.entry); });
+    Status done;
+    if (!held && use.state == State::kMounted) {
+      const std::string text =
+          fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
+                      Quote(record.volume), Describe(use.entry), Quote(options_.node));
+      LOG_WARNING("{}", text);
+      for (const auto& object : {ReferenceTo(record), ReferenceTo(use.entry)}) {
+        parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
+      }
+      done = TakeOffLocked(record, use.entry, {.on = true});
+    } else if (!held || use.state == State::kDetaching) {
+      done = TakeOffLocked(record, use.entry, {});
+      // Nobody but this node's own leftovers can be in the way, and another may have it by now.
+      if (!done.ok() && !held) done = TakeOffLocked(record, use.entry, {.on = true});
+    } else {
+      const auto gone = IsPodGone(parts_.client, use.entry);
+      RETURN_IF_ERROR(gone);
+      if (*gone) {
+        LOG_INFO("volume {}: {} is gone", Quote(record.volume), Describe(use.entry));
+        done = TakeOffLocked(record, use.entry, {});
+      } else if (use.state == State::kAttaching) {
+        again = true;
+      }
+    }
+    if (!done.ok()) {
+      again = true;
+      LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(done));
+      auto now = records_->Get(record.volume);
+      if (now.has_value()) TellDevice(*now, "Detaching", std::string(base::Message(done)));
+    }
+    auto now = records_->Get(record.volume);
+    if (!now.has_value()) {
+      record.uses.clear();
+      return base::OkStatus();
+    }
+    record = *std::move(now);
+  }
+  return base::OkStatus();
+}
+
+StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadline) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  std::optional<Record> record = records_->Get(volume);
+  if (!record.has_value()) return false;
+  bool again = false;
+  if (record->uses.empty()) {
+    // A pod was kept out while the last one's device was still there.
+    RETURN_IF_ERROR(UnmapLocked(*record, {}));
+    RETURN_IF_ERROR(records_->Remove(volume));
+    return false;
+  }
+  RETURN_IF_ERROR(ReconcileUses(*record, again));
+  if (record->state != State::kMounted || record->uses.empty()) return again;
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
+  Grow(*record, *backend);
+  return again;
+}
+
+}  // namespace berth::blockagent

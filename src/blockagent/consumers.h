@@ -1,0 +1,63 @@
+// Finds out what is known of the consumer that an entry of a fence names (fence_rules.h).
+//
+// A lease counts as expired once this process saw it unchanged, or absent, for as long as a lease
+// lasts: clocks of other machines are not believed, and a Node that is deleted takes its Lease
+// along though its machine may run.
+//
+// Thread-safe. Borrows the client.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/mutex.h"
+#include "blockagent/fence_rules.h"
+#include "kube/client.h"
+
+namespace berth::blockagent {
+
+// Longer than the 40 seconds for which Kubernetes leaves a silent node its word.
+inline constexpr std::chrono::seconds kLeaseTime{45};
+
+class Consumers {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Options {
+    std::chrono::milliseconds lease_time = kLeaseTime;
+    std::function<Time()> now = std::chrono::steady_clock::now;
+  };
+  // Asks the back end whether the node is shut out, or holds a lock; may take long.
+  using AskBackend = std::function<BackendFact(const std::string& node)>;
+
+  explicit Consumers(kube::Client& client) : Consumers(client, Options()) {}
+  Consumers(kube::Client& client, Options options)
+      : client_(client), options_(std::move(options)) {}
+
+  // `controller_uid` is that of the pod that wants in; empty: it has none.
+  ConsumerFacts Find(const std::string& volume, const api::FenceEntry& old,
+                     const std::string& controller_uid, const AskBackend& ask_backend);
+
+ private:
+  struct Seen {
+    std::string renewed;
+    Time since;
+  };
+
+  PodFact FindPod(const api::FenceEntry& old, const std::string& controller_uid,
+                  std::string& note);
+  NodeFact FindNode(const std::string& node, std::string& note);
+  LeaseFact FindLease(const std::string& node, std::string& note);
+
+  kube::Client& client_;
+  const Options options_;
+  base::Mutex mutex_;
+  std::map<std::string, Seen> leases_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Whether the pod of that name is another one by now, or none. Any other failure than NOT_FOUND is
+// given.
+base::StatusOr<bool> IsPodGone(kube::Client& client, const api::FenceEntry& entry);
+
+}  // namespace berth::blockagent

@@ -1,0 +1,141 @@
+#include "blockagent/device_content.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/child.h"
+#include "platform/file_system.h"
+#include "volume/device_file_system.h"
+
+namespace berth::blockagent {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using platform::FileSystem;
+
+// Less than that a file system leaves unused at its end.
+constexpr int64_t kNoticeable = 64 * 1024;
+constexpr std::chrono::seconds kReadTime{10};
+
+// mkfs over what is there.
+std::vector<std::string> ForceFlag(std::string_view type) {
+  return {type == "ext4" ? "-F" : "-f"};
+}
+
+uint32_t At32(const char* bytes) {
+  uint32_t value;
+  memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+uint64_t At64(const char* bytes) {
+  uint64_t value;
+  memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+// How much of its device a file system takes; nullopt: its type says it elsewhere.
+std::optional<int64_t> BytesOf(std::string_view type, const std::array<char, 4096>& ext4_or_xfs,
+                               const std::array<char, 4096>& btrfs) {
+  constexpr uint32_t kExt4With64Bit = 0x80;
+  if (type == "ext4") {
+    const char* super = ext4_or_xfs.data() + 1024;
+    uint64_t blocks = le32toh(At32(super + 0x4));
+    if ((le32toh(At32(super + 0x60)) & kExt4With64Bit) != 0) {
+      blocks |= static_cast<uint64_t>(le32toh(At32(super + 0x150))) << 32;
+    }
+    return static_cast<int64_t>(blocks << (10 + (le32toh(At32(super + 0x18)) & 0x1f)));
+  }
+  if (type == "xfs") {
+    return static_cast<int64_t>(be64toh(At64(ext4_or_xfs.data() + 8)) *
+                                be32toh(At32(ext4_or_xfs.data() + 4)));
+  }
+  if (type == "btrfs") return static_cast<int64_t>(le64toh(At64(btrfs.data() + 0x70)));
+  return std::nullopt;
+}
+
+StatusOr<std::optional<int64_t>> ContentBytes(const std::string& device, std::string_view type) {
+  struct {
+    std::array<char, 4096> head, btrfs;
+  } blocks{};
+  constexpr off_t kBtrfsSuperblock = 64 * 1024;
+  RETURN_IF_ERROR(platform::RunInChild(
+      fmt::format("read the superblock of {}", Quote(device)), kReadTime, &blocks, sizeof(blocks),
+      [&]() -> int {
+        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0) return errno;
+        if (pread(fd, blocks.head.data(), blocks.head.size(), 0) < 0) return errno;
+        return pread(fd, blocks.btrfs.data(), blocks.btrfs.size(), kBtrfsSuperblock) < 0 ? errno
+                                                                                         : 0;
+      }));
+  return BytesOf(type, blocks.head, blocks.btrfs);
+}
+
+Status Make(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
+            bool over_own) {
+  const std::string uuid = over_own ? request.formatting_uuid : base::NewUuid();
+  if (!over_own) RETURN_IF_ERROR(request.about_to_format(uuid));
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.format.before">());
+  if (over_own) {
+    RETURN_IF_ERROR(fs.Format(exec, request.device,
+                              {.uuid = uuid, .extra = ForceFlag(fs.type())}));
+  } else {
+    RETURN_IF_ERROR(
+        platform::FormatIfBlank(exec, request.device, fs.type(), {.uuid = uuid}));
+  }
+  return base::FaultPoint<"blockagent.format.after">();
+}
+
+}  // namespace
+
+StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request) {
+  const std::string& device = request.device;
+  ASSIGN_OR_RETURN(const std::string type, volume::FileSystemTypeFor(device, request.fs_type));
+  const FileSystem* fs = platform::FindFileSystem(type);
+  if (fs == nullptr) return type;
+  ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
+  const bool own = !request.formatting_uuid.empty() &&
+                   (!found.has_value() || found->uuid == request.formatting_uuid);
+  if (!found.has_value() || own) {
+    if (request.read_only) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "device {} is blank, and to be used read-only: mount it once for writing",
+                   Quote(device));
+    }
+    RETURN_IF_ERROR(Make(exec, request, *fs, own));
+  } else if (found->type != type) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "device {} holds {}, and {} is asked for: it is left as it is", Quote(device),
+                 found->type, type);
+  }
+  if (request.read_only) return type;
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.before">());
+  RETURN_IF_ERROR(fs->Check(exec, device, platform::CheckDepth::kQuick));
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.after">());
+  return type;
+}
+
+Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
+                   const std::string& fs_type, const std::string& mount_point) {
+  const FileSystem* fs = platform::FindFileSystem(fs_type);
+  if (fs == nullptr) return base::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<int64_t> bytes, ContentBytes(device, fs_type));
+  if (!bytes.has_value() || *bytes + kNoticeable > device_bytes) return base::OkStatus();
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.grow.before">());
+  RETURN_IF_ERROR(fs->Resize(exec, device, mount_point));
+  return base::FaultPoint<"blockagent.grow.after">();
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,36 @@
+// The file system on a mapped device: readied for its first mount, and grown with its image.
+//
+//   blank ─▶ a UUID goes into the record ─▶ mkfs with that UUID ─▶ there
+//   what bears the recorded UUID: a broken-off mkfs of this node, never mounted: made anew
+//   any file system that is asked for: checked as far as every mount may afford
+//   all else: refused, and left as it is
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "block/backend.h"
+#include "platform/exec.h"
+
+namespace berth::blockagent {
+
+struct ContentRequest {
+  std::string device;
+  std::string fs_type;  // asked for; empty: what is there, or ext4
+  bool read_only = false;
+  std::string formatting_uuid;  // of the record
+  // Records the UUID of a file system that is about to be made.
+  std::function<base::Status(const std::string& uuid)> about_to_format;
+};
+
+// For a device that is not mounted. Gives the file system's type. FAILED_PRECONDITION: something
+// else is on the device, or nothing and it cannot be written.
+base::StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request);
+
+// Grows a mounted file system to its device's size, where it is noticeably smaller. Types that the
+// platform does not know are left alone.
+base::Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
+                         const std::string& fs_type, const std::string& mount_point);
+
+}  // namespace berth::blockagent

@@ -1,0 +1,148 @@
+#include "blockagent/driver_service.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "base/ipc/block_call.h"
+#include "base/ipc/server.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "platform/durable_file.h"
+#include "rpc/unix_socket.h"
+
+namespace berth::blockagent {
+namespace {
+
+namespace ipc = base::ipc;
+namespace call = base::ipc::block;
+using base::Error;
+using base::MutexLock;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using Deadline = DriverServiceOptions::Deadline;
+
+constexpr size_t kMostCalls = 128;
+constexpr size_t kMostWaiting = 1024;
+
+class DriverServiceImpl : public DriverService {
+ public:
+  explicit DriverServiceImpl(DriverServiceOptions options) : options_(std::move(options)) {}
+
+  ~DriverServiceImpl() override {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      changed_.NotifyAll();
+    }
+    server_.reset();
+  }
+
+  Status Listen() {
+    ASSIGN_OR_RETURN(const std::string path, rpc::SocketPath(options_.socket));
+    RETURN_IF_ERROR(
+        platform::MakeFolders(std::filesystem::path(path).parent_path().string(), 0755));
+    ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(path));
+    const auto method = [this](Status (DriverServiceImpl::*answer)(const ipc::Message&, Deadline)) {
+      return [this, answer](const ipc::Request& request) -> StatusOr<ipc::Message> {
+        RETURN_IF_ERROR(CheckVersion(request.message));
+        RETURN_IF_ERROR((this->*answer)(request.message,
+                                        std::chrono::steady_clock::now() + options_.call_time));
+        return ipc::Message().Set(call::kVersion, call::kProtocol);
+      };
+    };
+    server_.emplace(ipc::Server::Options{
+        .name = "block-agent",
+        .listener = std::move(listener),
+        .methods = {{std::string(call::kInit), method(&DriverServiceImpl::Init)},
+                    {std::string(call::kMount), method(&DriverServiceImpl::Mount)},
+                    {std::string(call::kUnmount), method(&DriverServiceImpl::Unmount)}},
+        .max_calls = kMostCalls,
+        .max_waiting = kMostWaiting,
+        .peer = options_.peer});
+    return base::OkStatus();
+  }
+
+  bool ready() const override {
+    MutexLock lock(mutex_);
+    return ready_;
+  }
+
+ private:
+  static Status CheckVersion(const ipc::Message& request) {
+    const int64_t version = request.Number(call::kVersion).value_or(0);
+    if (version == call::kProtocol) return base::OkStatus();
+    LOG_WARNING("a driver of version {} asks; this agent has version {}", version, call::kProtocol);
+    return Error(StatusCode::kFailedPrecondition,
+                 "the driver speaks version {} and the block agent version {}: the agent puts its "
+                 "own driver in place when it starts; restart it, and then the kubelet if it keeps "
+                 "the old one",
+                 version, call::kProtocol);
+  }
+
+  Status Init(const ipc::Message& /*request*/, Deadline /*deadline*/) {
+    MutexLock lock(mutex_);
+    if (!ready_) LOG_INFO("the driver made its handshake: mounts are served");
+    ready_ = true;
+    changed_.NotifyAll();
+    return base::OkStatus();
+  }
+
+  Status WaitForHandshake(Deadline deadline) {
+    MutexLock lock(mutex_);
+    while (!ready_ && !stopping_) {
+      if (!changed_.WaitUntil(mutex_, deadline) && !ready_) {
+        return Error(StatusCode::kUnavailable,
+                     "the block agent waits for its driver's init, which the kubelet calls when it "
+                     "finds the driver: look whether it watches the folder that the agent logged");
+      }
+    }
+    if (ready_) return base::OkStatus();
+    return Error(StatusCode::kUnavailable, "the block agent is being stopped");
+  }
+
+  Status Mount(const ipc::Message& request, Deadline deadline) {
+    const std::string* dir = request.Text(call::kMountDir);
+    const std::string* options = request.Text(call::kOptions);
+    if (dir == nullptr || options == nullptr) {
+      return Error(StatusCode::kInvalidArgument, "a mount has '{}' and '{}'", call::kMountDir,
+                   call::kOptions);
+    }
+    ASSIGN_OR_RETURN(const MountCall asked, ReadMountCall(*dir, *options));
+    RETURN_IF_ERROR(WaitForHandshake(deadline));
+    return Told(options_.mount(asked, deadline), "mount", *dir);
+  }
+
+  Status Unmount(const ipc::Message& request, Deadline deadline) {
+    const std::string* dir = request.Text(call::kMountDir);
+    if (dir == nullptr || !dir->starts_with('/')) {
+      return Error(StatusCode::kInvalidArgument, "an unmount has an absolute '{}'",
+                   call::kMountDir);
+    }
+    RETURN_IF_ERROR(WaitForHandshake(deadline));
+    return Told(options_.unmount(*dir, deadline), "unmount", *dir);
+  }
+
+  static Status Told(Status status, std::string_view what, const std::string& dir) {
+    if (!status.ok()) LOG_WARNING("{} {}: {}", what, Quote(dir), base::ToString(status));
+    return status;
+  }
+
+  const DriverServiceOptions options_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<ipc::Server> server_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<DriverService>> DriverService::Start(DriverServiceOptions options) {
+  auto service = std::make_unique<DriverServiceImpl>(std::move(options));
+  RETURN_IF_ERROR(service->Listen());
+  return std::unique_ptr<DriverService>(std::move(service));
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,42 @@
+// The agent's socket, at which its driver asks (base/ipc/block_call.h).
+//
+//   [waiting] ── init, versions agree ──▶ [ready]      mount and unmount wait for that, as long as
+//                                                      the driver waits for them
+//
+// Only root is answered, the socket's mode is 0600. Requests run on threads of their own, bounded;
+// a driver that is killed in mid-call ends nothing. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "blockagent/mount_call.h"
+
+namespace berth::blockagent {
+
+struct DriverServiceOptions {
+  using Deadline = std::chrono::steady_clock::time_point;
+  std::string socket;
+  std::function<base::Status(const MountCall& call, Deadline deadline)> mount;
+  std::function<base::Status(const std::string& mount_dir, Deadline deadline)> unmount;
+  // How long a request may take: less than its driver waits for it.
+  std::chrono::milliseconds call_time = std::chrono::seconds(105);
+  uid_t peer = 0;
+};
+
+class DriverService {
+ public:
+  // FAILED_PRECONDITION: another process listens at the socket; INVALID_ARGUMENT: no socket can
+  // have that path.
+  static base::StatusOr<std::unique_ptr<DriverService>> Start(DriverServiceOptions options);
+  // No more requests; waits for those that run.
+  virtual ~DriverService() = default;
+
+  // Whether the driver's handshake was made.
+  virtual bool ready() const = 0;
+};
+
+}  // namespace berth::blockagent

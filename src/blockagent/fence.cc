@@ -1,0 +1,291 @@
+#include "blockagent/fence.h"
+
+#include <algorithm>
+#include <map>
+
+#include "api/kinds.h"
+#include "api/time.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "blockagent/node_cleanups.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::FenceEntry;
+using api::VolumeFence;
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+// How often a write may meet another's. Twenty agents that want one volume settle it in fewer.
+constexpr int kMostTries = 20;
+constexpr std::string_view kBlocked = "Blocked";
+
+// A fence that another wrote, or that came or went meanwhile.
+bool IsRace(const Status& status) {
+  return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kAborted ||
+         status.code() == StatusCode::kNotFound;
+}
+
+VolumeFence NewFence(const std::string& volume) {
+  VolumeFence fence;
+  fence.Set({"apiVersion"}, VolumeFence::kInfo.api_version());
+  fence.Set({"kind"}, std::string(VolumeFence::kInfo.kind));
+  fence.set_name(volume);
+  return fence;
+}
+
+// nullopt: there is none.
+StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::string& volume) {
+  auto found = kube::Get<VolumeFence>(client, "", volume);
+  if (found.status().code() == StatusCode::kNotFound) return std::nullopt;
+  RETURN_IF_ERROR_WITH(found, fmt::format("read the fence of volume {}", Quote(volume)));
+  return std::optional(*std::move(found));
+}
+
+StatusOr<VolumeFence> Write(kube::Client& client, const VolumeFence& fence, bool exists) {
+  return exists ? kube::Update(client, fence) : kube::Create(client, fence);
+}
+
+Status Remove(kube::Client& client, const VolumeFence& fence) {
+  return client.Delete(VolumeFence::kInfo, "", fence.name(),
+                       {.uid = fence.uid(), .resource_version = fence.resource_version()});
+}
+
+// The device that a node last said.
+std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
+  for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
+    if (base::json::String(device, {"node"}) == node) {
+      return base::json::String(device, {"devicePath"});
+    }
+  }
+  return "";
+}
+
+// The condition Blocked that is to be; false: it is so already.
+bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
+                const std::string& now) {
+  Json conditions = Json::array();
+  Json before = nullptr;
+  for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == kBlocked) {
+      before = condition;
+    } else {
+      conditions.push_back(condition);
+    }
+  }
+  if (!blocked && before.is_null()) return false;
+  const std::string status = blocked ? "True" : "False";
+  if (base::json::String(before, {"status"}) == status &&
+      base::json::String(before, {"message"}) == message) {
+    return false;
+  }
+  const bool turned = base::json::String(before, {"status"}) != status;
+  conditions.push_back({{"type", kBlocked},
+                        {"status", status},
+                        {"reason", blocked ? "ProofMissing" : "Granted"},
+                        {"message", message},
+                        {"lastTransitionTime",
+                         turned ? now : base::json::String(before, {"lastTransitionTime"})}});
+  fence.Set({"status", "conditions"}, std::move(conditions));
+  return true;
+}
+
+}  // namespace
+
+Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& context,
+                             const Decision& decision, const VolumeFence& fence) {
+  std::map<std::string, std::vector<api::CleanupEntry>> by_node;
+  for (const Broken& broken : decision.broken) {
+    by_node[broken.entry.node].push_back(
+        {.volume = request.volume,
+         .attachment = broken.entry,
+         .cluster_name = context.cluster_name,
+         .image = context.image,
+         .device_path = DeviceOf(fence, broken.entry.node),
+         .reason = fmt::format("{} took the volume over: {}", Describe(request.entry),
+                               broken.proof)});
+  }
+  for (const auto& [node, entries] : by_node) {
+    RETURN_IF_ERROR(AddCleanups(options_.client, node, entries));
+  }
+  return base::OkStatus();
+}
+
+void Fences::TellBroken(const FenceContext& context, const Decision& decision) {
+  for (const Broken& broken : decision.broken) {
+    const std::string text = fmt::format("broke the fence of {}: {}", Describe(broken.entry),
+                                         broken.proof);
+    LOG_WARNING("volume {}: {}", Quote(context.volume.name), text);
+    for (const auto* object : {&context.volume, &context.pod}) {
+      options_.events.Record(*object, base::EventType::kWarning, "FenceBroken", text);
+    }
+  }
+}
+
+void Fences::TellBlocked(const FenceRequest& request, const FenceContext& context,
+                         const Decision& decision, const VolumeFence& fence) {
+  const std::string text =
+      fmt::format("{} is kept from it: {}", Describe(request.entry), decision.missing);
+  LOG_WARNING("volume {}: {}", Quote(request.volume), text);
+  for (const auto* object : {&context.volume, &context.pod}) {
+    options_.events.Record(*object, base::EventType::kWarning, "FenceBlocked", text);
+  }
+  const Status told = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
+    return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
+  });
+  if (!told.ok()) LOG_WARNING("{}", base::ToString(told));
+}
+
+StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceContext& context,
+                                      const FindFacts& find_facts) {
+  for (int i = 0; i < kMostTries; ++i) {
+    ASSIGN_OR_RETURN(const std::optional<VolumeFence> found, Read(options_.client, request.volume));
+    VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
+    if (fence.deleting()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "the fence of volume {} is being deleted: something holds it by a finalizer",
+                   Quote(request.volume));
+    }
+    const std::vector<FenceEntry> entries = fence.entries();
+    std::vector<ConsumerFacts> facts;
+    for (const FenceEntry& old : Conflicting(entries, request)) facts.push_back(find_facts(old));
+    const Decision decision = Decide(entries, request, facts);
+    if (decision.verdict == Verdict::kHeld) return fence;
+    if (decision.verdict == Verdict::kBlocked) {
+      TellBlocked(request, context, decision, fence);
+      return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",
+                   Quote(request.volume), decision.missing);
+    }
+    // What is to be taken off is written first: a crash leaves an entry too many, never one too few.
+    RETURN_IF_ERROR(WriteCleanups(request, context, decision, fence));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.before">());
+    fence.set_entries(Apply(entries, request, decision));
+    auto written = Write(options_.client, fence, found.has_value());
+    if (written.ok()) {
+      TellBroken(context, decision);
+      RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.after">());
+      return written;
+    }
+    if (!IsRace(written.status())) {
+      return base::Annotate(written.status(),
+                            fmt::format("write the fence of volume {}", Quote(request.volume)));
+    }
+  }
+  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
+               Quote(request.volume), kMostTries);
+}
+
+Status Fences::Release(const std::string& volume, const FenceEntry& use) {
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.release.before">());
+  for (int i = 0; i < kMostTries; ++i) {
+    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, Read(options_.client, volume));
+    if (!fence.has_value()) return base::OkStatus();
+    std::vector<FenceEntry> entries = fence->entries();
+    if (std::erase_if(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); }) == 0 &&
+        !entries.empty()) {
+      return base::OkStatus();
+    }
+    Status written;
+    if (entries.empty()) {
+      written = Remove(options_.client, *fence);
+    } else {
+      fence->set_entries(entries);
+      written = Write(options_.client, *fence, /*exists=*/true).status();
+    }
+    if (written.ok()) return base::FaultPoint<"blockagent.fence.release.after">();
+    if (!IsRace(written)) {
+      return base::Annotate(written, fmt::format("write the fence of volume {}", Quote(volume)));
+    }
+  }
+  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
+               Quote(volume), kMostTries);
+}
+
+StatusOr<std::vector<FenceEntry>> Fences::Entries(const std::string& volume) {
+  ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, Read(options_.client, volume));
+  return fence.has_value() ? fence->entries() : std::vector<FenceEntry>();
+}
+
+StatusOr<bool> Fences::Holds(const std::string& volume, const FenceEntry& use) {
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, Entries(volume));
+  return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });
+}
+
+Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
+                          const std::function<bool(VolumeFence&)>& edit) {
+  for (int i = 0; i < kMostTries; ++i) {
+    std::optional<VolumeFence> fence;
+    if (i == 0 && known != nullptr) {
+      fence = *known;
+    } else {
+      ASSIGN_OR_RETURN(fence, Read(options_.client, volume));
+    }
+    if (!fence.has_value() || !edit(*fence)) return base::OkStatus();
+    const Status written = kube::Update(options_.client, *fence, "status").status();
+    if (written.ok()) return written;
+    if (!IsRace(written)) {
+      return base::Annotate(written,
+                            fmt::format("write the status of fence {}", Quote(volume)));
+    }
+  }
+  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
+               Quote(volume), kMostTries);
+}
+
+Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
+                         const VolumeFence* known) {
+  return EditStatus(volume, known, [&](VolumeFence& fence) {
+    Json devices = Json::array();
+    for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
+      const std::string node = base::json::String(device, {"node"});
+      const bool in = std::ranges::any_of(
+          fence.entries(), [&](const FenceEntry& entry) { return entry.node == node; });
+      // Those of nodes that are out are stale.
+      if (node != options_.node && in) devices.push_back(device);
+    }
+    devices.push_back({{"node", options_.node},
+                       {"devicePath", status.device_path},
+                       {"state", status.state},
+                       {"message", status.message}});
+    const bool granted =
+        SetBlocked(fence, false, "", api::FormatTime(options_.clock.Now()));
+    if (!granted && devices == base::json::Array(fence.json(), {"status", "devices"})) return false;
+    fence.Set({"status", "devices"}, std::move(devices));
+    return true;
+  });
+}
+
+StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::string& volume,
+                                             const std::string& reason) {
+  for (int i = 0; i < kMostTries; ++i) {
+    ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, Read(client, volume));
+    if (!fence.has_value()) {
+      return Error(StatusCode::kNotFound, "volume {} has no fence: nobody uses it", Quote(volume));
+    }
+    const auto pv = kube::Get<api::PersistentVolume>(client, "", volume);
+    const std::vector<FenceEntry> entries = fence->entries();
+    for (const FenceEntry& entry : entries) {
+      const std::string image =
+          pv.ok() ? pv->String({"spec", "flexVolume", "options", api::kImageOption}) : "";
+      RETURN_IF_ERROR(AddCleanups(client, entry.node,
+                                  {{.volume = volume,
+                                    .attachment = entry,
+                                    .cluster_name = entry.cluster_name,
+                                    .image = image,
+                                    .device_path = DeviceOf(*fence, entry.node),
+                                    .reason = reason}}));
+    }
+    const Status removed = Remove(client, *fence);
+    if (removed.ok()) return entries;
+    if (!IsRace(removed)) return removed;
+  }
+  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
+               Quote(volume), kMostTries);
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,202 @@
+#include "blockagent/fence_rules.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::FenceEntry;
+
+// So many entries that block are named.
+constexpr size_t kMostNamed = 3;
+
+bool Has(const std::vector<std::string>& modes, std::string_view mode) {
+  return std::ranges::find(modes, mode) != modes.end();
+}
+
+bool SamePod(const FenceEntry& a, const FenceEntry& b) {
+  return a.node == b.node && a.pod_uid == b.pod_uid;
+}
+
+bool Conflict(const FenceEntry& old, const FenceRequest& request) {
+  const FenceEntry& wanted = request.entry;
+  if (SamePod(old, wanted)) return false;
+  switch (request.sharing) {
+    case Sharing::kOnePod:
+      return true;
+    case Sharing::kReaders:
+      return !old.read_only || !wanted.read_only;
+    case Sharing::kOneNode:
+      return old.node != wanted.node;
+    case Sharing::kAllNodes:
+      return false;
+  }
+  return true;
+}
+
+// A proof, or what is missing of it.
+struct Judged {
+  bool proven = false;
+  std::string text;
+};
+
+Judged JudgePod(const FenceEntry& old, const ConsumerFacts& facts) {
+  switch (facts.pod) {
+    case PodFact::kGone:
+      return {true, fmt::format("{} exists no more", Describe(old))};
+    case PodFact::kMoved:
+      return {true, fmt::format("{} ends, and its controller made the new pod in its place",
+                                Describe(old))};
+    case PodFact::kThere:
+      return {false, fmt::format("{} uses it: delete that pod and wait for its end, or use another "
+                                 "volume",
+                                 Describe(old))};
+    case PodFact::kUnknown:
+      break;
+  }
+  return {false, fmt::format("whether {} still exists is not known{}{}", Describe(old),
+                             facts.note.empty() ? "" : ": ", facts.note)};
+}
+
+Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
+  if (facts.detach_confirmed) {
+    return {true, fmt::format("node {} confirmed the detach", base::Quote(old.node))};
+  }
+  const std::string vouch = fmt::format(
+      "if the machine is off for certain, say so: kubectl taint node {} "
+      "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+      old.node);
+  switch (facts.node) {
+    case NodeFact::kOutOfService:
+      return {true, fmt::format("node {} is out of service by its taint", base::Quote(old.node))};
+    case NodeFact::kThere:
+      return {false, fmt::format("node {} has not confirmed that it took the volume off: its block "
+                                 "agent does so once it runs; {}",
+                                 base::Quote(old.node), vouch)};
+    case NodeFact::kUnknown:
+      return {false, fmt::format("whether node {} is there is not known{}{}",
+                                 base::Quote(old.node), facts.note.empty() ? "" : ": ",
+                                 facts.note)};
+    case NodeFact::kGone:
+      break;
+  }
+  if (facts.lease != LeaseFact::kExpired) {
+    return {false, fmt::format("the Node {} is gone, but its Lease has not expired{}{}: it does so "
+                               "by itself if the machine is off",
+                               base::Quote(old.node), facts.note.empty() ? "" : ", ", facts.note)};
+  }
+  switch (facts.backend) {
+    case BackendFact::kFenced:
+      return {true, fmt::format("node {} is gone, its lease expired, and the back end shut it out",
+                                base::Quote(old.node))};
+    case BackendFact::kNoLock:
+      return {true,
+              fmt::format("node {} is gone, its lease expired, and the back end holds no lock of "
+                          "the image",
+                          base::Quote(old.node))};
+    case BackendFact::kLocked:
+      return {false, fmt::format("the Node {} is gone, but the back end still holds a lock of the "
+                                 "image: the machine may yet write to it; switch it off",
+                                 base::Quote(old.node))};
+    case BackendFact::kCannotTell:
+    case BackendFact::kUnknown:
+      break;
+  }
+  return {false, fmt::format("the Node {} is gone, but the back end cannot tell whether it still "
+                             "writes to the image{}{}: if the machine is off for certain, make its "
+                             "Node anew with the taint "
+                             "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                             base::Quote(old.node), facts.note.empty() ? "" : " (",
+                             facts.note.empty() ? "" : facts.note + ")")};
+}
+
+Judged Judge(const FenceEntry& old, const ConsumerFacts& facts) {
+  const Judged pod = JudgePod(old, facts);
+  if (!pod.proven) return pod;
+  const Judged node = JudgeNode(old, facts);
+  if (!node.proven) return {false, fmt::format("{}, but {}", pod.text, node.text)};
+  return {true, fmt::format("{}; {}", pod.text, node.text)};
+}
+
+}  // namespace
+
+bool IsClusterFileSystem(std::string_view fs_type) {
+  return fs_type == "gfs2" || fs_type == "ocfs2";
+}
+
+Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view fs_type) {
+  if (Has(access_modes, "ReadWriteMany")) {
+    return IsClusterFileSystem(fs_type) ? Sharing::kAllNodes : Sharing::kOneNode;
+  }
+  return Has(access_modes, "ReadOnlyMany") ? Sharing::kReaders : Sharing::kOnePod;
+}
+
+std::string Describe(const FenceEntry& entry) {
+  return fmt::format("pod {} ({}) on node {}",
+                     base::Quote(entry.pod_namespace + "/" + entry.pod), entry.pod_uid,
+                     base::Quote(entry.node));
+}
+
+std::vector<FenceEntry> Conflicting(const std::vector<FenceEntry>& entries,
+                                    const FenceRequest& request) {
+  std::vector<FenceEntry> conflicting;
+  for (const FenceEntry& old : entries) {
+    if (Conflict(old, request)) conflicting.push_back(old);
+  }
+  return conflicting;
+}
+
+Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& request,
+                const std::vector<ConsumerFacts>& facts) {
+  const std::vector<FenceEntry> conflicting = Conflicting(entries, request);
+  Decision decision;
+  if (conflicting.empty()) {
+    const bool held = std::ranges::any_of(
+        entries, [&](const FenceEntry& old) { return old == request.entry; });
+    decision.verdict = held ? Verdict::kHeld : entries.empty() ? Verdict::kFree : Verdict::kJoin;
+    return decision;
+  }
+  size_t blocking = 0;
+  for (size_t i = 0; i < conflicting.size(); ++i) {
+    const Judged judged = Judge(conflicting[i], i < facts.size() ? facts[i] : ConsumerFacts());
+    if (judged.proven) {
+      decision.broken.push_back({conflicting[i], judged.text});
+    } else if (++blocking <= kMostNamed) {
+      decision.missing += (decision.missing.empty() ? "" : "; and ") + judged.text;
+    }
+  }
+  if (blocking == 0) {
+    decision.verdict = Verdict::kBreak;
+    return decision;
+  }
+  decision.broken.clear();
+  if (blocking > kMostNamed) {
+    decision.missing += fmt::format("; and {} more use it", blocking - kMostNamed);
+  }
+  if (request.sharing == Sharing::kOneNode) {
+    decision.missing +=
+        fmt::format(". It is ReadWriteMany, but {} is destroyed by two nodes that write to it: pods "
+                    "of one node at a time may use it",
+                    request.fs_type.empty() ? "its file system" : request.fs_type);
+  }
+  decision.missing += fmt::format(
+      ". As the last resort, at the risk of the data: berth fence break --dangerous {}",
+      request.volume);
+  return decision;
+}
+
+std::vector<FenceEntry> Apply(const std::vector<FenceEntry>& entries, const FenceRequest& request,
+                              const Decision& decision) {
+  std::vector<FenceEntry> after;
+  for (const FenceEntry& old : entries) {
+    const bool broken = std::ranges::any_of(
+        decision.broken, [&](const Broken& one) { return one.entry == old; });
+    if (!broken && !old.IsSameUse(request.entry)) after.push_back(old);
+  }
+  after.push_back(request.entry);
+  return after;
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,102 @@
+// Who may use a volume: the decision alone, of what is known. Pure.
+//
+//                         no entry that conflicts
+//   a pod wants in ──┬───────────────────────────────▶ [held] its own entry is there
+//                    │                                 [free] there is no other
+//                    │                                 [join] others are, and may be
+//                    │ entries conflict
+//                    ├── each has its proof ──────────▶ [break] they go, with their proofs
+//                    └── one has not ─────────────────▶ [blocked] says which proof, and how to
+//                                                       give it
+//
+// Which entries conflict, by the volume's access modes:
+//   ReadWriteOnce, ReadWriteOncePod   those of any other pod
+//   ReadOnlyMany                      a writer conflicts with all others; readers do not
+//   ReadWriteMany                     those on other nodes, unless the file system is made for
+//                                     several kernels (ADR 14)
+//
+// An entry is broken only where its consumer is provably gone, which takes both of
+//   the pod    its uid exists no more; or the pod ends, and the one that wants in is of the same
+//              controller: the workload's pod moved. Never its name alone
+//   the node   one of
+//              - its agent confirmed that it took the volume off
+//              - it has the taint node.kubernetes.io/out-of-service, by which a person vouches that
+//                the machine runs nothing any more
+//              - its Node is gone, and its Lease expired, and the back end has shut it out or holds
+//                no lock of the image
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/block_kinds.h"
+
+namespace berth::blockagent {
+
+// What the access modes come to.
+enum class Sharing {
+  kOnePod,
+  kReaders,   // many readers, or one writer
+  kOneNode,   // many pods of one node
+  kAllNodes,  // many pods anywhere
+};
+
+// Of a PersistentVolume's accessModes and the file system that is, or is to be, in it.
+Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view fs_type);
+
+// Whether several nodes may write to it at once: gfs2, ocfs2.
+bool IsClusterFileSystem(std::string_view fs_type);
+
+enum class PodFact { kUnknown, kThere, kMoved, kGone };
+enum class NodeFact { kUnknown, kThere, kOutOfService, kGone };
+enum class LeaseFact { kUnknown, kAlive, kExpired };
+enum class BackendFact { kUnknown, kCannotTell, kLocked, kNoLock, kFenced };
+
+// What is known of the consumer that an entry names.
+struct ConsumerFacts {
+  PodFact pod = PodFact::kUnknown;
+  bool detach_confirmed = false;
+  NodeFact node = NodeFact::kUnknown;
+  // Asked for only where the node is gone.
+  LeaseFact lease = LeaseFact::kUnknown;
+  BackendFact backend = BackendFact::kUnknown;
+  std::string note;  // why something is not known, for people
+};
+
+struct FenceRequest {
+  std::string volume;
+  api::FenceEntry entry;  // that is to come in
+  Sharing sharing = Sharing::kOnePod;
+  std::string fs_type;
+};
+
+// The entries that the request cannot be together with, in their order.
+std::vector<api::FenceEntry> Conflicting(const std::vector<api::FenceEntry>& entries,
+                                         const FenceRequest& request);
+
+enum class Verdict { kHeld, kFree, kJoin, kBreak, kBlocked };
+
+struct Broken {
+  api::FenceEntry entry;
+  std::string proof;
+};
+
+struct Decision {
+  Verdict verdict = Verdict::kBlocked;
+  std::vector<Broken> broken;  // of kBreak
+  std::string missing;         // of kBlocked: which proof, and how to give it
+};
+
+// `facts` are those of Conflicting(entries, request), in that order.
+Decision Decide(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
+                const std::vector<ConsumerFacts>& facts);
+
+// The entries afterwards: without what is broken, and with the request's.
+std::vector<api::FenceEntry> Apply(const std::vector<api::FenceEntry>& entries,
+                                   const FenceRequest& request, const Decision& decision);
+
+// "pod 'ns/name' (uid) on node 'n'", for people.
+std::string Describe(const api::FenceEntry& entry);
+
+}  // namespace berth::blockagent

@@ -1,0 +1,117 @@
+#include "blockagent/node_cleanups.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/fault.h"
+#include "base/log.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::CleanupEntry;
+using api::NodeCleanup;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr int kMostTries = 10;
+constexpr size_t kMostEntries = 4096;  // of the CustomResourceDefinition
+
+bool IsOf(const CleanupEntry& entry, std::string_view volume, std::string_view pod_uid) {
+  return entry.volume == volume && entry.attachment.pod_uid == pod_uid;
+}
+
+Status Conflicts(const std::string& node) {
+  return Error(StatusCode::kAborted, "write NodeCleanup {}: others wrote it {} times meanwhile",
+               base::Quote(node), kMostTries);
+}
+
+}  // namespace
+
+Status AddCleanups(kube::Client& client, const std::string& node,
+                   const std::vector<CleanupEntry>& entries) {
+  if (entries.empty()) return base::OkStatus();
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.add.before">());
+  for (int i = 0; i < kMostTries; ++i) {
+    auto found = kube::Get<NodeCleanup>(client, "", node);
+    const bool missing = found.status().code() == StatusCode::kNotFound;
+    if (!found.ok() && !missing) return found.status();
+    NodeCleanup cleanup = missing ? NodeCleanup() : *std::move(found);
+    std::vector<CleanupEntry> after = cleanup.entries();
+    for (const CleanupEntry& entry : entries) {
+      std::erase_if(after, [&](const CleanupEntry& old) {
+        return IsOf(old, entry.volume, entry.attachment.pod_uid);
+      });
+      after.push_back(entry);
+    }
+    if (after.size() > kMostEntries) {
+      return Error(StatusCode::kResourceExhausted,
+                   "NodeCleanup {} holds {} entries already: the agent of that node is to work them "
+                   "off, or they are to be removed by hand",
+                   base::Quote(node), cleanup.entries().size());
+    }
+    cleanup.set_entries(after);
+    Status written;
+    if (missing) {
+      cleanup.Set({"apiVersion"}, NodeCleanup::kInfo.api_version());
+      cleanup.Set({"kind"}, std::string(NodeCleanup::kInfo.kind));
+      cleanup.set_name(node);
+      written = kube::Create(client, cleanup).status();
+    } else {
+      written = kube::Update(client, cleanup).status();
+    }
+    if (written.ok()) return base::FaultPoint<"blockagent.cleanup.add.after">();
+    if (written.code() != StatusCode::kAlreadyExists && written.code() != StatusCode::kAborted &&
+        written.code() != StatusCode::kNotFound) {
+      return base::Annotate(written, fmt::format("write NodeCleanup {}", base::Quote(node)));
+    }
+  }
+  return Conflicts(node);
+}
+
+Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
+                     const std::string& pod_uid) {
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.remove.before">());
+  for (int i = 0; i < kMostTries; ++i) {
+    auto found = kube::Get<NodeCleanup>(client, "", node);
+    if (found.status().code() == StatusCode::kNotFound) return base::OkStatus();
+    RETURN_IF_ERROR(found);
+    std::vector<CleanupEntry> after = found->entries();
+    const size_t removed = std::erase_if(
+        after, [&](const CleanupEntry& entry) { return IsOf(entry, volume, pod_uid); });
+    if (removed == 0) return base::OkStatus();
+    Status written;
+    if (after.empty()) {
+      written = client.Delete(
+          NodeCleanup::kInfo, "", node,
+          {.uid = found->uid(), .resource_version = found->resource_version()});
+    } else {
+      found->set_entries(after);
+      written = kube::Update(client, *found).status();
+    }
+    if (written.ok()) return base::FaultPoint<"blockagent.cleanup.remove.after">();
+    if (written.code() != StatusCode::kAborted && written.code() != StatusCode::kNotFound) {
+      return base::Annotate(written, fmt::format("write NodeCleanup {}", base::Quote(node)));
+    }
+  }
+  return Conflicts(node);
+}
+
+StatusOr<bool> IsDetachConfirmed(kube::Client& client, const std::string& node,
+                                 const std::string& volume, const std::string& pod_uid) {
+  const auto found = kube::Get<NodeCleanup>(client, "", node);
+  if (found.status().code() == StatusCode::kNotFound) return false;
+  RETURN_IF_ERROR(found);
+  for (const base::Json& entry : base::json::Array(found->json(), {"status", "entries"})) {
+    if (base::json::String(entry, {"volume"}) == volume &&
+        base::json::String(entry, {"podUID"}) == pod_uid &&
+        base::json::String(entry, {"state"}) == "Detached") {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace berth::blockagent

@@ -1,0 +1,192 @@
+#include "cmd/berth-flex/driver.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/ipc/block_call.h"
+#include "base/ipc/connection.h"
+#include "base/ipc/utf8.h"
+
+namespace berth::flex {
+
+namespace ipc = base::ipc;
+namespace block = base::ipc::block;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kFirstPause{5};
+constexpr milliseconds kLongestPause{500};
+
+// JSON for the kubelet: the text of a failure may hold any bytes, and of its JSON readers not all
+// take what stands for those that are no UTF-8.
+std::string Clean(std::string_view text) {
+  std::string clean;
+  while (!text.empty()) {
+    const size_t length = ipc::Utf8Length(text);
+    clean.append(length == 0 ? "?" : text.substr(0, length));
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return clean;
+}
+
+Reply Say(std::string_view status, const std::string& message) {
+  ipc::Message reply;
+  reply.Set("status", std::string(status));
+  if (!message.empty()) reply.Set("message", Clean(message));
+  return {status == "Success" ? 0 : 1, ipc::WriteJson(reply) + "\n"};
+}
+
+Reply Fail(const std::string& why) { return Say("Failure", why); }
+
+// Waits until something may have changed at the socket's place, at most `pause`.
+class SocketWatch {
+ public:
+  explicit SocketWatch(const std::string& socket) : fd_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    const std::string folder = socket.substr(0, std::max<size_t>(socket.rfind('/'), 1));
+    // Without it (the folder is not there yet) the pauses alone count.
+    if (fd_.valid()) inotify_add_watch(fd_.get(), folder.c_str(), IN_CREATE | IN_MOVED_TO);
+  }
+  void Wait(milliseconds pause) {
+    pollfd entry{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&entry, 1, static_cast<int>(pause.count())) <= 0) return;
+    // Between its bind and its listen nobody answers yet.
+    alignas(inotify_event) char events[4096];
+    while (read(fd_.get(), events, sizeof(events)) > 0) {
+    }
+  }
+
+ private:
+  base::UniqueFd fd_;
+};
+
+bool IsAway(ipc::Problem problem) {
+  return problem == ipc::Problem::kNobody || problem == ipc::Problem::kClosed;
+}
+
+ipc::Result<ipc::Message> Ask(const std::string& socket, const ipc::Message& request,
+                              milliseconds patience) {
+  const ipc::Deadline deadline = ipc::In(patience);
+  ipc::Result<ipc::Message> reply = ipc::Call(socket, request, deadline);
+  if (reply.ok() || !IsAway(reply.failure().problem)) return reply;
+  SocketWatch watch(socket);
+  milliseconds pause = kFirstPause;
+  while (!reply.ok() && IsAway(reply.failure().problem)) {
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    watch.Wait(std::min(pause, left));
+    pause = std::min(pause * 2, kLongestPause);
+    reply = ipc::Call(socket, request, deadline);
+  }
+  return reply;
+}
+
+std::string Explain(const ipc::Failure& failure, const std::string& socket, milliseconds patience) {
+  const std::string waited =
+      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience).count()) + " s";
+  switch (failure.problem) {
+    case ipc::Problem::kRefused:
+      return failure.text;
+    case ipc::Problem::kNobody:
+    case ipc::Problem::kClosed:
+      return "Berth's block agent of this node was not there for " + waited + " (" + failure.text +
+             "): look whether its pod runs here";
+    case ipc::Problem::kTimeout:
+      return "Berth's block agent gave no answer at '" + socket + "' within " + waited +
+             "; it goes on, and the next try finds what it did: " + failure.text;
+    default:
+      return "ask Berth's block agent at '" + socket + "': " + failure.text;
+  }
+}
+
+ipc::Message Request(std::string_view method) {
+  ipc::Message request;
+  request.Set(ipc::kMethod, std::string(method)).Set(block::kVersion, block::kProtocol);
+  return request;
+}
+
+std::string_view Flag(const ipc::Message& trailer, std::string_view name) {
+  const std::string* value = trailer.Text(name);
+  return value != nullptr && *value == "false" ? "false" : "true";
+}
+
+// Its capabilities are an object, which the agent's messages have not.
+std::string Capabilities(const ipc::Message& trailer) {
+  std::string text =
+      R"({"status":"Success","capabilities":{"attach":false,"supportsMetrics":true,"fsGroup":)";
+  text += Flag(trailer, block::kTrailerFsGroup);
+  text += R"(,"selinuxRelabel":)";
+  text += Flag(trailer, block::kTrailerRelabel);
+  return text + "}}\n";
+}
+
+}  // namespace
+
+ipc::Result<ipc::Message> ReadTrailer(const std::string& executable) {
+  const base::UniqueFd fd(open(executable.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info{};
+  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+    return ipc::SystemFailure("open '" + executable + "'", errno);
+  }
+  char end[4 + 8];
+  static_assert(sizeof(end) == sizeof(uint32_t) + block::kTrailerMagic.size());
+  const ipc::Failure none{ipc::Problem::kBroken,
+                          "this driver does not say where its agent is: it is installed by 'berth "
+                          "block-agent'"};
+  if (info.st_size < static_cast<off_t>(sizeof(end)) ||
+      pread(fd.get(), end, sizeof(end), info.st_size - static_cast<off_t>(sizeof(end))) !=
+          static_cast<ssize_t>(sizeof(end)) ||
+      std::string_view(end + 4, 8) != block::kTrailerMagic) {
+    return none;
+  }
+  uint32_t length = 0;
+  memcpy(&length, end, sizeof(length));
+  const off_t begin = info.st_size - static_cast<off_t>(sizeof(end)) - static_cast<off_t>(length);
+  if (length > block::kLargestTrailer || begin < 0) return none;
+  std::string text(length, '\0');
+  if (pread(fd.get(), text.data(), length, begin) != static_cast<ssize_t>(length)) return none;
+  return ipc::ReadJson(text);
+}
+
+Patience DefaultPatience() { return {block::kInitTime, block::kCallTime}; }
+
+Reply Run(const std::vector<std::string>& arguments, const std::string& executable,
+          Patience patience) {
+  const std::string_view call = arguments.empty() ? "" : std::string_view(arguments[0]);
+  const size_t wanted = call == "init" ? 1 : call == "mount" ? 3 : call == "unmount" ? 2 : 0;
+  if (wanted == 0) return Say("Not supported", "");
+  if (arguments.size() != wanted) {
+    return Fail("'" + std::string(call) + "' was given " + std::to_string(arguments.size() - 1) +
+                " arguments and has " + std::to_string(wanted - 1));
+  }
+  const auto trailer = ReadTrailer(executable);
+  const std::string* socket = trailer.ok() ? trailer->Text(block::kTrailerSocket) : nullptr;
+  if (socket == nullptr) {
+    return Fail(trailer.ok() ? "the driver's trailer names no socket" : trailer.failure().text);
+  }
+  ipc::Message request = Request(call == "init"    ? block::kInit
+                                 : call == "mount" ? block::kMount
+                                                   : block::kUnmount);
+  if (call != "init") request.Set(block::kMountDir, arguments[1]);
+  if (call == "mount") request.Set(block::kOptions, arguments[2]);
+  const milliseconds time = call == "init" ? patience.init : patience.call;
+  const auto reply = Ask(*socket, request, time);
+  if (!reply.ok()) return Fail(Explain(reply.failure(), *socket, time));
+  const auto version = reply->Number(block::kVersion);
+  if (version != block::kProtocol) {
+    return Fail("this driver speaks version " + std::to_string(block::kProtocol) +
+                " and the block agent version " + std::to_string(version.value_or(0)) +
+                ": restart the agent, which installs its own driver");
+  }
+  if (call == "init") return {0, Capabilities(*trailer)};
+  return Say("Success", "");
+}
+
+}  // namespace berth::flex

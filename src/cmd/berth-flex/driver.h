@@ -1,0 +1,42 @@
+// The Flexvolume driver that hands each call to the block agent of its node, and prints the reply.
+//
+//   init              the handshake with the agent, and the driver's capabilities
+//   mount DIR JSON    attaching is part of it
+//   unmount DIR
+//   all else          "Not supported": the kubelet does itself what Kubernetes does in its place
+//
+// It prints one JSON object and nothing else (the kubelet reads standard error as well). While the
+// agent is away it waits, since an agent that is upgraded is back in a moment; so it does where the
+// agent ends in mid-call: all calls may be repeated.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ipc/message.h"
+#include "base/ipc/result.h"
+
+namespace berth::flex {
+
+struct Reply {
+  int exit_code = 0;
+  std::string text;  // one line of JSON
+};
+
+// What whoever installed the driver wrote behind its end (base/ipc/block_call.h). kBroken: there is
+// nothing, or no such thing.
+base::ipc::Result<base::ipc::Message> ReadTrailer(const std::string& executable);
+
+struct Patience {
+  std::chrono::milliseconds init;
+  std::chrono::milliseconds call;
+};
+Patience DefaultPatience();
+
+// `arguments` without the program's name.
+Reply Run(const std::vector<std::string>& arguments, const std::string& executable,
+          Patience patience = DefaultPatience());
+
+}  // namespace berth::flex

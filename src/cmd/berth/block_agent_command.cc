@@ -1,0 +1,139 @@
+// `berth block-agent`: the agent of a node (blockagent/agent.h).
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/ipc/block_call.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "blockagent/agent.h"
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/signals.h"
+#include "cmd/health.h"
+#include "kube/config.h"
+#include "kube/event_recorder.h"
+#include "kube/http_client.h"
+#include "platform/limits.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Error;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+struct BlockAgentFlags {
+  blockagent::AgentOptions agent;
+  std::string kubeconfig;
+  std::string http_address;
+  int verbosity = 0;
+};
+
+StatusOr<kube::Config> ApiConfig(const std::string& kubeconfig) {
+  if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig);
+  auto in_pod = kube::InClusterConfig();
+  if (in_pod.ok()) return in_pod;
+  return kube::LoadKubeconfig(kube::DefaultKubeconfigPath());
+}
+
+// Beside this program, else where the image has it.
+StatusOr<std::string> FindDriver(const std::string& given) {
+  if (!given.empty()) return given;
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (const std::string& path : {(self.parent_path() / "berth-flex").string(),
+                                  std::string("/usr/local/bin/berth-flex"),
+                                  std::string("/usr/bin/berth-flex")}) {
+    if (std::filesystem::is_regular_file(path, error)) return path;
+  }
+  return Error(StatusCode::kNotFound,
+               "berth-flex is neither beside this program nor in /usr/local/bin and /usr/bin: name "
+               "it by --driver-executable");
+}
+
+Status Run(BlockAgentFlags flags, StopSignals& signals) {
+  if (geteuid() != 0) {
+    return Error(StatusCode::kPermissionDenied,
+                 "'berth block-agent' maps devices and mounts file systems: run it as root");
+  }
+  if (flags.agent.node.empty()) {
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    flags.agent.node = name;
+  }
+  if (flags.agent.drivers.empty()) flags.agent.drivers = {std::string(api::kBlockDriver)};
+  flags.agent.data_folder = std::filesystem::absolute(flags.agent.data_folder).lexically_normal();
+  ASSIGN_OR_RETURN(flags.agent.driver_executable, FindDriver(flags.agent.driver_executable));
+  ASSIGN_OR_RETURN(const kube::Config config, ApiConfig(flags.kubeconfig));
+  ASSIGN_OR_RETURN(const auto client,
+                   kube::NewHttpClient(config, {.user_agent = "berth-block-agent"}));
+  const base::SystemClock clock;
+  kube::EventRecorder events(*client, clock, "berth-block-agent", flags.agent.node);
+  ASSIGN_OR_RETURN(const auto agent,
+                   blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
+  base::Metrics metrics;
+  RecordStart(metrics);
+  ASSIGN_OR_RETURN(const auto endpoints,
+                   ServeHealth({.http_address = flags.http_address}, metrics,
+                               {{"/healthz", []() -> HttpEndpoint::Answer { return {.body = "ok"}; }},
+                                {"/readyz", [&agent]() -> HttpEndpoint::Answer {
+                                   const Status health = agent->Health();
+                                   if (health.ok()) return {.body = "ok"};
+                                   return {.code = 500, .body = base::ToString(health) + "\n"};
+                                 }}}));
+  LOG_INFO("the block agent of node '{}' runs", flags.agent.node);
+  signals.Wait();
+  LOG_INFO("stopping; volumes stay mounted");
+  return base::OkStatus();
+}
+
+}  // namespace
+
+void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "block-agent",
+      "Attach volumes of storage clusters on this node, behind the Flexvolume driver that it "
+      "installs (needs root)");
+  auto flags = std::make_shared<BlockAgentFlags>();
+  flags->agent.data_folder = "/var/lib/berth";
+  flags->agent.socket = base::ipc::block::kSocket;
+  command->add_option("--kubeconfig", flags->kubeconfig,
+                      "How to reach the API (default: the pod's service account, $KUBECONFIG)");
+  command->add_option("--node-name", flags->agent.node, "Name of the Node (default: the host's)");
+  command->add_option("--data", flags->agent.data_folder, "Folder of the records, in block-agent/")
+      ->capture_default_str();
+  command->add_option("--socket", flags->agent.socket, "Where the driver asks")
+      ->capture_default_str();
+  command
+      ->add_option("--driver", flags->agent.drivers,
+                   "Install the driver as vendor/driver; several times: as each of them (default: "
+                   "berth.dev/block)")
+      ->allow_extra_args(false);
+  command->add_option("--driver-executable", flags->agent.driver_executable,
+                      "berth-flex (default: beside this program)");
+  command->add_option("--volume-plugin-dir", flags->agent.plugin_folder,
+                      "Where the kubelet looks for Flexvolume drivers (default: found)");
+  command->add_option("--kubelet-dir", flags->agent.kubelet_folder, "The kubelet's folder")
+      ->capture_default_str();
+  command->add_option("--io-proxy-socket", flags->agent.proxy_socket,
+                      "Where 'berth io-proxy' of this node listens");
+  command->add_option("--http-endpoint", flags->http_address,
+                      "Address of metrics and health, as ':8080'; without it there is none");
+  command->add_flag("-v", flags->verbosity, "Log more");
+  command->callback([flags, &exit_code] {
+    StopSignals signals;
+    base::InitLogging("block-agent", flags->verbosity);
+    if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
+      LOG_WARNING("{}", base::ToString(raised));
+    }
+    if (const Status ended = Run(*flags, signals); !ended.ok()) {
+      LOG_ERROR("{}", base::ToString(ended));
+      exit_code = 1;
+    }
+  });
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,121 @@
+#include "volume/flex/plugin_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string_view>
+
+#include "base/log.h"
+#include "platform/durable_file.h"
+
+namespace berth::volume {
+namespace {
+
+using base::Quote;
+
+// Where distributions keep what they tell their kubelet.
+constexpr std::string_view kToldIn[] = {
+    "/var/snap/microk8s/current/args/kubelet",
+    "/etc/rancher/k3s/config.yaml",
+    "/etc/rancher/rke2/config.yaml",
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/var/lib/kubelet/config.yaml",
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+    "/etc/systemd/system/kubelet.service",
+    "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf",
+};
+constexpr size_t kLargestFile = 256 * 1024;
+
+constexpr std::string_view kK0sData = "/var/lib/k0s";
+constexpr std::string_view kK0s = "/usr/libexec/k0s/kubelet-plugins/volume/exec";
+constexpr std::string_view kDefault = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
+constexpr std::string_view kWritable[] = {
+    "/var/lib/kubelet/volumeplugins",
+    "/var/lib/kubelet/volume-plugins",
+    "/etc/kubernetes/kubelet-plugins/volume/exec",
+    "/etc/kubernetes/volumeplugins",
+    "/home/kubernetes/flexvolume",
+};
+
+bool IsFolder(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// Whether it is a folder, or can become one, that can be written.
+bool CanBeMade(std::string path) {
+  while (!path.empty()) {
+    struct stat info{};
+    if (stat(path.c_str(), &info) == 0) {
+      return S_ISDIR(info.st_mode) && access(path.c_str(), W_OK) == 0;
+    }
+    path.erase(path.rfind('/'));
+  }
+  return access("/", W_OK) == 0;
+}
+
+// The value behind `name` and one of "=", ": " in a line that is no comment; with or without
+// quotes.
+std::optional<std::string> ValueOf(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const size_t first = line.find_first_not_of(" \t");
+    const size_t at = line.find(name);
+    if (first == line.npos || line[first] == '#' || at == line.npos) continue;
+    std::string_view value = line.substr(at + name.size());
+    const size_t begin = value.find_first_not_of(" \t=:\"'");
+    if (begin == 0 || begin == value.npos || value[begin] != '/') continue;
+    value = value.substr(begin);
+    value = value.substr(0, value.find_first_of(" \t\"'\r,\\"));
+    while (value.size() > 1 && value.ends_with('/')) value.remove_suffix(1);
+    return std::string(value);
+  }
+  return std::nullopt;
+}
+
+std::optional<PluginFolder> Told(const std::string& root) {
+  for (const std::string_view file : kToldIn) {
+    const auto text = platform::ReadFile(root + std::string(file), kLargestFile);
+    if (!text.ok()) continue;
+    for (const std::string_view name : {"volume-plugin-dir", "volumePluginDir"}) {
+      const auto value = ValueOf(*text, name);
+      if (value.has_value()) {
+        return PluginFolder{*value, fmt::format("the kubelet was told so in {}", Quote(file))};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
+  if (auto told = Told(root)) return *std::move(told);
+  const auto below = [&root](std::string_view path) { return root + std::string(path); };
+  if (IsFolder(below(kK0sData)) && CanBeMade(below(kK0s))) {
+    return PluginFolder{std::string(kK0s), "k0s has its drivers there"};
+  }
+  if (CanBeMade(below(kDefault))) {
+    return PluginFolder{std::string(kDefault), "it is the kubelet's default"};
+  }
+  for (const std::string_view path : kWritable) {
+    if (IsFolder(below(path)) && CanBeMade(below(path))) {
+      return PluginFolder{std::string(path), "it is there, and /usr cannot be written"};
+    }
+  }
+  if (CanBeMade(below(kWritable[0]))) {
+    return PluginFolder{std::string(kWritable[0]),
+                        "/usr cannot be written; the kubelet must be told: --volume-plugin-dir"};
+  }
+  return base::Error(base::StatusCode::kFailedPrecondition,
+                     "neither '{}' nor '{}' can be written: name the kubelet's folder by "
+                     "--volume-plugin-dir",
+                     kDefault, kWritable[0]);
+}
+
+}  // namespace berth::volume

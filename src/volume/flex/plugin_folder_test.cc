@@ -1,0 +1,98 @@
+#include "volume/flex/plugin_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "platform/fake_temp_folder.h"
+
+namespace berth::volume {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class PluginFolderTest : public testing::Test {
+ protected:
+  PluginFolderTest() { fs::create_directories(root_.path() + "/usr"); }
+
+  void Write(const std::string& path, std::string_view text) {
+    fs::create_directories(fs::path(root_.path() + path).parent_path());
+    std::ofstream(root_.path() + path) << text;
+  }
+  void MakeFolder(const std::string& path) { fs::create_directories(root_.path() + path); }
+  // Root may write everywhere, but not make a folder below a file.
+  void MakeUsrUnwritable() {
+    fs::create_directories(root_.path() + "/usr");
+    std::ofstream(root_.path() + "/usr/libexec") << "";
+  }
+  std::string Found() const {
+    const auto found = FindPluginFolder(root_.path());
+    return found.ok() ? found->path : std::string(base::Message(found.status()));
+  }
+
+  platform::TempFolder root_;
+};
+
+TEST_F(PluginFolderTest, IsTheKubeletsDefault) {
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+  // k3s and microk8s leave it at that.
+  MakeFolder("/var/lib/rancher/k3s/agent");
+  Write("/var/snap/microk8s/current/args/kubelet",
+        "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n--fail-swap-on=false\n");
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+}
+
+TEST_F(PluginFolderTest, IsWhatTheKubeletWasTold) {
+  Write("/var/lib/kubelet/config.yaml",
+        "kind: KubeletConfiguration\n# volumePluginDir: /old\nvolumePluginDir: \"/opt/flex/\"\n");
+  EXPECT_EQ(Found(), "/opt/flex");
+  Write("/etc/rancher/k3s/config.yaml",
+        "kubelet-arg:\n  - \"v=2\"\n  - \"volume-plugin-dir=/var/lib/k3s-flex\"\n");
+  EXPECT_EQ(Found(), "/var/lib/k3s-flex");
+  Write("/var/snap/microk8s/current/args/kubelet",
+        "--volume-plugin-dir=/var/snap/microk8s/common/flex\n");
+  EXPECT_EQ(Found(), "/var/snap/microk8s/common/flex");
+}
+
+TEST_F(PluginFolderTest, IsWhatAFlagBetweenOthersSays) {
+  Write("/var/lib/kubelet/kubeadm-flags.env",
+        "KUBELET_KUBEADM_ARGS=\"--v=1 --volume-plugin-dir=/opt/a --node-ip=10.0.0.1\"\n");
+  EXPECT_EQ(Found(), "/opt/a");
+}
+
+TEST_F(PluginFolderTest, IgnoresAValueThatIsNoPath) {
+  Write("/var/lib/kubelet/config.yaml", "volumePluginDir: \"\"\n");
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+  Write("/etc/default/kubelet", "ARGS=--volume-plugin-dirs=/x\n");
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+}
+
+TEST_F(PluginFolderTest, KnowsK0s) {
+  MakeFolder("/var/lib/k0s");
+  EXPECT_EQ(Found(), "/usr/libexec/k0s/kubelet-plugins/volume/exec");
+}
+
+TEST_F(PluginFolderTest, FindsWhatIsThereWhereUsrCannotBeWritten) {
+  MakeUsrUnwritable();
+  EXPECT_EQ(Found(), "/var/lib/kubelet/volumeplugins");
+  const auto found = FindPluginFolder(root_.path());
+  EXPECT_THAT(found->why, HasSubstr("must be told"));
+  MakeFolder("/etc/kubernetes/kubelet-plugins/volume/exec");
+  EXPECT_EQ(Found(), "/etc/kubernetes/kubelet-plugins/volume/exec");
+  MakeFolder("/var/lib/kubelet/volume-plugins");
+  EXPECT_EQ(Found(), "/var/lib/kubelet/volume-plugins");
+  MakeFolder("/var/lib/kubelet/volumeplugins");
+  EXPECT_EQ(Found(), "/var/lib/kubelet/volumeplugins");
+}
+
+TEST_F(PluginFolderTest, SaysWhatWasTriedWhereNothingCanBeWritten) {
+  MakeUsrUnwritable();
+  std::ofstream(root_.path() + "/var") << "";
+  EXPECT_THAT(Found(), HasSubstr("--volume-plugin-dir"));
+}
+
+}  // namespace
+}  // namespace berth::volume
