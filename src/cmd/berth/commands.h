@@ -17,6 +17,8 @@ void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, d
 void AddFaultCommands(CLI::App& app);                   // faults list
 void AddShimCommands(CLI::App& app, int& exit_code);    // install-shims remove-shims
 void AddFlexCommands(CLI::App& app, int& exit_code);    // flex check, install, list, remove
+void AddFenceCommands(CLI::App& app, int& exit_code);   // fence break
+void AddBlockAgentCommand(CLI::App& app, int& exit_code);
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node

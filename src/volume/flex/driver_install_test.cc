@@ -53,7 +53,7 @@ TEST_F(DriverInstallTest, TheSameDriverAgainIsANewFile) {
 TEST_F(DriverInstallTest, ACrashLeavesTheOldOneWhole) {
   ASSERT_TRUE(InstallDriverFile(drivers_, "berth.dev/block", "one").ok());
   {
-    const base::FakeFaults faults("volume.flex_install.place.before=fail");
+    const base::FakeFaults faults("volume.flex_install.place.before=error");
     EXPECT_FALSE(InstallDriverFile(drivers_, "berth.dev/block", "two").ok());
   }
   EXPECT_EQ(Read(), "one");

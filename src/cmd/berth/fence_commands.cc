@@ -1,0 +1,92 @@
+// `berth fence break --dangerous`: the last resort where a proof that cannot be given keeps a volume
+// from all (blockagent/fence_rules.h).
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+
+#include "base/log.h"
+#include "blockagent/fence.h"
+#include "cli/connect.h"
+#include "cli/output.h"
+#include "cmd/berth/commands.h"
+#include "kube/http_client.h"
+
+namespace berth::cmd {
+namespace {
+
+using base::Error;
+using base::Status;
+using base::StatusCode;
+
+struct BreakFlags {
+  cli::ApiOptions api;
+  std::string volume;
+  std::string typed;  // in place of the question
+  bool dangerous = false;
+};
+
+Status CheckTyped(const BreakFlags& flags, const std::vector<api::FenceEntry>& entries) {
+  std::string typed = flags.typed;
+  if (typed.empty()) {
+    cli::Print(fmt::format("Volume {} is used, as far as its fence says, by:\n", flags.volume));
+    for (const api::FenceEntry& entry : entries) {
+      cli::Print(fmt::format("  {}\n", blockagent::Describe(entry)));
+    }
+    cli::Print(
+        "If one of them still writes to it, two writers will destroy its file system.\n"
+        "Type the volume's name to break the fence: ");
+    std::getline(std::cin, typed);
+  }
+  if (typed == flags.volume) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "the fence stands: '{}' was typed, and the volume is '{}'", typed, flags.volume);
+}
+
+Status Break(const BreakFlags& flags, bool data_folder_given) {
+  if (!flags.dangerous) {
+    return Error(StatusCode::kInvalidArgument,
+                 "breaking a fence may destroy the volume's data: look at 'berth get volumefence {} "
+                 "-o yaml' for the proof that is missing, or say --dangerous",
+                 flags.volume);
+  }
+  ASSIGN_OR_RETURN(const kube::Config config, cli::ConfigFor(flags.api, data_folder_given));
+  ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
+  const auto fence = kube::Get<api::VolumeFence>(*client, "", flags.volume);
+  if (fence.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kNotFound, "volume '{}' has no fence: nobody uses it", flags.volume);
+  }
+  RETURN_IF_ERROR(fence);
+  RETURN_IF_ERROR(CheckTyped(flags, fence->entries()));
+  ASSIGN_OR_RETURN(const auto broken,
+                   blockagent::BreakFence(*client, flags.volume,
+                                          "a person broke the fence: berth fence break --dangerous"));
+  for (const api::FenceEntry& entry : broken) {
+    cli::Print(fmt::format("broke the fence of {}; node '{}' takes the volume off when it can\n",
+                           blockagent::Describe(entry), entry.node));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+void AddFenceCommands(CLI::App& app, int& exit_code) {
+  CLI::App* fence = app.add_subcommand("fence", "Who may use a volume of the block agent");
+  fence->require_subcommand(1);
+  CLI::App* command = fence->add_subcommand(
+      "break", "Take all who use a volume out of its fence, though they may still write to it");
+  auto flags = std::make_shared<BreakFlags>();
+  command->add_option("volume", flags->volume, "The PersistentVolume")->required();
+  command->add_flag("--dangerous", flags->dangerous, "You know that data may be lost");
+  command->add_option("--yes-i-lose-data", flags->typed,
+                      "The volume's name once more, instead of being asked for it");
+  command->add_option("--kubeconfig", flags->api.kubeconfig, "How to reach the API");
+  CLI::Option* data = command->add_option("--data", flags->api.data_folder,
+                                          "Data folder of a standalone Berth");
+  command->callback([flags, data, &exit_code] {
+    exit_code = cli::ReportError(Break(*flags, data->count() > 0));
+  });
+}
+
+}  // namespace berth::cmd
