@@ -1,8 +1,8 @@
 // A back end in memory, for tests of what stands above it: images that are mapped to devices which
 // it only names, by nodes that share a FakeImages.
 //
-// It keeps the rules of backend.h: a mapping holds the image's lock until it is unmapped, shared for
-// readers; what is open is not unmapped, but by force. Thread-safe.
+// It keeps the rules of backend.h: a mapping holds the image's lock until it is unmapped, shared
+// for readers; what is open is not unmapped, but by force. Thread-safe.
 #pragma once
 
 #include <sys/sysmacros.h>
@@ -177,8 +177,7 @@ class FakeBackend : public Backend {
     if (it != images_.images.end()) it->second.mapped_by.erase(node_);
     return base::OkStatus();
   }
-  base::Status ForceUnmap(const Mapping& mapping,
-                          std::chrono::milliseconds /*patience*/) override {
+  base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds /*patience*/) override {
     RETURN_IF_ERROR(Call("ForceUnmap", mapping.image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(mapping.image);
@@ -208,8 +207,9 @@ class FakeBackend : public Backend {
     const auto device = devices_.find(name);
     return {.image = name,
             .device = device == devices_.end() ? "/dev/fake-" + name : device->second.first,
-            .device_number = device == devices_.end() ? makedev(240, std::hash<std::string>()(name) % 4096)
-                                                      : device->second.second,
+            .device_number = device == devices_.end()
+                                 ? makedev(240, std::hash<std::string>()(name) % 4096)
+                                 : device->second.second,
             .size_bytes = image.info.size_bytes,
             .read_only = image.mapped_by.at(node_),
             .state = {{"node", node_}}};
@@ -220,8 +220,7 @@ class FakeBackend : public Backend {
   std::function<base::Status(std::string_view, const std::string&)> hook_
       ABSL_GUARDED_BY(images_.mutex);
   std::set<std::string> open_ ABSL_GUARDED_BY(images_.mutex);
-  std::map<std::string, std::pair<std::string, uint64_t>> devices_
-      ABSL_GUARDED_BY(images_.mutex);
+  std::map<std::string, std::pair<std::string, uint64_t>> devices_ ABSL_GUARDED_BY(images_.mutex);
 };
 
 }  // namespace berth::block

@@ -68,7 +68,8 @@ class AgentImpl : public Agent {
              MakeBackend make_backend) {
     if (!make_backend) {
       make_backend = [this](const base::Json& settings) {
-        return block::OpenBackend(settings, {*exec_, *mounter_, options_.proxy_socket});
+        return block::OpenBackend(settings,
+                                  {*exec_, *mounter_, options_.proxy_socket, options_.node});
       };
     }
     ASSIGN_OR_RETURN(const std::string socket, rpc::SocketPath(options_.socket));
@@ -94,18 +95,17 @@ class AgentImpl : public Agent {
     informers_.Start();
     ASSIGN_OR_RETURN(
         service_,
-        DriverService::Start(
-            {.socket = socket,
-             .mount =
-                 [this](const MountCall& call, Deadline deadline) {
-                   const Status mounted = attachments_->Mount(call, deadline);
-                   Later(call.volume);
-                   return mounted;
-                 },
-             .unmount =
-                 [this](const std::string& mount_dir, Deadline deadline) {
-                   return attachments_->Unmount(mount_dir, deadline);
-                 }}));
+        DriverService::Start({.socket = socket,
+                              .mount =
+                                  [this](const MountCall& call, Deadline deadline) {
+                                    const Status mounted = attachments_->Mount(call, deadline);
+                                    Later(call.volume);
+                                    return mounted;
+                                  },
+                              .unmount =
+                                  [this](const std::string& mount_dir, Deadline deadline) {
+                                    return attachments_->Unmount(mount_dir, deadline);
+                                  }}));
     return InstallDriver(socket);
   }
 
@@ -150,9 +150,9 @@ class AgentImpl : public Agent {
     ASSIGN_OR_RETURN(const std::string content,
                      DriverWithTrailer(options_.driver_executable, socket));
     for (const std::string& driver : options_.drivers) {
-      RETURN_IF_ERROR_WITH(volume::InstallDriverFile(plugin_folder_, driver, content),
-                           fmt::format("install driver {} in {}", Quote(driver),
-                                       Quote(plugin_folder_)));
+      RETURN_IF_ERROR_WITH(
+          volume::InstallDriverFile(plugin_folder_, driver, content),
+          fmt::format("install driver {} in {}", Quote(driver), Quote(plugin_folder_)));
       LOG_INFO("installed driver '{}' in '{}'", driver, plugin_folder_);
     }
     return base::OkStatus();

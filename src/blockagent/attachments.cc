@@ -76,12 +76,12 @@ std::vector<std::string> Attachments::Volumes() const {
 
 void Attachments::TellDevice(const Record& record, std::string_view state,
                              const std::string& message, const api::VolumeFence* known) {
-  const Status told = fences_.SetDevice(
-      record.volume,
-      {.device_path = record.mapping.has_value() ? record.mapping->device : "",
-       .state = std::string(state),
-       .message = message},
-      known);
+  const Status told =
+      fences_.SetDevice(record.volume,
+                        {.device_path = record.mapping.has_value() ? record.mapping->device : "",
+                         .state = std::string(state),
+                         .message = message},
+                        known);
   if (!told.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(told));
 }
 

@@ -114,8 +114,8 @@ class Attachments {
   };
   using BackendPtr = std::shared_ptr<block::Backend>;
 
-  Attachments(AttachmentOptions options, AttachmentParts parts,
-              std::unique_ptr<Records> records, std::string boot_id);
+  Attachments(AttachmentOptions options, AttachmentParts parts, std::unique_ptr<Records> records,
+              std::string boot_id);
 
   base::StatusOr<Subject> FindSubject(const MountCall& call);
   base::StatusOr<BackendPtr> OpenBackend(const base::Json& settings);

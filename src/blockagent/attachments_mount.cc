@@ -52,11 +52,10 @@ StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   Subject subject;
-  ASSIGN_OR_RETURN(
-      subject.volume,
-      Need(kube::Get<api::PersistentVolume>(parts_.client, "", call.volume),
-           fmt::format("PersistentVolume {} (volumes inline in a pod are not served)",
-                       Quote(call.volume))));
+  ASSIGN_OR_RETURN(subject.volume,
+                   Need(kube::Get<api::PersistentVolume>(parts_.client, "", call.volume),
+                        fmt::format("PersistentVolume {} (volumes inline in a pod are not served)",
+                                    Quote(call.volume))));
   const api::PersistentVolume& pv = subject.volume;
   if (const std::string driver = pv.String({"spec", "flexVolume", "driver"});
       driver != call.driver) {
@@ -84,8 +83,8 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   if (!UsesClaim(subject.pod, pv)) {
     return Error(StatusCode::kPermissionDenied,
                  "pod {} does not use the claim {} of PersistentVolume {}",
-                 Quote(subject.pod.key()),
-                 Quote(pv.claim_namespace() + "/" + pv.claim_name()), Quote(call.volume));
+                 Quote(subject.pod.key()), Quote(pv.claim_namespace() + "/" + pv.claim_name()),
+                 Quote(call.volume));
   }
   ASSIGN_OR_RETURN(const api::StorageCluster cluster,
                    Need(kube::Get<api::StorageCluster>(parts_.client, "", subject.cluster),
@@ -135,8 +134,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     }
   }
   Record record = before.value_or(Record{.volume = call.volume, .boot_id = boot_id_});
-  if (before.has_value() &&
-      (record.image != subject.image || record.cluster != subject.cluster)) {
+  if (before.has_value() && (record.image != subject.image || record.cluster != subject.cluster)) {
     return Error(StatusCode::kFailedPrecondition,
                  "it is attached as image {} of StorageCluster {}, and is now image {} of {}",
                  Quote(record.image), Quote(record.cluster), Quote(subject.image),
@@ -195,11 +193,9 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const auto controller = subject.pod.controller();
   const std::string& volume = subject.volume.name();
   const auto find_facts = [&](const FenceEntry& old) {
-    ConsumerFacts facts =
-        consumers_.Find(volume, old, controller.has_value() ? controller->uid : "",
-                        [&](const std::string& node) {
-                          return AskBackend(backend, subject.image, node);
-                        });
+    ConsumerFacts facts = consumers_.Find(
+        volume, old, controller.has_value() ? controller->uid : "",
+        [&](const std::string& node) { return AskBackend(backend, subject.image, node); });
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
     // This is the old node's agent, and its own word counts.
     auto record = records_->Get(volume);
@@ -235,11 +231,11 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
     RETURN_IF_ERROR(records_->Put(record));
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.before">());
-  auto mapped = backend.Map(
-      record.image, {.read_only = subject.map_read_only,
-                     .shared_writers = subject.sharing == Sharing::kAllNodes});
-  RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}",
-                                           Quote(record.image), Quote(record.cluster)));
+  auto mapped =
+      backend.Map(record.image, {.read_only = subject.map_read_only,
+                                 .shared_writers = subject.sharing == Sharing::kAllNodes});
+  RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
+                                           Quote(record.cluster)));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
   record.mapping = *std::move(mapped);
   if (record.state == State::kAttaching) record.state = State::kMapped;
@@ -285,8 +281,8 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
     return Error(StatusCode::kFailedPrecondition, "{} is a mount point of {} already",
                  Quote(target), Quote(there->source));
   }
-  const bool elsewhere = std::ranges::any_of(
-      table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
+  const bool elsewhere =
+      std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
   if (!elsewhere) {
     ASSIGN_OR_RETURN(record.fs_type,
                      ReadyContent(parts_.exec, {.device = mapping.device,
@@ -324,9 +320,9 @@ void Attachments::Grow(Record& record, block::Backend& backend) {
     }
     const auto mounted = std::ranges::find(record.uses, State::kMounted, &Use::state);
     if (mounted == record.uses.end()) return base::OkStatus();
-    return GrowContent(parts_.exec, now.device, now.size_bytes, record.fs_type,
-                       record.shared_mount.empty() ? mounted->entry.mount_dir
-                                                   : record.shared_mount);
+    return GrowContent(
+        parts_.exec, now.device, now.size_bytes, record.fs_type,
+        record.shared_mount.empty() ? mounted->entry.mount_dir : record.shared_mount);
   };
   if (const Status status = grown(); !status.ok()) {
     LOG_WARNING("volume {}: grow it: {}", Quote(record.volume), base::ToString(status));

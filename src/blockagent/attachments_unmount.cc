@@ -145,15 +145,14 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
   if (mounted != nullptr && (!record.mapping.has_value() || !Shows(*mounted, *record.mapping))) {
     return std::nullopt;
   }
-  FenceEntry use = entry != entries.end()
-                       ? *entry
-                       : FenceEntry{.node = options_.node,
-                                    .pod_namespace = "",
-                                    .pod = "",
-                                    .pod_uid = pod_uid,
-                                    .mount_dir = mount_dir,
-                                    .read_only = false,
-                                    .cluster_name = cluster_name};
+  FenceEntry use = entry != entries.end() ? *entry
+                                          : FenceEntry{.node = options_.node,
+                                                       .pod_namespace = "",
+                                                       .pod = "",
+                                                       .pod_uid = pod_uid,
+                                                       .mount_dir = mount_dir,
+                                                       .read_only = false,
+                                                       .cluster_name = cluster_name};
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const std::string shared = SharedMount(volume);
   if (platform::FindMount(table, MountPointOf(shared)) != nullptr) record.shared_mount = shared;
@@ -165,8 +164,7 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
                                                    const MountEntry* mounted) {
   const auto folder = ParseVolumeFolder(mount_dir);
   if (folder.has_value()) {
-    ASSIGN_OR_RETURN(auto record,
-                     AdoptVolume(folder->volume, mount_dir, folder->pod_uid, mounted));
+    ASSIGN_OR_RETURN(auto record, AdoptVolume(folder->volume, mount_dir, folder->pod_uid, mounted));
     if (record.has_value()) return record;
   }
   if (mounted == nullptr) return std::nullopt;
@@ -176,8 +174,7 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
     const api::VolumeFence fence(item);
     for (const FenceEntry& entry : fence.entries()) {
       if (entry.node != options_.node || entry.mount_dir != mount_dir) continue;
-      ASSIGN_OR_RETURN(auto record,
-                       AdoptVolume(fence.name(), mount_dir, entry.pod_uid, mounted));
+      ASSIGN_OR_RETURN(auto record, AdoptVolume(fence.name(), mount_dir, entry.pod_uid, mounted));
       if (record.has_value()) return record;
     }
   }
@@ -213,8 +210,9 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   if (!adopted.has_value()) {
     return mounted == nullptr ? base::OkStatus() : Foreign(mount_dir, *mounted);
   }
-  LOG_WARNING("volume {} at {} was not on record, and is taken off by what its fence and device say",
-              Quote(adopted->volume), Quote(mount_dir));
+  LOG_WARNING(
+      "volume {} at {} was not on record, and is taken off by what its fence and device say",
+      Quote(adopted->volume), Quote(mount_dir));
   const FenceEntry entry = adopted->uses.front().entry;
   return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
 }

@@ -45,8 +45,7 @@ class Consumers {
     Time since;
   };
 
-  PodFact FindPod(const api::FenceEntry& old, const std::string& controller_uid,
-                  std::string& note);
+  PodFact FindPod(const api::FenceEntry& old, const std::string& controller_uid, std::string& note);
   NodeFact FindNode(const std::string& node, std::string& note);
   LeaseFact FindLease(const std::string& node, std::string& note);
 

@@ -31,9 +31,7 @@ constexpr int64_t kNoticeable = 64 * 1024;
 constexpr std::chrono::seconds kReadTime{10};
 
 // mkfs over what is there.
-std::vector<std::string> ForceFlag(std::string_view type) {
-  return {type == "ext4" ? "-F" : "-f"};
-}
+std::vector<std::string> ForceFlag(std::string_view type) { return {type == "ext4" ? "-F" : "-f"}; }
 
 uint32_t At32(const char* bytes) {
   uint32_t value;
@@ -89,11 +87,9 @@ Status Make(platform::Exec& exec, const ContentRequest& request, const FileSyste
   if (!over_own) RETURN_IF_ERROR(request.about_to_format(uuid));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.format.before">());
   if (over_own) {
-    RETURN_IF_ERROR(fs.Format(exec, request.device,
-                              {.uuid = uuid, .extra = ForceFlag(fs.type())}));
+    RETURN_IF_ERROR(fs.Format(exec, request.device, {.uuid = uuid, .extra = ForceFlag(fs.type())}));
   } else {
-    RETURN_IF_ERROR(
-        platform::FormatIfBlank(exec, request.device, fs.type(), {.uuid = uuid}));
+    RETURN_IF_ERROR(platform::FormatIfBlank(exec, request.device, fs.type(), {.uuid = uuid}));
   }
   return base::FaultPoint<"blockagent.format.after">();
 }

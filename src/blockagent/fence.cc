@@ -85,12 +85,12 @@ bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
     return false;
   }
   const bool turned = base::json::String(before, {"status"}) != status;
-  conditions.push_back({{"type", kBlocked},
-                        {"status", status},
-                        {"reason", blocked ? "ProofMissing" : "Granted"},
-                        {"message", message},
-                        {"lastTransitionTime",
-                         turned ? now : base::json::String(before, {"lastTransitionTime"})}});
+  conditions.push_back(
+      {{"type", kBlocked},
+       {"status", status},
+       {"reason", blocked ? "ProofMissing" : "Granted"},
+       {"message", message},
+       {"lastTransitionTime", turned ? now : base::json::String(before, {"lastTransitionTime"})}});
   fence.Set({"status", "conditions"}, std::move(conditions));
   return true;
 }
@@ -107,8 +107,8 @@ Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& co
          .cluster_name = context.cluster_name,
          .image = context.image,
          .device_path = DeviceOf(fence, broken.entry.node),
-         .reason = fmt::format("{} took the volume over: {}", Describe(request.entry),
-                               broken.proof)});
+         .reason =
+             fmt::format("{} took the volume over: {}", Describe(request.entry), broken.proof)});
   }
   for (const auto& [node, entries] : by_node) {
     RETURN_IF_ERROR(AddCleanups(options_.client, node, entries));
@@ -118,8 +118,8 @@ Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& co
 
 void Fences::TellBroken(const FenceContext& context, const Decision& decision) {
   for (const Broken& broken : decision.broken) {
-    const std::string text = fmt::format("broke the fence of {}: {}", Describe(broken.entry),
-                                         broken.proof);
+    const std::string text =
+        fmt::format("broke the fence of {}: {}", Describe(broken.entry), broken.proof);
     LOG_WARNING("volume {}: {}", Quote(context.volume.name), text);
     for (const auto* object : {&context.volume, &context.pod}) {
       options_.events.Record(*object, base::EventType::kWarning, "FenceBroken", text);
@@ -161,7 +161,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
       return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",
                    Quote(request.volume), decision.missing);
     }
-    // What is to be taken off is written first: a crash leaves an entry too many, never one too few.
+    // What is to be taken off is written first: a crash leaves an entry too many, never one too
+    // few.
     RETURN_IF_ERROR(WriteCleanups(request, context, decision, fence));
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.before">());
     fence.set_entries(Apply(entries, request, decision));
@@ -176,7 +177,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
                             fmt::format("write the fence of volume {}", Quote(request.volume)));
     }
   }
-  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
+  return Error(StatusCode::kAborted,
+               "the fence of volume {} was written by others {} times meanwhile",
                Quote(request.volume), kMostTries);
 }
 
@@ -202,8 +204,9 @@ Status Fences::Release(const std::string& volume, const FenceEntry& use) {
       return base::Annotate(written, fmt::format("write the fence of volume {}", Quote(volume)));
     }
   }
-  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
-               Quote(volume), kMostTries);
+  return Error(StatusCode::kAborted,
+               "the fence of volume {} was written by others {} times meanwhile", Quote(volume),
+               kMostTries);
 }
 
 StatusOr<std::vector<FenceEntry>> Fences::Entries(const std::string& volume) {
@@ -229,12 +232,12 @@ Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
     const Status written = kube::Update(options_.client, *fence, "status").status();
     if (written.ok()) return written;
     if (!IsRace(written)) {
-      return base::Annotate(written,
-                            fmt::format("write the status of fence {}", Quote(volume)));
+      return base::Annotate(written, fmt::format("write the status of fence {}", Quote(volume)));
     }
   }
-  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
-               Quote(volume), kMostTries);
+  return Error(StatusCode::kAborted,
+               "the fence of volume {} was written by others {} times meanwhile", Quote(volume),
+               kMostTries);
 }
 
 Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
@@ -252,8 +255,7 @@ Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
                        {"devicePath", status.device_path},
                        {"state", status.state},
                        {"message", status.message}});
-    const bool granted =
-        SetBlocked(fence, false, "", api::FormatTime(options_.clock.Now()));
+    const bool granted = SetBlocked(fence, false, "", api::FormatTime(options_.clock.Now()));
     if (!granted && devices == base::json::Array(fence.json(), {"status", "devices"})) return false;
     fence.Set({"status", "devices"}, std::move(devices));
     return true;
@@ -284,8 +286,9 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
     if (removed.ok()) return entries;
     if (!IsRace(removed)) return removed;
   }
-  return Error(StatusCode::kAborted, "the fence of volume {} was written by others {} times meanwhile",
-               Quote(volume), kMostTries);
+  return Error(StatusCode::kAborted,
+               "the fence of volume {} was written by others {} times meanwhile", Quote(volume),
+               kMostTries);
 }
 
 }  // namespace berth::blockagent

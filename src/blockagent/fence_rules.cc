@@ -76,9 +76,8 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
                                  "agent does so once it runs; {}",
                                  base::Quote(old.node), vouch)};
     case NodeFact::kUnknown:
-      return {false, fmt::format("whether node {} is there is not known{}{}",
-                                 base::Quote(old.node), facts.note.empty() ? "" : ": ",
-                                 facts.note)};
+      return {false, fmt::format("whether node {} is there is not known{}{}", base::Quote(old.node),
+                                 facts.note.empty() ? "" : ": ", facts.note)};
     case NodeFact::kGone:
       break;
   }
@@ -134,9 +133,8 @@ Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view
 }
 
 std::string Describe(const FenceEntry& entry) {
-  return fmt::format("pod {} ({}) on node {}",
-                     base::Quote(entry.pod_namespace + "/" + entry.pod), entry.pod_uid,
-                     base::Quote(entry.node));
+  return fmt::format("pod {} ({}) on node {}", base::Quote(entry.pod_namespace + "/" + entry.pod),
+                     entry.pod_uid, base::Quote(entry.node));
 }
 
 std::vector<FenceEntry> Conflicting(const std::vector<FenceEntry>& entries,
@@ -153,8 +151,8 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
   const std::vector<FenceEntry> conflicting = Conflicting(entries, request);
   Decision decision;
   if (conflicting.empty()) {
-    const bool held = std::ranges::any_of(
-        entries, [&](const FenceEntry& old) { return old == request.entry; });
+    const bool held =
+        std::ranges::any_of(entries, [&](const FenceEntry& old) { return old == request.entry; });
     decision.verdict = held ? Verdict::kHeld : entries.empty() ? Verdict::kFree : Verdict::kJoin;
     return decision;
   }
@@ -176,14 +174,14 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
     decision.missing += fmt::format("; and {} more use it", blocking - kMostNamed);
   }
   if (request.sharing == Sharing::kOneNode) {
-    decision.missing +=
-        fmt::format(". It is ReadWriteMany, but {} is destroyed by two nodes that write to it: pods "
-                    "of one node at a time may use it",
-                    request.fs_type.empty() ? "its file system" : request.fs_type);
+    decision.missing += fmt::format(
+        ". It is ReadWriteMany, but {} is destroyed by two nodes that write to it: pods "
+        "of one node at a time may use it",
+        request.fs_type.empty() ? "its file system" : request.fs_type);
   }
-  decision.missing += fmt::format(
-      ". As the last resort, at the risk of the data: berth fence break --dangerous {}",
-      request.volume);
+  decision.missing +=
+      fmt::format(". As the last resort, at the risk of the data: berth fence break --dangerous {}",
+                  request.volume);
   return decision;
 }
 
@@ -191,8 +189,8 @@ std::vector<FenceEntry> Apply(const std::vector<FenceEntry>& entries, const Fenc
                               const Decision& decision) {
   std::vector<FenceEntry> after;
   for (const FenceEntry& old : entries) {
-    const bool broken = std::ranges::any_of(
-        decision.broken, [&](const Broken& one) { return one.entry == old; });
+    const bool broken =
+        std::ranges::any_of(decision.broken, [&](const Broken& one) { return one.entry == old; });
     if (!broken && !old.IsSameUse(request.entry)) after.push_back(old);
   }
   after.push_back(request.entry);

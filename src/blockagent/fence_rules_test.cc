@@ -68,9 +68,9 @@ TEST(FenceRulesTest, WhoMayBeTogether) {
             } else if (sharing == Sharing::kAllNodes) {
               together = true;
             }
-            const std::string what = fmt::format(
-                "sharing {} same pod {} same node {} old reads {} new reads {}",
-                static_cast<int>(sharing), same_pod, same_node, old_reads, new_reads);
+            const std::string what =
+                fmt::format("sharing {} same pod {} same node {} old reads {} new reads {}",
+                            static_cast<int>(sharing), same_pod, same_node, old_reads, new_reads);
             EXPECT_EQ(Conflicting({old}, request).empty(), together) << what;
             const ConsumerFacts there{.pod = PodFact::kThere, .node = NodeFact::kThere};
             EXPECT_EQ(Decide({old}, request, {there}).verdict,
@@ -115,12 +115,14 @@ TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
               ASSERT_EQ(decision.verdict, Verdict::kBreak) << what;
               ASSERT_EQ(decision.broken.size(), 1u);
               EXPECT_EQ(decision.broken[0].entry, old);
-              EXPECT_THAT(decision.broken[0].proof, AllOf(HasSubstr("'default/db-0'"), HasSubstr("'n2'")));
+              EXPECT_THAT(decision.broken[0].proof,
+                          AllOf(HasSubstr("'default/db-0'"), HasSubstr("'n2'")));
             } else {
               ++blocked;
               ASSERT_EQ(decision.verdict, Verdict::kBlocked) << what;
               EXPECT_TRUE(decision.broken.empty());
-              EXPECT_THAT(decision.missing, HasSubstr("berth fence break --dangerous pv-1")) << what;
+              EXPECT_THAT(decision.missing, HasSubstr("berth fence break --dangerous pv-1"))
+                  << what;
             }
           }
         }
@@ -137,7 +139,8 @@ TEST(FenceRulesTest, TheSameNameIsNoProof) {
       Decide({Entry("n2", "old")}, Wants(Entry("n1", "new")),
              {{.pod = PodFact::kGone, .node = NodeFact::kThere, .lease = LeaseFact::kExpired}});
   EXPECT_EQ(decision.verdict, Verdict::kBlocked);
-  EXPECT_THAT(decision.missing, HasSubstr("kubectl taint node n2 node.kubernetes.io/out-of-service"));
+  EXPECT_THAT(decision.missing,
+              HasSubstr("kubectl taint node n2 node.kubernetes.io/out-of-service"));
 }
 
 TEST(FenceRulesTest, OneEntryWithoutProofKeepsAll) {
@@ -177,7 +180,8 @@ TEST(FenceRulesTest, NamesSomeOfManyThatBlock) {
   std::vector<FenceEntry> entries;
   for (int i = 0; i < 9; ++i) entries.push_back(Entry("n2", fmt::format("u{}", i), true));
   const Decision decision = Decide(entries, Wants(Entry("n1", "new"), Sharing::kReaders), {});
-  EXPECT_THAT(decision.missing, AllOf(HasSubstr("(u2)"), Not(HasSubstr("(u3)")), HasSubstr("6 more")));
+  EXPECT_THAT(decision.missing,
+              AllOf(HasSubstr("(u2)"), Not(HasSubstr("(u3)")), HasSubstr("6 more")));
 }
 
 }  // namespace

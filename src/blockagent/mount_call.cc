@@ -79,8 +79,7 @@ base::StatusOr<MountCall> ReadMountCall(const std::string& mount_dir, std::strin
                  .read_only = text("readwrite") == "ro"};
   if (call.pod.empty() || call.pod_namespace.empty()) {
     return Error(StatusCode::kInvalidArgument,
-                 "the options of the mount at {} do not say for which pod it is",
-                 Quote(mount_dir));
+                 "the options of the mount at {} do not say for which pod it is", Quote(mount_dir));
   }
   if (const std::string uid = text("pod.uid"); uid != call.pod_uid) {
     return Error(StatusCode::kInvalidArgument,

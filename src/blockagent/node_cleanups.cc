@@ -47,10 +47,11 @@ Status AddCleanups(kube::Client& client, const std::string& node,
       after.push_back(entry);
     }
     if (after.size() > kMostEntries) {
-      return Error(StatusCode::kResourceExhausted,
-                   "NodeCleanup {} holds {} entries already: the agent of that node is to work them "
-                   "off, or they are to be removed by hand",
-                   base::Quote(node), cleanup.entries().size());
+      return Error(
+          StatusCode::kResourceExhausted,
+          "NodeCleanup {} holds {} entries already: the agent of that node is to work them "
+          "off, or they are to be removed by hand",
+          base::Quote(node), cleanup.entries().size());
     }
     cleanup.set_entries(after);
     Status written;
@@ -84,9 +85,8 @@ Status RemoveCleanup(kube::Client& client, const std::string& node, const std::s
     if (removed == 0) return base::OkStatus();
     Status written;
     if (after.empty()) {
-      written = client.Delete(
-          NodeCleanup::kInfo, "", node,
-          {.uid = found->uid(), .resource_version = found->resource_version()});
+      written = client.Delete(NodeCleanup::kInfo, "", node,
+                              {.uid = found->uid(), .resource_version = found->resource_version()});
     } else {
       found->set_entries(after);
       written = kube::Update(client, *found).status();

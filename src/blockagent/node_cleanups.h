@@ -19,8 +19,8 @@ base::Status AddCleanups(kube::Client& client, const std::string& node,
                          const std::vector<api::CleanupEntry>& entries);
 
 // Removes one; with the last the object goes, too. OK where it is not there.
-base::Status RemoveCleanup(kube::Client& client, const std::string& node,
-                           const std::string& volume, const std::string& pod_uid);
+base::Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
+                           const std::string& pod_uid);
 
 // Whether the node's agent says that it took the volume off that pod (status.entries[].state
 // "Detached"): pods are never given the volume again under the same uid once they are gone.

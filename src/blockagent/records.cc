@@ -51,7 +51,8 @@ block::Mapping MappingOf(const Json& value) {
 std::string_view Name(State state) { return kStates[static_cast<size_t>(state)]; }
 
 Use* Record::Find(const api::FenceEntry& entry) {
-  const auto it = std::ranges::find_if(uses, [&](const Use& use) { return use.entry.IsSameUse(entry); });
+  const auto it =
+      std::ranges::find_if(uses, [&](const Use& use) { return use.entry.IsSameUse(entry); });
   return it == uses.end() ? nullptr : &*it;
 }
 

@@ -50,8 +50,8 @@ class Installation {
 
   StatusOr<std::string> Run(const CheckFlexDriver& check) {
     RETURN_IF_ERROR(Name());
-    ASSIGN_OR_RETURN(const bool update, volume::HasDriverFolder(
-                                            drivers_ + "/" + volume::FolderOfDriver(driver_)));
+    ASSIGN_OR_RETURN(const bool update,
+                     volume::HasDriverFolder(drivers_ + "/" + volume::FolderOfDriver(driver_)));
     ASSIGN_OR_RETURN(stage_, volume::DriverInstallation::Begin(drivers_, driver_));
     RETURN_IF_ERROR(Stage());
     const StatusOr<DriverFolder> driver = stage_->ReadStage();

@@ -88,8 +88,9 @@ TEST_F(FlexDriverTest, SupportsThreeCallsAlone) {
 
 TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
   const auto listener = Listen();
-  auto reply = std::async(
-      std::launch::async, [&] { return flex::Run({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong); });
+  auto reply = std::async(std::launch::async, [&] {
+    return flex::Run({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong);
+  });
   const ipc::Message request = Answer(listener, Same());
   EXPECT_EQ(*request.Text(ipc::kMethod), block::kMount);
   EXPECT_EQ(*request.Text(block::kMountDir), "/k/v");
@@ -103,7 +104,8 @@ TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
 TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {
   Install(R"({"socket": ")" + socket_ + R"(", "selinuxRelabel": "false"})");
   const auto listener = Listen();
-  auto reply = std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
+  auto reply =
+      std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
   Answer(listener, Same());
   EXPECT_EQ(reply.get().text,
             "{\"status\":\"Success\",\"capabilities\":{\"attach\":false,\"supportsMetrics\":true,"
@@ -111,8 +113,8 @@ TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {
 }
 
 TEST_F(FlexDriverTest, WaitsForAnAgentThatIsAway) {
-  auto reply =
-      std::async(std::launch::async, [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+  auto reply = std::async(std::launch::async,
+                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
   EXPECT_EQ(reply.wait_for(milliseconds(50)), std::future_status::timeout);
   const auto listener = Listen();
   Answer(listener, Same());
@@ -121,8 +123,8 @@ TEST_F(FlexDriverTest, WaitsForAnAgentThatIsAway) {
 
 TEST_F(FlexDriverTest, AsksAgainWhereTheAgentEndsInMidCall) {
   base::UniqueFd listener = Listen();
-  auto reply =
-      std::async(std::launch::async, [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+  auto reply = std::async(std::launch::async,
+                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
   base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
   listener.Reset();
   listener = Listen();
@@ -139,25 +141,28 @@ TEST_F(FlexDriverTest, FailsClearlyWhereTheAgentStaysAway) {
 
 TEST_F(FlexDriverTest, GivesTheAgentsOwnWords) {
   const auto listener = Listen();
-  auto reply =
-      std::async(std::launch::async, [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+  auto reply = std::async(std::launch::async,
+                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
   Answer(listener, ipc::Message().Set(ipc::kError, std::string("volume 'a' is \xff busy")));
   EXPECT_EQ(reply.get().text, "{\"status\":\"Failure\",\"message\":\"volume 'a' is ? busy\"}\n");
 }
 
 TEST_F(FlexDriverTest, SaysThatTheVersionsDiffer) {
   const auto listener = Listen();
-  auto reply = std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
+  auto reply =
+      std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
   Answer(listener, ipc::Message().Set(block::kVersion, int64_t{7}));
   EXPECT_THAT(reply.get().text, HasSubstr("version 1 and the block agent version 7"));
 }
 
 TEST_F(FlexDriverTest, RefusesAFileWithoutATrailer) {
   std::ofstream(driver_(), std::ios::trunc) << "\177ELF";
-  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text, HasSubstr("installed by 'berth block-agent'"));
+  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text,
+              HasSubstr("installed by 'berth block-agent'"));
   // A length that leads before the file's beginning.
   std::ofstream(driver_(), std::ios::trunc) << "\377\377\377\377" << block::kTrailerMagic;
-  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text, HasSubstr("installed by 'berth block-agent'"));
+  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text,
+              HasSubstr("installed by 'berth block-agent'"));
   Install("not json");
   EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text, HasSubstr("\"Failure\""));
 }

@@ -44,9 +44,9 @@ StatusOr<std::string> FindDriver(const std::string& given) {
   if (!given.empty()) return given;
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  for (const std::string& path : {(self.parent_path() / "berth-flex").string(),
-                                  std::string("/usr/local/bin/berth-flex"),
-                                  std::string("/usr/bin/berth-flex")}) {
+  for (const std::string& path :
+       {(self.parent_path() / "berth-flex").string(), std::string("/usr/local/bin/berth-flex"),
+        std::string("/usr/bin/berth-flex")}) {
     if (std::filesystem::is_regular_file(path, error)) return path;
   }
   return Error(StatusCode::kNotFound,
@@ -76,14 +76,15 @@ Status Run(BlockAgentFlags flags, StopSignals& signals) {
                    blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
   base::Metrics metrics;
   RecordStart(metrics);
-  ASSIGN_OR_RETURN(const auto endpoints,
-                   ServeHealth({.http_address = flags.http_address}, metrics,
-                               {{"/healthz", []() -> HttpEndpoint::Answer { return {.body = "ok"}; }},
-                                {"/readyz", [&agent]() -> HttpEndpoint::Answer {
-                                   const Status health = agent->Health();
-                                   if (health.ok()) return {.body = "ok"};
-                                   return {.code = 500, .body = base::ToString(health) + "\n"};
-                                 }}}));
+  ASSIGN_OR_RETURN(
+      const auto endpoints,
+      ServeHealth({.http_address = flags.http_address}, metrics,
+                  {{"/healthz", []() -> HttpEndpoint::Answer { return {.body = "ok"}; }},
+                   {"/readyz", [&agent]() -> HttpEndpoint::Answer {
+                      const Status health = agent->Health();
+                      if (health.ok()) return {.body = "ok"};
+                      return {.code = 500, .body = base::ToString(health) + "\n"};
+                    }}}));
   LOG_INFO("the block agent of node '{}' runs", flags.agent.node);
   signals.Wait();
   LOG_INFO("stopping; volumes stay mounted");

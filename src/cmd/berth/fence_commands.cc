@@ -1,5 +1,5 @@
-// `berth fence break --dangerous`: the last resort where a proof that cannot be given keeps a volume
-// from all (blockagent/fence_rules.h).
+// `berth fence break --dangerous`: the last resort where a proof that cannot be given keeps a
+// volume from all (blockagent/fence_rules.h).
 
 #include <unistd.h>
 
@@ -46,10 +46,11 @@ Status CheckTyped(const BreakFlags& flags, const std::vector<api::FenceEntry>& e
 
 Status Break(const BreakFlags& flags, bool data_folder_given) {
   if (!flags.dangerous) {
-    return Error(StatusCode::kInvalidArgument,
-                 "breaking a fence may destroy the volume's data: look at 'berth get volumefence {} "
-                 "-o yaml' for the proof that is missing, or say --dangerous",
-                 flags.volume);
+    return Error(
+        StatusCode::kInvalidArgument,
+        "breaking a fence may destroy the volume's data: look at 'berth get volumefence {} "
+        "-o yaml' for the proof that is missing, or say --dangerous",
+        flags.volume);
   }
   ASSIGN_OR_RETURN(const kube::Config config, cli::ConfigFor(flags.api, data_folder_given));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
@@ -59,9 +60,10 @@ Status Break(const BreakFlags& flags, bool data_folder_given) {
   }
   RETURN_IF_ERROR(fence);
   RETURN_IF_ERROR(CheckTyped(flags, fence->entries()));
-  ASSIGN_OR_RETURN(const auto broken,
-                   blockagent::BreakFence(*client, flags.volume,
-                                          "a person broke the fence: berth fence break --dangerous"));
+  ASSIGN_OR_RETURN(
+      const auto broken,
+      blockagent::BreakFence(*client, flags.volume,
+                             "a person broke the fence: berth fence break --dangerous"));
   for (const api::FenceEntry& entry : broken) {
     cli::Print(fmt::format("broke the fence of {}; node '{}' takes the volume off when it can\n",
                            blockagent::Describe(entry), entry.node));
@@ -82,8 +84,8 @@ void AddFenceCommands(CLI::App& app, int& exit_code) {
   command->add_option("--yes-i-lose-data", flags->typed,
                       "The volume's name once more, instead of being asked for it");
   command->add_option("--kubeconfig", flags->api.kubeconfig, "How to reach the API");
-  CLI::Option* data = command->add_option("--data", flags->api.data_folder,
-                                          "Data folder of a standalone Berth");
+  CLI::Option* data =
+      command->add_option("--data", flags->api.data_folder, "Data folder of a standalone Berth");
   command->callback([flags, data, &exit_code] {
     exit_code = cli::ReportError(Break(*flags, data->count() > 0));
   });

@@ -34,7 +34,8 @@ class DriverInstallTest : public testing::Test {
 TEST_F(DriverInstallTest, PutsOneFileInPlaceAndLeavesNothingBeside) {
   ASSERT_TRUE(InstallDriverFile(drivers_, "berth.dev/block", "one").ok());
   EXPECT_EQ(Read(), "one");
-  EXPECT_THAT(*platform::ListFolder(drivers_), ElementsAre(".berth-install.lock", "berth.dev~block"));
+  EXPECT_THAT(*platform::ListFolder(drivers_),
+              ElementsAre(".berth-install.lock", "berth.dev~block"));
   EXPECT_THAT(*platform::ListFolder(drivers_ + "/berth.dev~block"), ElementsAre("block"));
   struct stat info{};
   ASSERT_EQ(stat((drivers_ + "/berth.dev~block/block").c_str(), &info), 0);

@@ -1,0 +1,348 @@
+#include "blockagent/fence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "api/kinds.h"
+#include "blockagent/consumers.h"
+#include "blockagent/node_cleanups.h"
+#include "kube/fake_client.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::FenceEntry;
+using api::VolumeFence;
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class Events : public base::EventSink {
+ public:
+  void Record(const base::ObjectReference& object, base::EventType, std::string_view reason,
+              std::string_view message) override {
+    base::MutexLock lock(mutex_);
+    told_.push_back(fmt::format("{} {}: {}", object.kind, reason, message));
+  }
+  std::vector<std::string> told() {
+    base::MutexLock lock(mutex_);
+    return told_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FenceTest : public testing::Test {
+ protected:
+  FenceTest() {
+    for (const auto* kind : {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup}) {
+      client_.Serve(*kind);
+    }
+  }
+
+  static FenceEntry Entry(const std::string& node, const std::string& uid) {
+    return {.node = node,
+            .pod_namespace = "default",
+            .pod = "db-0",
+            .pod_uid = uid,
+            .mount_dir = "/k/pods/" + uid,
+            .cluster_name = "main"};
+  }
+  static FenceRequest Wants(const std::string& node, const std::string& uid) {
+    return {.volume = "pv-1", .entry = Entry(node, uid), .fs_type = "ext4"};
+  }
+  static FenceContext Context() {
+    return {.volume = {"v1", "PersistentVolume", "", "pv-1", "u"},
+            .pod = {"v1", "Pod", "default", "db-0", "p"},
+            .cluster_name = "main",
+            .image = "img"};
+  }
+  static ConsumerFacts Gone(const FenceEntry&) {
+    return {.pod = PodFact::kGone, .node = NodeFact::kOutOfService};
+  }
+  static ConsumerFacts There(const FenceEntry&) {
+    return {.pod = PodFact::kThere, .node = NodeFact::kThere};
+  }
+  std::vector<FenceEntry> Now() const {
+    const auto fence = client_.Peek<VolumeFence>("", "pv-1");
+    return fence.has_value() ? fence->entries() : std::vector<FenceEntry>();
+  }
+  Fences On(const std::string& node) { return Fences({client_, events_, clock_, node}); }
+
+  base::FakeClock clock_;
+  kube::FakeClient client_{clock_};
+  Events events_;
+};
+
+TEST_F(FenceTest, TheFirstMakesItAndTheLastRemovesIt) {
+  Fences fences = On("n1");
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), There).ok());
+  EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
+  client_.TakeActions();
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), There).ok());
+  EXPECT_THAT(client_.TakeActions(), IsEmpty()) << "it is held already";
+  ASSERT_TRUE(fences.Release("pv-1", Entry("n1", "a")).ok());
+  EXPECT_TRUE(client_.Peek(api::kinds::kVolumeFence, "", "pv-1").is_null());
+  EXPECT_TRUE(fences.Release("pv-1", Entry("n1", "a")).ok());
+}
+
+TEST_F(FenceTest, OthersAreKeptOutAndTold) {
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  Fences second = On("n2");
+  const auto kept = second.Acquire(Wants("n2", "b"), Context(), There);
+  EXPECT_EQ(kept.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(kept.status())), HasSubstr("delete that pod"));
+  EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
+  EXPECT_THAT(events_.told(), ElementsAre(HasSubstr("PersistentVolume FenceBlocked"),
+                                          HasSubstr("Pod FenceBlocked")));
+  const Json fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
+  EXPECT_EQ(fence["status"]["conditions"][0]["type"], "Blocked");
+  EXPECT_EQ(fence["status"]["conditions"][0]["status"], "True");
+  EXPECT_THAT(fence["status"]["conditions"][0]["message"].get<std::string>(),
+              HasSubstr("berth fence break --dangerous pv-1"));
+  // The same again writes nothing.
+  client_.TakeActions();
+  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), There).ok());
+  EXPECT_THAT(client_.TakeActions(), IsEmpty());
+}
+
+TEST_F(FenceTest, WhatIsToBeTakenOffIsWrittenBeforeAnEntryIsBroken) {
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(On("n1").SetDevice("pv-1", {.device_path = "/dev/loop7", .state = "Attached"}).ok());
+  Fences second = On("n2");
+  client_.FailNext("create", "nodecleanups", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a"))) << "not broken without it";
+  client_.TakeActions();
+  ASSERT_TRUE(second.Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  EXPECT_THAT(client_.ActionNames(),
+              ElementsAre("create nodecleanups/n1", "update volumefences/pv-1"));
+  EXPECT_THAT(Now(), ElementsAre(Entry("n2", "b")));
+  const auto owed = client_.Peek<api::NodeCleanup>("", "n1")->entries();
+  ASSERT_THAT(owed, SizeIs(1));
+  EXPECT_EQ(owed[0].volume, "pv-1");
+  EXPECT_EQ(owed[0].attachment, Entry("n1", "a"));
+  EXPECT_EQ(owed[0].image, "img");
+  EXPECT_EQ(owed[0].device_path, "/dev/loop7");
+  EXPECT_THAT(events_.told(),
+              Contains(AllOf(HasSubstr("Pod FenceBroken"), HasSubstr("out of service"))));
+}
+
+TEST_F(FenceTest, ACrashBetweenTheTwoWritesIsMadeGood) {
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  client_.FailNext("update", "volumefences", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  ASSERT_TRUE(On("n2").Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1)) << "not twice";
+}
+
+TEST_F(FenceTest, ALostAnswerIsFoundDone) {
+  client_.LoseNextAnswer("create", "volumefences", Error(StatusCode::kUnavailable, "lost"));
+  EXPECT_FALSE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  EXPECT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), There).ok());
+  client_.LoseNextAnswer("delete", "volumefences", Error(StatusCode::kUnavailable, "lost"));
+  EXPECT_FALSE(On("n1").Release("pv-1", Entry("n1", "a")).ok());
+  EXPECT_TRUE(On("n1").Release("pv-1", Entry("n1", "a")).ok());
+}
+
+TEST_F(FenceTest, AReleaseTakesNobodyElseOut) {
+  FenceRequest reader = Wants("n1", "a");
+  reader.sharing = Sharing::kReaders;
+  reader.entry.read_only = true;
+  FenceRequest other = Wants("n2", "b");
+  other.sharing = Sharing::kReaders;
+  other.entry.read_only = true;
+  ASSERT_TRUE(On("n1").Acquire(reader, Context(), There).ok());
+  ASSERT_TRUE(On("n2").Acquire(other, Context(), There).ok());
+  ASSERT_TRUE(On("n1").Release("pv-1", reader.entry).ok());
+  EXPECT_THAT(Now(), ElementsAre(other.entry));
+  ASSERT_TRUE(On("n1").Release("pv-1", reader.entry).ok());
+  EXPECT_THAT(Now(), ElementsAre(other.entry));
+  EXPECT_TRUE(*On("n2").Holds("pv-1", other.entry));
+  EXPECT_FALSE(*On("n2").Holds("pv-1", reader.entry));
+}
+
+// Twenty agents want a volume for one pod, again and again.
+TEST_F(FenceTest, OfManyWhoRaceOneIsIn) {
+  constexpr int kAgents = 20, kRounds = 50;
+  std::atomic<int> inside{0}, most{0}, granted{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kAgents; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string node = fmt::format("n{}", i);
+      Fences fences = On(node);
+      for (int round = 0; round < kRounds; ++round) {
+        const FenceRequest request = Wants(node, fmt::format("{}-{}", i, round));
+        if (!fences.Acquire(request, Context(), There).ok()) continue;
+        const int now = ++inside;
+        int seen = most.load();
+        while (now > seen && !most.compare_exchange_weak(seen, now)) {
+        }
+        ++granted;
+        --inside;
+        while (!fences.Release("pv-1", request.entry).ok()) {
+        }
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(most, 1);
+  EXPECT_GT(granted, 0);
+  EXPECT_THAT(Now(), IsEmpty());
+}
+
+TEST_F(FenceTest, TheStatusTellsOfEachNodeThatIsIn) {
+  FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
+  for (FenceRequest* request : {&one, &two}) {
+    request->sharing = Sharing::kAllNodes;
+    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), There).ok());
+    ASSERT_TRUE(On(request->entry.node)
+                    .SetDevice("pv-1", {.device_path = "/dev/x", .state = "Attached"})
+                    .ok());
+  }
+  Json fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
+  EXPECT_EQ(fence["status"]["devices"].size(), 2u);
+  ASSERT_TRUE(On("n1").Release("pv-1", one.entry).ok());
+  ASSERT_TRUE(On("n2").SetDevice("pv-1", {.device_path = "/dev/y", .state = "Attached"}).ok());
+  fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
+  ASSERT_EQ(fence["status"]["devices"].size(), 1u);
+  EXPECT_EQ(fence["status"]["devices"][0]["devicePath"], "/dev/y");
+}
+
+TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
+  FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
+  for (FenceRequest* request : {&one, &two}) {
+    request->sharing = Sharing::kAllNodes;
+    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), There).ok());
+  }
+  const auto broken = BreakFence(client_, "pv-1", "by hand");
+  ASSERT_TRUE(broken.ok()) << broken.status();
+  EXPECT_THAT(*broken, SizeIs(2));
+  EXPECT_THAT(Now(), IsEmpty());
+  EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1));
+  EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n2")->entries(), SizeIs(1));
+  EXPECT_EQ(BreakFence(client_, "pv-1", "again").status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(RemoveCleanup(client_, "n1", "pv-1", "a").ok());
+  EXPECT_TRUE(client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null());
+}
+
+// --- What is known of an old consumer ---
+
+class ConsumersTest : public FenceTest {
+ protected:
+  void AddPod(const std::string& uid, bool deleting, const std::string& controller) {
+    Json pod = {{"apiVersion", "v1"},
+                {"kind", "Pod"},
+                {"metadata", {{"name", "db-0"}, {"namespace", "default"}, {"uid", uid}}}};
+    if (deleting) pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+    if (!controller.empty()) {
+      pod["metadata"]["ownerReferences"] = Json::array(
+          {{{"kind", "StatefulSet"}, {"name", "db"}, {"uid", controller}, {"controller", true}}});
+    }
+    client_.Add(pod);
+  }
+  void AddNode(const std::string& taint = "") {
+    Json node = {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "n2"}}}};
+    if (!taint.empty()) node["spec"]["taints"] = Json::array({{{"key", taint}}});
+    client_.Add(node);
+  }
+  void AddLease(const std::string& renewed) {
+    client_.Add({{"apiVersion", "coordination.k8s.io/v1"},
+                 {"kind", "Lease"},
+                 {"metadata", {{"name", "n2"}, {"namespace", "kube-node-lease"}}},
+                 {"spec", {{"renewTime", renewed}}}});
+  }
+  ConsumerFacts Find() {
+    return consumers_.Find("pv-1", Entry("n2", "old"), "set-1", [this](const std::string& node) {
+      EXPECT_EQ(node, "n2");
+      ++asked_;
+      return BackendFact::kNoLock;
+    });
+  }
+
+  Consumers::Time now_{};
+  int asked_ = 0;
+  Consumers consumers_{client_, {.now = [this] { return now_; }}};
+};
+
+TEST_F(ConsumersTest, APodIsItsUid) {
+  AddNode();
+  EXPECT_EQ(Find().pod, PodFact::kGone);
+  AddPod("old", false, "set-1");
+  EXPECT_EQ(Find().pod, PodFact::kThere);
+  AddPod("old", true, "set-1");
+  EXPECT_EQ(Find().pod, PodFact::kMoved);
+  AddPod("old", true, "set-2");
+  EXPECT_EQ(Find().pod, PodFact::kThere) << "another workload's";
+  AddPod("new", false, "set-1");
+  EXPECT_EQ(Find().pod, PodFact::kGone);
+  client_.FailNext("get", "pods", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_EQ(Find().pod, PodFact::kUnknown);
+}
+
+TEST_F(ConsumersTest, ANodeIsThereOutOfServiceOrGone) {
+  AddNode();
+  EXPECT_EQ(Find().node, NodeFact::kThere);
+  AddNode("node.kubernetes.io/unreachable");
+  EXPECT_EQ(Find().node, NodeFact::kThere);
+  AddNode("node.kubernetes.io/out-of-service");
+  EXPECT_EQ(Find().node, NodeFact::kOutOfService);
+  client_.Remove(api::kinds::kNode, "", "n2");
+  EXPECT_EQ(Find().node, NodeFact::kGone);
+  client_.FailNext("get", "nodes", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_EQ(Find().node, NodeFact::kUnknown);
+}
+
+TEST_F(ConsumersTest, ALeaseExpiresWhileItIsWatched) {
+  AddLease("2026-01-01T00:00:00.000000Z");
+  ConsumerFacts facts = Find();
+  EXPECT_EQ(facts.lease, LeaseFact::kAlive) << "an old time is another clock's word";
+  EXPECT_THAT(facts.note, HasSubstr("45 s"));
+  now_ += kLeaseTime - std::chrono::seconds(1);
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  EXPECT_EQ(asked_, 0);
+  AddLease("2026-01-01T00:00:10.000000Z");
+  now_ += std::chrono::seconds(2);
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive) << "it was renewed";
+  now_ += kLeaseTime;
+  facts = Find();
+  EXPECT_EQ(facts.lease, LeaseFact::kExpired);
+  EXPECT_EQ(facts.backend, BackendFact::kNoLock);
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(ConsumersTest, ALeaseThatWentWithItsNodeIsWatchedAsLong) {
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find().lease, LeaseFact::kExpired);
+  // The node's agent makes it anew: the machine runs.
+  AddLease("2026-01-01T00:00:50.000000Z");
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+}
+
+TEST_F(ConsumersTest, AConfirmedDetachNeedsNoMore) {
+  client_.Add(
+      {{"apiVersion", "storage.berth.dev/v1alpha1"},
+       {"kind", "NodeCleanup"},
+       {"metadata", {{"name", "n2"}}},
+       {"status",
+        {{"entries",
+          Json::array({{{"volume", "pv-1"}, {"podUID", "old"}, {"state", "Detached"}}})}}}});
+  EXPECT_TRUE(Find().detach_confirmed);
+  EXPECT_FALSE(*IsDetachConfirmed(client_, "n2", "pv-1", "other"));
+  EXPECT_FALSE(*IsDetachConfirmed(client_, "n2", "pv-2", "old"));
+}
+
+}  // namespace
+}  // namespace berth::blockagent

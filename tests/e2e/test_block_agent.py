@@ -1,0 +1,252 @@
+"""The block agent on two nodes, each with a mount namespace, a data folder and an agent of its own, and real ext4 on image
+files that both reach."""
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+from lib import block_agent, mounts, objects
+from lib.block_agent import BlockAgent, loops_of
+from lib.further_node import FurtherNode
+from lib.local_api import LocalApi
+from lib.standalone import Standalone, wait_for
+
+pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
+
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+STAY = "echo $HOSTNAME >> /data/who; sync; cat /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+
+class Site:
+    def __init__(self, berth, further):
+        self.berth = berth
+        self.api = LocalApi(berth.data / "api.sock")
+        self.further = further
+        self.images = berth.folder / "images"
+        self.images.mkdir()
+        self.agents = {
+            "node-a": BlockAgent(berth, "node-a", berth.data, berth.folder),
+            "node-b": BlockAgent(berth, "node-b", further.data, further.folder, further.inside),
+        }
+
+    def start(self):
+        block_agent.define_kinds(self.berth)
+        self.berth.apply(block_agent.storage_cluster("main", self.images))
+        for agent in self.agents.values():
+            agent.start()
+        for agent in self.agents.values():
+            agent.wait_ready()
+
+    def volume(self, name, megabytes=64, **how):
+        block_agent.make_image(self.images, name, megabytes << 20)
+        self.berth.apply(block_agent.volume(name, "main", size=f"{megabytes}Mi", **how))
+        self.berth.wait_phase("pvc", name, "Bound")
+
+    def pod(self, name, node, claim, script=STAY, **more):
+        return objects.pod(name, script, [claim], mounts=[{"name": claim, "mountPath": "/data"}],
+                           nodeSelector={"kubernetes.io/hostname": node}, **more)
+
+    def run(self, name, node, claim, script=STAY, **more):
+        self.berth.apply(self.pod(name, node, claim, script, **more))
+        return self.berth.wait_phase("pods", name, "Running", seconds=60)
+
+    def read(self, name):
+        return self.berth.run("exec", name, "--", "cat", "/data/who").stdout.split()
+
+    def remove(self, *names):
+        for name in names:
+            self.berth.run("delete", "pod", name, "--wait=false")
+        for name in names:
+            self.berth.wait_gone("pods", name)
+
+    def fence(self, name):
+        return self.berth.get("volumefences", name)
+
+    def blocked(self, pod):
+        return [e["message"] for e in self.berth.events(pod) if e["reason"] == "FenceBlocked"]
+
+
+@pytest.fixture(scope="module")
+def module_site(runtime):
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth.start()
+    further = FurtherNode(berth, "node-b", pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
+    site = Site(berth, further)
+    try:
+        further.start()
+        wait_for("node-b to be ready", further.ready)
+        site.start()
+        yield site
+        for agent in site.agents.values():
+            agent.stop()
+        further.stop()
+        berth.stop()
+    finally:
+        for agent in site.agents.values():
+            agent.kill()
+        further.switch_off()
+        berth.kill()
+        for folder in (berth.folder, further.folder):
+            mounts.unmount_below(folder)
+            mounts.detach_loops_below(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def site(module_site):
+    """Afterwards no volume is attached anywhere, and nobody's record or fence tells of one."""
+    yield module_site
+    module_site.berth.remove_everything(seconds=60)
+    wait_for("all fences to go", lambda: not module_site.berth.items("volumefences"), seconds=30)
+    assert not loops_of(module_site.images)
+    for agent in module_site.agents.values():
+        assert not agent.records()
+    shutil.rmtree(module_site.images)
+    module_site.images.mkdir()
+
+
+def test_the_control_flow_of_the_design(site):
+    berth = site.berth
+    site.volume("data")
+    assert not loops_of(site.images) and site.fence("data") is None
+    site.run("one", "node-a", "data")
+    fence = site.fence("data")
+    pod = berth.get("pods", "one")
+    entry, = fence["attachments"]
+    assert entry == {"node": "node-a", "podNamespace": "default", "pod": "one", "podUID": pod["metadata"]["uid"],
+                     "mountDir": f"{berth.data}/kubelet/pods/{pod['metadata']['uid']}/volumes/berth.dev~block/data",
+                     "readOnly": False, "clusterName": "main"}
+    device, = fence["status"]["devices"]
+    assert device["node"] == "node-a" and device["state"] == "Attached"
+    assert loops_of(site.images) == {"data": [device["devicePath"]]}
+    table = berth.run("get", "volumefence").stdout
+    for word in ("data", "node-a", "one", "default", device["devicePath"], "Attached", "main"):
+        assert word in table, table
+    mounted = berth.run("exec", "one", "--", "sh", "-c", "grep ' /data ' /proc/mounts").stdout.split()
+    assert mounted[:3] == [device["devicePath"], "/data", "ext4"]
+    site.remove("one")
+    wait_for("the fence to go", lambda: site.fence("data") is None)
+    assert not loops_of(site.images)
+    # The next pod is on the other node, and finds what the first wrote.
+    site.run("two", "node-b", "data")
+    assert site.fence("data")["attachments"][0]["node"] == "node-b"
+    assert site.read("two") == ["one", "two"]
+
+
+def test_one_pod_at_a_time_and_the_second_is_told_why(site):
+    site.volume("data")
+    site.run("one", "node-a", "data")
+    for name, node in (("two", "node-a"), ("three", "node-b")):
+        site.berth.apply(site.pod(name, node, "data"))
+        said = wait_for("the refusal", lambda: site.blocked(name))
+        assert "pod 'default/one'" in said[0] and "delete that pod" in said[0]
+        site.remove(name)
+    condition, = site.fence("data")["status"]["conditions"]
+    assert condition["type"] == "Blocked" and condition["status"] == "True"
+    site.berth.apply(site.pod("four", "node-b", "data"))
+    wait_for("the refusal", lambda: site.blocked("four"))
+    site.remove("one")
+    site.berth.wait_phase("pods", "four", "Running", seconds=150)
+    assert site.read("four") == ["one", "four"]
+
+
+def test_many_pods_of_one_node_share_a_read_write_many_volume(site):
+    site.volume("data", modes=("ReadWriteMany",))
+    site.run("one", "node-a", "data")
+    site.run("two", "node-a", "data")
+    assert len(loops_of(site.images)["data"]) == 1
+    assert sorted(e["pod"] for e in site.fence("data")["attachments"]) == ["one", "two"]
+    site.berth.apply(site.pod("three", "node-b", "data"))
+    said = wait_for("the refusal", lambda: site.blocked("three"))
+    assert "ext4 is destroyed by two nodes" in said[0]
+    site.remove("three", "one")
+    assert [e["pod"] for e in site.fence("data")["attachments"]] == ["two"]
+    assert site.read("two") == ["one", "two"]
+
+
+def test_an_agent_that_is_killed_leaves_volumes_mounted_and_the_next_goes_on(site):
+    site.volume("data")
+    site.run("one", "node-a", "data")
+    agent = site.agents["node-a"]
+    agent.kill()
+    assert site.read("one") == ["one"]
+    # Both wait for the agent, and neither is lost.
+    site.volume("more")
+    site.berth.apply(site.pod("two", "node-a", "more"))
+    site.berth.run("delete", "pod", "one", "--wait=false")
+    agent.start()
+    site.berth.wait_gone("pods", "one")
+    site.berth.wait_phase("pods", "two", "Running", seconds=60)
+    wait_for("the fence to go", lambda: site.fence("data") is None)
+
+
+def test_a_pod_cannot_name_anothers_volume_inline(site):
+    site.volume("data")
+    stray = objects.pod("stray", "sleep 1000", mounts=[{"name": "data", "mountPath": "/data"}],
+                        volumes=[{"name": "data", "flexVolume": {
+                            "driver": block_agent.DRIVER, "options": {"cluster": "main", "image": "data"}}}],
+                        nodeSelector={"kubernetes.io/hostname": "node-a"})
+    site.berth.apply(stray)
+    said = wait_for("the refusal", lambda: [e["message"] for e in site.berth.events("stray")
+                                            if "does not use the claim" in e["message"]])
+    assert "default/data" in said[0]
+    assert site.fence("data") is None and not loops_of(site.images)
+
+
+def test_a_person_breaks_a_fence_and_the_old_node_takes_it_off(site):
+    site.volume("data")
+    site.run("one", "node-a", "data")
+    berth = site.berth
+    refused = berth.run("fence", "break", "data", check=False)
+    assert refused.returncode != 0 and "--dangerous" in refused.stderr
+    asked = subprocess.run([berth.binary, "fence", "break", "--data", berth.data, "--dangerous", "data"],
+                           input="dta\n", text=True, capture_output=True, timeout=30)
+    assert asked.returncode != 0 and "pod 'default/one'" in asked.stdout and site.fence("data")
+    said = berth.run("fence", "break", "--dangerous", "--yes-i-lose-data", "data", "data").stdout
+    assert "node 'node-a' takes the volume off" in said
+    wait_for("the device to go", lambda: not loops_of(site.images))
+    entry, = berth.get("nodecleanups", "node-a")["entries"]
+    assert entry["volume"] == "data" and entry["attachment"]["pod"] == "one"
+    assert any(e["reason"] == "FenceLost" for e in berth.events("one"))
+    berth.run("delete", "nodecleanup", "node-a", check=False)
+
+
+def power_off(site):
+    """Node b's machine loses power: its devices go with it, which the kernel of this machine does not know."""
+    site.agents["node-b"].kill()
+    site.further.switch_off()
+    for devices in loops_of(site.images).values():
+        for device in devices:
+            subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def test_a_dead_nodes_volume_stays_fenced_until_somebody_vouches_for_its_death(site):
+    site.volume("data")
+    site.run("db", "node-b", "data")
+    power_off(site)
+    site.berth.run("delete", "pod", "db", "--force", "--grace-period=0", "--wait=false")
+    site.berth.wait_gone("pods", "db")
+    # The same name on another node is no proof.
+    site.berth.apply(site.pod("db", "node-a", "data"))
+    said = wait_for("the refusal", lambda: site.blocked("db"))
+    assert "kubectl taint node node-b node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said[-1]
+    assert [e["node"] for e in site.fence("data")["attachments"]] == ["node-b"]
+    site.api.patch("nodes", "node-b", {"spec": {"taints": [OUT_OF_SERVICE]}})
+    site.berth.wait_phase("pods", "db", "Running", seconds=150)
+    assert site.read("db") == ["db", "db"]
+    entry, = site.fence("data")["attachments"]
+    assert entry["node"] == "node-a"
+    owed, = site.berth.get("nodecleanups", "node-b")["entries"]
+    assert owed["volume"] == "data" and owed["image"] == "data"
+    broken = [e["message"] for e in site.berth.events("db") if e["reason"] == "FenceBroken"]
+    assert "out of service by its taint" in broken[0]
+    # It comes back, and finds that what it had is another's.
+    site.further.start()
+    site.api.patch("nodes", "node-b", {"spec": {"taints": []}})
+    site.agents["node-b"].start().wait_ready()
+    wait_for("node-b to be ready", site.further.ready, seconds=120)
+    wait_for("node-b to forget it", lambda: not site.agents["node-b"].records())
+    assert site.read("db") == ["db", "db"]
+    assert [e["node"] for e in site.fence("data")["attachments"]] == ["node-a"]
+    site.berth.run("delete", "nodecleanup", "node-b", check=False)
