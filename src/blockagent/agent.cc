@@ -6,7 +6,9 @@
 #include "base/ipc/message.h"
 #include "base/keyed_workers.h"
 #include "base/log.h"
+#include "blockagent/cluster_cleanup.h"
 #include "blockagent/driver_service.h"
+#include "blockagent/node_cleanup_worker.h"
 #include "kube/informer.h"
 #include "platform/durable_file.h"
 #include "rpc/unix_socket.h"
@@ -56,11 +58,18 @@ class AgentImpl : public Agent {
                   .max_workers = 32,
                   .retry_start = std::chrono::seconds(2),
                   .retry_max = std::chrono::minutes(2)},
-                 [this](const std::string& volume) { return Reconcile(volume); }) {}
+                 [this](const std::string& volume) { return Reconcile(volume); }),
+        cleanups_({.name = "node-cleanup",
+                   .workers = 1,
+                   .retry_start = std::chrono::seconds(2),
+                   .retry_max = std::chrono::minutes(1)},
+                  [this](const std::string&) { return CleanUp(); }) {}
 
   ~AgentImpl() override {
     service_.reset();
     informers_.Stop();
+    if (cluster_cleanup_ != nullptr) cluster_cleanup_->Stop();
+    cleanups_.Stop();
     workers_.Stop();
   }
 
@@ -89,9 +98,15 @@ class AgentImpl : public Agent {
                                                       .events = events,
                                                       .clock = clock,
                                                       .make_backend = std::move(make_backend)}));
+    cleanup_worker_.emplace(NodeCleanupWorker::Options{.node = options_.node}, client, events,
+                            *attachments_);
+    cluster_cleanup_ = std::make_unique<ClusterCleanup>(options_.node, client, *attachments_);
     Watch();
     for (const std::string& volume : attachments_->Volumes()) workers_.Add(volume);
     workers_.Start();
+    cleanups_.Add(options_.node);
+    cleanups_.Start();
+    cluster_cleanup_->Start();
     informers_.Start();
     ASSIGN_OR_RETURN(
         service_,
@@ -123,6 +138,12 @@ class AgentImpl : public Agent {
         [this](const auto& change) { Changed(change.key); });
     informers_.Of<api::PersistentVolume>().AddHandler(
         [this](const auto& change) { Changed(change.key); });
+    informers_.OfOptional<api::NodeCleanup>().AddHandler([this](const auto& change) {
+      if (change.key == options_.node) cleanups_.AddNow(change.key);
+    });
+    informers_.OfOptional<api::StorageCluster>().AddHandler([this](const auto& change) {
+      if (change.latest().deleting()) cluster_cleanup_->Changed(change.key);
+    });
   }
 
   void Changed(const std::string& volume) {
@@ -138,6 +159,11 @@ class AgentImpl : public Agent {
     if (!again.ok()) return Outcome::Retry(again.status());
     if (!attachments_->Find(volume).has_value()) return Outcome::Done();
     return Outcome::After(*again ? kSoon : options_.resync);
+  }
+
+  Outcome CleanUp() {
+    const Status done = cleanup_worker_->WorkOff(std::chrono::steady_clock::now() + kOwnPatience);
+    return done.ok() ? Outcome::After(options_.resync) : Outcome::Retry(done);
   }
 
   Status InstallDriver(const std::string& socket) {
@@ -164,8 +190,11 @@ class AgentImpl : public Agent {
   std::string plugin_folder_;
   base::UniqueFd lock_;
   std::unique_ptr<Attachments> attachments_;
+  std::optional<NodeCleanupWorker> cleanup_worker_;
+  std::unique_ptr<ClusterCleanup> cluster_cleanup_;
   kube::Informers informers_;
   base::KeyedWorkers workers_;
+  base::KeyedWorkers cleanups_;  // one key: the node
   std::unique_ptr<DriverService> service_;
 };
 

@@ -90,12 +90,23 @@ class Attachments {
   base::Status TakeOff(const std::string& volume, const api::FenceEntry& use, const Force& force,
                        Deadline deadline);
 
+  // Takes an entry of a NodeCleanup off this node, on record or not, and out of the fence.
+  // FAILED_PRECONDITION: what is mounted there cannot be told to be the volume.
+  base::Status Clear(const api::CleanupEntry& entry, const Force& force, Deadline deadline);
+
+  // Takes the volume off this node whole, whoever uses it.
+  base::Status TakeAllOff(const std::string& volume, const Force& force, Deadline deadline);
+
+  // Whether the fence names that use.
+  base::StatusOr<bool> IsFenced(const std::string& volume, const api::FenceEntry& use);
+
   // Compares the volume's record with fence, pods and image, and does what follows from that.
   // Gives whether something is left that time alone changes: it is to be called again soon.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
   // Of which there are records.
   std::vector<std::string> Volumes() const;
+  std::vector<std::string> VolumesOf(const std::string& cluster) const;
   std::optional<Record> Find(const std::string& volume) const { return records_->Get(volume); }
 
  private:
@@ -137,6 +148,7 @@ class Attachments {
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Unmounts all that shows the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
+  void ShutOff(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
   // Makes a record of what is mounted at a folder of which there is none; nullopt: there is nothing
   // of ours.
@@ -146,6 +158,9 @@ class Attachments {
                                                     const std::string& mount_dir,
                                                     const std::string& pod_uid,
                                                     const platform::MountEntry* mounted);
+  base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
+  // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
+  base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
 
   void TellDevice(const Record& record, std::string_view state, const std::string& message,

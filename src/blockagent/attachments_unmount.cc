@@ -80,6 +80,21 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
   return base::OkStatus();
 }
 
+// By force the device goes before its mounts: what is written fails from then on, so that
+// unmounting waits for no back end. What fails here is tried again once the mounts are gone.
+void Attachments::ShutOff(const Record& record, const Force& force) {
+  const auto shut_off = [&]() -> Status {
+    if (!record.mapping.has_value()) return base::OkStatus();
+    ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.shut_off.before">());
+    RETURN_IF_ERROR(backend->ForceUnmap(*record.mapping, force.patience));
+    return base::FaultPoint<"blockagent.shut_off.after">();
+  };
+  if (const Status done = shut_off(); !done.ok()) {
+    LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(done));
+  }
+}
+
 Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const Force& force) {
   Use* use = record.Find(entry);
   if (use == nullptr) return base::OkStatus();
@@ -87,6 +102,7 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   use->state = State::kDetaching;
   if (last) record.state = State::kDetaching;
   RETURN_IF_ERROR(records_->Put(record));
+  if (force.on && last) ShutOff(record, force);
   RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
   if (!last) {
     RETURN_IF_ERROR(fences_.Release(record.volume, entry));

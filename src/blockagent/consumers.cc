@@ -81,9 +81,6 @@ ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& 
   ConsumerFacts facts;
   facts.pod = FindPod(old, controller_uid, facts.note);
   if (facts.pod != PodFact::kGone && facts.pod != PodFact::kMoved) return facts;
-  const auto confirmed = IsDetachConfirmed(client_, old.node, volume, old.pod_uid);
-  facts.detach_confirmed = confirmed.ok() && *confirmed;
-  if (facts.detach_confirmed) return facts;
   facts.node = FindNode(old.node, facts.note);
   if (facts.node != NodeFact::kGone) return facts;
   facts.lease = FindLease(old.node, facts.note);

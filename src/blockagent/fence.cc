@@ -98,17 +98,16 @@ bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
 }  // namespace
 
 Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& context,
-                             const Decision& decision, const VolumeFence& fence) {
+                             const std::vector<Broken>& broken_entries, const VolumeFence& fence) {
   std::map<std::string, std::vector<api::CleanupEntry>> by_node;
-  for (const Broken& broken : decision.broken) {
+  for (const Broken& broken : broken_entries) {
     by_node[broken.entry.node].push_back(
         {.volume = request.volume,
          .attachment = broken.entry,
          .cluster_name = context.cluster_name,
          .image = context.image,
          .device_path = DeviceOf(fence, broken.entry.node),
-         .reason =
-             fmt::format("{} took the volume over: {}", Describe(request.entry), broken.proof)});
+         .reason = fmt::format("{} wants the volume: {}", Describe(request.entry), broken.proof)});
   }
   for (const auto& [node, entries] : by_node) {
     RETURN_IF_ERROR(AddCleanups(options_.client, node, entries));
@@ -157,13 +156,18 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     const Decision decision = Decide(entries, request, facts);
     if (decision.verdict == Verdict::kHeld) return fence;
     if (decision.verdict == Verdict::kBlocked) {
+      // Agents of nodes that live let go of what they have of pods that are gone.
+      if (const Status asked = WriteCleanups(request, context, decision.stale, fence);
+          !asked.ok()) {
+        LOG_WARNING("{}", base::ToString(asked));
+      }
       TellBlocked(request, context, decision, fence);
       return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",
                    Quote(request.volume), decision.missing);
     }
     // What is to be taken off is written first: a crash leaves an entry too many, never one too
     // few.
-    RETURN_IF_ERROR(WriteCleanups(request, context, decision, fence));
+    RETURN_IF_ERROR(WriteCleanups(request, context, decision.broken, fence));
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.before">());
     fence.set_entries(Apply(entries, request, decision));
     auto written = Write(options_.client, fence, found.has_value());

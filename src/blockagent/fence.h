@@ -72,8 +72,9 @@ class Fences {
                          const api::VolumeFence* known = nullptr);
 
  private:
+  // Has the nodes of the entries take them off.
   base::Status WriteCleanups(const FenceRequest& request, const FenceContext& context,
-                             const Decision& decision, const api::VolumeFence& fence);
+                             const std::vector<Broken>& entries, const api::VolumeFence& fence);
   void TellBroken(const FenceContext& context, const Decision& decision);
   void TellBlocked(const FenceRequest& request, const FenceContext& context,
                    const Decision& decision, const api::VolumeFence& fence);

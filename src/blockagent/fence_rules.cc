@@ -40,6 +40,7 @@ bool Conflict(const FenceEntry& old, const FenceRequest& request) {
 struct Judged {
   bool proven = false;
   std::string text;
+  bool pod_gone = false;
 };
 
 Judged JudgePod(const FenceEntry& old, const ConsumerFacts& facts) {
@@ -115,8 +116,8 @@ Judged Judge(const FenceEntry& old, const ConsumerFacts& facts) {
   const Judged pod = JudgePod(old, facts);
   if (!pod.proven) return pod;
   const Judged node = JudgeNode(old, facts);
-  if (!node.proven) return {false, fmt::format("{}, but {}", pod.text, node.text)};
-  return {true, fmt::format("{}; {}", pod.text, node.text)};
+  if (!node.proven) return {false, fmt::format("{}, but {}", pod.text, node.text), true};
+  return {true, fmt::format("{}; {}", pod.text, node.text), true};
 }
 
 }  // namespace
@@ -161,7 +162,10 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
     const Judged judged = Judge(conflicting[i], i < facts.size() ? facts[i] : ConsumerFacts());
     if (judged.proven) {
       decision.broken.push_back({conflicting[i], judged.text});
-    } else if (++blocking <= kMostNamed) {
+      continue;
+    }
+    if (judged.pod_gone) decision.stale.push_back({conflicting[i], judged.text});
+    if (++blocking <= kMostNamed) {
       decision.missing += (decision.missing.empty() ? "" : "; and ") + judged.text;
     }
   }
@@ -169,6 +173,8 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
     decision.verdict = Verdict::kBreak;
     return decision;
   }
+  // Those that could be broken are stale all the same.
+  std::ranges::move(decision.broken, std::back_inserter(decision.stale));
   decision.broken.clear();
   if (blocking > kMostNamed) {
     decision.missing += fmt::format("; and {} more use it", blocking - kMostNamed);

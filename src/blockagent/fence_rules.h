@@ -86,6 +86,8 @@ struct Decision {
   Verdict verdict = Verdict::kBlocked;
   std::vector<Broken> broken;  // of kBreak
   std::string missing;         // of kBlocked: which proof, and how to give it
+  // Of kBlocked: entries of pods that are gone, which their nodes are to take off.
+  std::vector<Broken> stale;
 };
 
 // `facts` are those of Conflicting(entries, request), in that order.

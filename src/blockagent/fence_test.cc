@@ -331,18 +331,5 @@ TEST_F(ConsumersTest, ALeaseThatWentWithItsNodeIsWatchedAsLong) {
   EXPECT_EQ(Find().lease, LeaseFact::kAlive);
 }
 
-TEST_F(ConsumersTest, AConfirmedDetachNeedsNoMore) {
-  client_.Add(
-      {{"apiVersion", "storage.berth.dev/v1alpha1"},
-       {"kind", "NodeCleanup"},
-       {"metadata", {{"name", "n2"}}},
-       {"status",
-        {{"entries",
-          Json::array({{{"volume", "pv-1"}, {"podUID", "old"}, {"state", "Detached"}}})}}}});
-  EXPECT_TRUE(Find().detach_confirmed);
-  EXPECT_FALSE(*IsDetachConfirmed(client_, "n2", "pv-1", "other"));
-  EXPECT_FALSE(*IsDetachConfirmed(client_, "n2", "pv-2", "old"));
-}
-
 }  // namespace
 }  // namespace berth::blockagent

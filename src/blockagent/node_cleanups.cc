@@ -40,6 +40,10 @@ Status AddCleanups(kube::Client& client, const std::string& node,
     if (!found.ok() && !missing) return found.status();
     NodeCleanup cleanup = missing ? NodeCleanup() : *std::move(found);
     std::vector<CleanupEntry> after = cleanup.entries();
+    const bool all_there = std::ranges::all_of(entries, [&](const CleanupEntry& entry) {
+      return std::ranges::find(after, entry) != after.end();
+    });
+    if (all_there) return base::OkStatus();
     for (const CleanupEntry& entry : entries) {
       std::erase_if(after, [&](const CleanupEntry& old) {
         return IsOf(old, entry.volume, entry.attachment.pod_uid);
@@ -97,21 +101,6 @@ Status RemoveCleanup(kube::Client& client, const std::string& node, const std::s
     }
   }
   return Conflicts(node);
-}
-
-StatusOr<bool> IsDetachConfirmed(kube::Client& client, const std::string& node,
-                                 const std::string& volume, const std::string& pod_uid) {
-  const auto found = kube::Get<NodeCleanup>(client, "", node);
-  if (found.status().code() == StatusCode::kNotFound) return false;
-  RETURN_IF_ERROR(found);
-  for (const base::Json& entry : base::json::Array(found->json(), {"status", "entries"})) {
-    if (base::json::String(entry, {"volume"}) == volume &&
-        base::json::String(entry, {"podUID"}) == pod_uid &&
-        base::json::String(entry, {"state"}) == "Detached") {
-      return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace berth::blockagent

@@ -22,9 +22,4 @@ base::Status AddCleanups(kube::Client& client, const std::string& node,
 base::Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
                            const std::string& pod_uid);
 
-// Whether the node's agent says that it took the volume off that pod (status.entries[].state
-// "Detached"): pods are never given the volume again under the same uid once they are gone.
-base::StatusOr<bool> IsDetachConfirmed(kube::Client& client, const std::string& node,
-                                       const std::string& volume, const std::string& pod_uid);
-
 }  // namespace berth::blockagent

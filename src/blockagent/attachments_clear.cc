@@ -1,0 +1,101 @@
+// Taking off what others want off, whether it is on record or not.
+
+#include "base/log.h"
+#include "blockagent/attachments.h"
+#include "blockagent/mount_point.h"
+
+namespace berth::blockagent {
+
+using api::CleanupEntry;
+using api::FenceEntry;
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using platform::MountEntry;
+
+StatusOr<bool> Attachments::IsFenced(const std::string& volume, const FenceEntry& use) {
+  return fences_.Holds(volume, use);
+}
+
+Status Attachments::Clear(const CleanupEntry& entry, const Force& force, Deadline deadline) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(entry.volume, deadline));
+  return base::Annotate(ClearLocked(entry, force),
+                        fmt::format("take volume {} off", Quote(entry.volume)));
+}
+
+Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
+  const FenceEntry& use = entry.attachment;
+  std::optional<Record> record = records_->Get(entry.volume);
+  if (record.has_value() && record->Find(use) != nullptr) {
+    return TakeOffLocked(*std::move(record), use, force);
+  }
+  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  const MountEntry* mounted = platform::FindMount(table, MountPointOf(use.mount_dir));
+  if (record.has_value()) {
+    // Other pods use it here. One that is mounted for this pod, too, is unmounted alone.
+    if (mounted != nullptr) RETURN_IF_ERROR(UnmountAt(*record, use.mount_dir, force.on));
+    return fences_.Release(entry.volume, use);
+  }
+  ASSIGN_OR_RETURN(std::optional<Record> adopted, Adopt(use.mount_dir, mounted));
+  if (!adopted.has_value()) {
+    ASSIGN_OR_RETURN(adopted, AdoptImage(entry));
+  }
+  if (adopted.has_value()) {
+    const FenceEntry own = adopted->uses.front().entry;
+    RETURN_IF_ERROR(TakeOffLocked(*std::move(adopted), own, force));
+  } else if (mounted != nullptr) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} is a mount point of {}, which cannot be told to be this volume: it is left "
+                 "mounted; look at it and unmount it",
+                 Quote(use.mount_dir), Quote(mounted->source));
+  }
+  // Nothing of it is on this node.
+  return fences_.Release(entry.volume, use);
+}
+
+// The PersistentVolume may be gone, and the image still be mapped.
+StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
+  if (entry.image.empty()) return std::nullopt;
+  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", entry.cluster_name);
+  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
+  RETURN_IF_ERROR(cluster);
+  if (cluster->backend() == nullptr) return std::nullopt;
+  Record record{.volume = entry.volume,
+                .cluster = entry.cluster_name,
+                .image = entry.image,
+                .backend = *cluster->backend(),
+                .boot_id = boot_id_,
+                .state = State::kDetaching};
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+  ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
+  if (!record.mapping.has_value()) return std::nullopt;
+  record.uses.push_back({.entry = entry.attachment, .state = State::kDetaching});
+  return std::optional(std::move(record));
+}
+
+std::vector<std::string> Attachments::VolumesOf(const std::string& cluster) const {
+  std::vector<std::string> volumes;
+  for (const Record& record : records_->All()) {
+    if (record.cluster == cluster) volumes.push_back(record.volume);
+  }
+  return volumes;
+}
+
+Status Attachments::TakeAllOff(const std::string& volume, const Force& force, Deadline deadline) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  // Each step leaves one use less.
+  while (auto record = records_->Get(volume)) {
+    if (record->uses.empty()) {
+      RETURN_IF_ERROR(UnmapLocked(*record, force));
+      return records_->Remove(volume);
+    }
+    const FenceEntry use = record->uses.front().entry;
+    RETURN_IF_ERROR_WITH(TakeOffLocked(*std::move(record), use, force),
+                         fmt::format("take volume {} off", Quote(volume)));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::blockagent

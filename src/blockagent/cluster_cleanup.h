@@ -1,0 +1,56 @@
+// Forces the volumes of a StorageCluster that is being deleted off this node, and says so in the
+// cluster's status: the operator lets the cluster go once every node is clean, or provably gone.
+//
+//   deleting ─▶ each volume of it on record, side by side: forced off, again until it is
+//            ─▶ status.nodes[NODE]: Cleaning, with each volume ─▶ Clean
+//
+// A back end that hangs holds up its own volume alone, and each step of that has an end. While a
+// cluster is being deleted no volume of it is mounted anew (attachments_mount.cc).
+//
+// Thread-safe. All is borrowed.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "blockagent/attachments.h"
+#include "kube/client.h"
+
+namespace berth::blockagent {
+
+class ClusterCleanup {
+ public:
+  ClusterCleanup(std::string node, kube::Client& client, Attachments& attachments);
+  ~ClusterCleanup() { Stop(); }
+
+  void Start();
+  // Waits for what runs.
+  void Stop();
+  // The cluster is there, or changed; it may be one that is not being deleted.
+  void Changed(const std::string& cluster) { clusters_.AddNow(cluster); }
+
+ private:
+  struct Result {
+    std::string cluster;
+    std::string state;  // Forced, Failed; empty: begun
+    std::string message;
+    std::chrono::milliseconds patience{0};
+  };
+
+  base::KeyedWorkers::Outcome WorkOn(const std::string& cluster);
+  base::KeyedWorkers::Outcome ForceOff(const std::string& volume);
+  base::Status Tell(const api::StorageCluster& cluster, bool clean);
+
+  const std::string node_;
+  kube::Client& client_;
+  Attachments& attachments_;
+  base::Mutex mutex_;
+  std::map<std::string, Result> results_ ABSL_GUARDED_BY(mutex_);  // by volume
+  base::KeyedWorkers clusters_;
+  base::KeyedWorkers volumes_;
+};
+
+}  // namespace berth::blockagent

@@ -1,0 +1,52 @@
+// Works off what others want taken off this node: the entries of its NodeCleanup.
+//
+//   entry ─▶ its pod is there, and the fence names it ─▶ the volume is rightly in use: entry
+//   removed
+//         ─▶ else: unmounted, unmapped, out of the fence ─▶ entry removed
+//
+// The entry goes last, so that a crash on the way does it once more. What does not come off by
+// itself in a while (something has it open, though its pod is gone) is forced off; at once where
+// the fence no longer names it, for somebody else may have the volume by then.
+//
+// Not thread-safe. All is borrowed.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "base/event_sink.h"
+#include "base/status.h"
+#include "blockagent/attachments.h"
+#include "kube/client.h"
+
+namespace berth::blockagent {
+
+class NodeCleanupWorker {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Options {
+    std::string node;
+    std::chrono::milliseconds patience = std::chrono::minutes(2);  // before it is forced
+  };
+  NodeCleanupWorker(Options options, kube::Client& client, base::EventSink& events,
+                    Attachments& attachments)
+      : options_(std::move(options)), client_(client), events_(events), attachments_(attachments) {}
+
+  // Works on each entry once. A failure names what is left; the object's status, too.
+  base::Status WorkOff(Time deadline);
+
+ private:
+  base::Status WorkOff(const api::CleanupEntry& entry, Time deadline);
+  base::StatusOr<bool> IsRightlyInUse(const api::CleanupEntry& entry, bool& fenced);
+  base::Status Tell(const api::NodeCleanup& cleanup,
+                    const std::map<std::string, std::string>& failures);
+
+  const Options options_;
+  kube::Client& client_;
+  base::EventSink& events_;
+  Attachments& attachments_;
+  std::map<std::string, Time> first_tries_;  // by volume and pod uid
+};
+
+}  // namespace berth::blockagent
