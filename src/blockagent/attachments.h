@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -106,7 +107,8 @@ class Attachments {
 
   // Of which there are records.
   std::vector<std::string> Volumes() const;
-  std::vector<std::string> VolumesOf(const std::string& cluster) const;
+  // Those of a StorageCluster that this node has on record, or that a fence says it has.
+  base::StatusOr<std::set<std::string>> VolumesOf(const std::string& cluster);
   std::optional<Record> Find(const std::string& volume) const { return records_->Get(volume); }
 
  private:
@@ -158,6 +160,7 @@ class Attachments {
                                                     const std::string& mount_dir,
                                                     const std::string& pod_uid,
                                                     const platform::MountEntry* mounted);
+  base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
   base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
   // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);

@@ -75,25 +75,46 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
   return std::optional(std::move(record));
 }
 
-std::vector<std::string> Attachments::VolumesOf(const std::string& cluster) const {
-  std::vector<std::string> volumes;
+StatusOr<std::set<std::string>> Attachments::VolumesOf(const std::string& cluster) {
+  std::set<std::string> volumes;
   for (const Record& record : records_->All()) {
-    if (record.cluster == cluster) volumes.push_back(record.volume);
+    if (record.cluster == cluster) volumes.insert(record.volume);
+  }
+  ASSIGN_OR_RETURN(const auto fences, parts_.client.List(api::kinds::kVolumeFence, "", {}));
+  for (const base::Json& item : fences.items) {
+    const api::VolumeFence fence(item);
+    for (const FenceEntry& entry : fence.entries()) {
+      if (entry.node == options_.node && entry.cluster_name == cluster) {
+        volumes.insert(fence.name());
+      }
+    }
   }
   return volumes;
 }
 
 Status Attachments::TakeAllOff(const std::string& volume, const Force& force, Deadline deadline) {
   ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  return base::Annotate(TakeAllOffLocked(volume, force),
+                        fmt::format("take volume {} off", Quote(volume)));
+}
+
+Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& force) {
   // Each step leaves one use less.
   while (auto record = records_->Get(volume)) {
     if (record->uses.empty()) {
       RETURN_IF_ERROR(UnmapLocked(*record, force));
-      return records_->Remove(volume);
+      RETURN_IF_ERROR(records_->Remove(volume));
+      break;
     }
     const FenceEntry use = record->uses.front().entry;
-    RETURN_IF_ERROR_WITH(TakeOffLocked(*std::move(record), use, force),
-                         fmt::format("take volume {} off", Quote(volume)));
+    RETURN_IF_ERROR(TakeOffLocked(*std::move(record), use, force));
+  }
+  // What the fence says of this node beyond the record.
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  for (const FenceEntry& entry : entries) {
+    if (entry.node != options_.node) continue;
+    RETURN_IF_ERROR(ClearLocked(
+        {.volume = volume, .attachment = entry, .cluster_name = entry.cluster_name}, force));
   }
   return base::OkStatus();
 }

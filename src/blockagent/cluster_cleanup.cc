@@ -1,7 +1,5 @@
 #include "blockagent/cluster_cleanup.h"
 
-#include <algorithm>
-
 #include "base/log.h"
 
 namespace berth::blockagent {
@@ -56,8 +54,9 @@ Outcome ClusterCleanup::WorkOn(const std::string& name) {
   }
   if (!cluster.ok()) return Outcome::Retry(cluster.status());
   if (!cluster->deleting()) return Outcome::Done();
-  const std::vector<std::string> left = attachments_.VolumesOf(name);
-  for (const std::string& volume : left) {
+  const auto left = attachments_.VolumesOf(name);
+  if (!left.ok()) return Outcome::Retry(left.status());
+  for (const std::string& volume : *left) {
     {
       const MutexLock lock(mutex_);
       results_.try_emplace(
@@ -66,7 +65,7 @@ Outcome ClusterCleanup::WorkOn(const std::string& name) {
     }
     volumes_.Add(volume);
   }
-  return Outcome::From(Tell(*cluster, left.empty()));
+  return Outcome::From(Tell(*cluster, left->empty()));
 }
 
 Outcome ClusterCleanup::ForceOff(const std::string& volume) {
