@@ -1,0 +1,289 @@
+// What others want off this node: NodeCleanup entries, and the volumes of a cluster that goes.
+#include <gmock/gmock.h>
+
+#include "block/fake_backend.h"
+#include "blockagent/cluster_cleanup.h"
+#include "blockagent/node_cleanup_worker.h"
+#include "blockagent/node_cleanups.h"
+#include "kube/fake_client.h"
+#include "platform/durable_file.h"
+#include "platform/fake_temp_folder.h"
+#include "volume/fake_host.h"
+
+namespace berth::blockagent {
+namespace {
+
+using api::CleanupEntry;
+using api::FenceEntry;
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using testing::HasSubstr;
+
+const Json kBackend = {{"images", {{"folder", "/srv"}}}};
+
+// The agent of node n1, which has images mapped and mounted for pods.
+class CleanupTest : public testing::Test {
+ protected:
+  CleanupTest() {
+    for (const auto* kind :
+         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
+      client_.Serve(*kind);
+    }
+    client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                 {"kind", "StorageCluster"},
+                 {"metadata", {{"name", "main"}, {"finalizers", {api::kClusterFinalizer}}}},
+                 {"spec", {{"backend", kBackend}}}});
+  }
+
+  static FenceEntry Use(const std::string& volume, const std::string& node = "n1") {
+    return {.node = node,
+            .pod_namespace = "default",
+            .pod = "db",
+            .pod_uid = "uid-" + volume,
+            .mount_dir = "/k/pods/uid-" + volume,
+            .cluster_name = "main"};
+  }
+  static CleanupEntry Entry(const std::string& volume) {
+    return {.volume = volume,
+            .attachment = Use(volume),
+            .cluster_name = "main",
+            .image = "img-" + volume,
+            .reason = "somebody wants it"};
+  }
+
+  void AddFence(const std::string& volume, const std::string& node = "n1") {
+    api::VolumeFence fence(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
+                                {"kind", "VolumeFence"},
+                                {"metadata", {{"name", volume}}}});
+    fence.set_entries({Use(volume, node)});
+    client_.Add(fence.json());
+  }
+  void AddPod(const std::string& uid) {
+    client_.Add({{"apiVersion", "v1"},
+                 {"kind", "Pod"},
+                 {"metadata", {{"namespace", "default"}, {"name", "db"}, {"uid", uid}}}});
+  }
+  // Mapped and mounted; with a record if it is to be.
+  void Attach(const std::string& volume, bool recorded = true) {
+    block::FakeBackend backend(images_, "n1");
+    ASSERT_TRUE(backend.Create({.name = "img-" + volume, .size_bytes = 1 << 20}).ok());
+    const auto mapping = backend.Map("img-" + volume, {});
+    ASSERT_TRUE(mapping.ok());
+    // In the mount table btrfs is known by its device's name.
+    mounter_.Add(Use(volume).mount_dir, "btrfs", mapping->device);
+    if (!recorded) return;
+    const auto records = Records::Open(folder_ / "volumes");
+    ASSERT_TRUE(records.ok());
+    const auto boot = platform::BootId();
+    ASSERT_TRUE(boot.ok());
+    ASSERT_TRUE((*records)
+                    ->Put({.volume = volume,
+                           .cluster = "main",
+                           .image = "img-" + volume,
+                           .backend = kBackend,
+                           .boot_id = *boot,
+                           .state = State::kMounted,
+                           .fs_type = "btrfs",
+                           .mapping = *mapping,
+                           .uses = {{.entry = Use(volume), .state = State::kMounted}}})
+                    .ok());
+  }
+  void Open() {
+    auto opened = Attachments::Open(
+        {.node = "n1", .data_folder = folder_.path(), .kubelet_folder = "/k", .consumers = {}},
+        {.client = client_,
+         .exec = exec_,
+         .mounter = mounter_,
+         .events = events_,
+         .clock = clock_,
+         .make_backend = [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
+           auto backend = std::make_unique<block::FakeBackend>(images_, "n1");
+           backend->OnCall(on_call_);
+           return std::unique_ptr<block::Backend>(std::move(backend));
+         }});
+    ASSERT_TRUE(opened.ok()) << base::ToString(opened.status());
+    attachments_ = *std::move(opened);
+    worker_.emplace(NodeCleanupWorker::Options{.node = "n1", .patience = patience_}, client_,
+                    events_, *attachments_);
+  }
+
+  base::Status WorkOff() { return worker_->WorkOff(steady_clock::now() + seconds(10)); }
+  bool IsMapped(const std::string& volume) {
+    return block::FakeBackend(images_, "n1").FindMapping("img-" + volume)->has_value();
+  }
+  bool HasFence(const std::string& volume) const {
+    return !client_.Peek(api::kinds::kVolumeFence, "", volume).is_null();
+  }
+  bool HasCleanup() const { return !client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null(); }
+  Json StatusOfNode() const {
+    const Json cluster = client_.Peek(api::kinds::kStorageCluster, "", "main");
+    const Json* status = base::json::Find(cluster, {"status", "nodes", "n1"});
+    return status == nullptr ? Json() : *status;
+  }
+
+  const platform::TempFolder folder_;
+  base::FakeClock clock_;
+  kube::FakeClient client_{clock_};
+  volume::FakeMounter mounter_;
+  volume::FakeExec exec_;
+  volume::FakeEventSink events_;
+  block::FakeImages images_;
+  std::function<base::Status(std::string_view, const std::string&)> on_call_;
+  milliseconds patience_ = std::chrono::minutes(2);
+  std::unique_ptr<Attachments> attachments_;
+  std::optional<NodeCleanupWorker> worker_;
+};
+
+TEST_F(CleanupTest, TakesOffWhatIsStillThereAndLetsTheFenceGo) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  Open();
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  const base::Status done = WorkOff();
+  ASSERT_TRUE(done.ok()) << base::ToString(done);
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_FALSE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_FALSE(HasFence("pv-1"));
+  EXPECT_FALSE(HasCleanup());
+}
+
+TEST_F(CleanupTest, LeavesAloneWhatIsRightlyInUseAgain) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  AddPod("uid-pv-1");
+  Open();
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  ASSERT_TRUE(WorkOff().ok());
+  EXPECT_TRUE(IsMapped("pv-1"));
+  EXPECT_TRUE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_TRUE(HasFence("pv-1"));
+  EXPECT_FALSE(HasCleanup()) << "the entry no longer applies";
+}
+
+TEST_F(CleanupTest, FindsWhatIsOnNoRecord) {
+  Attach("pv-1", /*recorded=*/false);
+  Open();
+  // The PersistentVolume is gone, and another node has the fence.
+  AddFence("pv-1", "n2");
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  const base::Status done = WorkOff();
+  ASSERT_TRUE(done.ok()) << base::ToString(done);
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_TRUE(HasFence("pv-1")) << "it is the other node's";
+}
+
+TEST_F(CleanupTest, WhatIsBusyIsForcedOnlyAfterAWhile) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  on_call_ = [](std::string_view call, const std::string&) {
+    return call == "Unmap" ? Error(StatusCode::kFailedPrecondition, "it is open")
+                           : base::OkStatus();
+  };
+  Open();
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  EXPECT_FALSE(WorkOff().ok());
+  EXPECT_TRUE(IsMapped("pv-1"));
+  EXPECT_TRUE(HasCleanup());
+  const Json cleanup = client_.Peek(api::kinds::kNodeCleanup, "", "n1");
+  EXPECT_THAT(cleanup["status"]["entries"][0]["message"].get<std::string>(),
+              HasSubstr("it is open"));
+  // The agent is started anew, with no patience left.
+  patience_ = {};
+  Open();
+  ASSERT_TRUE(WorkOff().ok());
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_FALSE(HasFence("pv-1"));
+}
+
+TEST_F(CleanupTest, WhatTheFenceNoLongerNamesIsForcedAtOnce) {
+  Attach("pv-1");
+  AddFence("pv-1", "n2");
+  on_call_ = [](std::string_view call, const std::string&) {
+    return call == "Unmap" ? Error(StatusCode::kFailedPrecondition, "it is open")
+                           : base::OkStatus();
+  };
+  Open();
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  ASSERT_TRUE(WorkOff().ok());
+  EXPECT_FALSE(IsMapped("pv-1"));
+}
+
+TEST_F(CleanupTest, AStrangersMountIsLeft) {
+  mounter_.Add(Use("pv-1").mount_dir, "ext4", "/dev/sda1");
+  Open();
+  ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
+  const base::Status left = WorkOff();
+  EXPECT_THAT(base::ToString(left), HasSubstr("'/dev/sda1'"));
+  EXPECT_TRUE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_TRUE(HasCleanup());
+}
+
+class ClusterCleanupTest : public CleanupTest {
+ protected:
+  void DeleteCluster() {
+    ASSERT_TRUE(client_.Delete(api::kinds::kStorageCluster, "", "main", {}).ok());
+  }
+  void WaitFor(const std::string& state) {
+    const auto deadline = steady_clock::now() + seconds(20);
+    while (base::json::String(StatusOfNode(), {"state"}) != state) {
+      ASSERT_LT(steady_clock::now(), deadline) << StatusOfNode();
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+};
+
+TEST_F(ClusterCleanupTest, ForcesAllVolumesOffAndSaysSo) {
+  Attach("pv-1");
+  Attach("pv-2");
+  AddFence("pv-1");
+  AddFence("pv-2");
+  AddFence("pv-3");  // of which this node has nothing
+  AddPod("uid-pv-1");
+  Open();
+  ClusterCleanup cleanup("n1", client_, *attachments_);
+  cleanup.Start();
+  cleanup.Changed("main");
+  DeleteCluster();
+  cleanup.Changed("main");
+  WaitFor("Clean");
+  for (const char* volume : {"pv-1", "pv-2", "pv-3"}) EXPECT_FALSE(HasFence(volume)) << volume;
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_FALSE(IsMapped("pv-2"));
+  EXPECT_EQ(StatusOfNode()["volumes"][0]["state"], "Forced");
+}
+
+TEST_F(ClusterCleanupTest, AVolumeThatHangsHoldsUpNoOther) {
+  Attach("pv-1");
+  Attach("pv-2");
+  AddFence("pv-1");
+  AddFence("pv-2");
+  std::atomic<bool> hangs = true;
+  on_call_ = [&](std::string_view call, const std::string& image) {
+    return call == "ForceUnmap" && image == "img-pv-1" && hangs
+               ? Error(StatusCode::kDeadlineExceeded, "the back end does not answer")
+               : base::OkStatus();
+  };
+  Open();
+  DeleteCluster();
+  ClusterCleanup cleanup("n1", client_, *attachments_);
+  cleanup.Start();
+  cleanup.Changed("main");
+  WaitFor("Cleaning");
+  const auto deadline = steady_clock::now() + seconds(20);
+  while (HasFence("pv-2") || StatusOfNode()["volumes"].size() != 2) {
+    ASSERT_LT(steady_clock::now(), deadline);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(HasFence("pv-1"));
+  EXPECT_THAT(StatusOfNode()["volumes"][0]["message"].get<std::string>(),
+              HasSubstr("does not answer"));
+  hangs = false;
+  WaitFor("Clean");
+}
+
+}  // namespace
+}  // namespace berth::blockagent
