@@ -10,8 +10,8 @@
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
-#include "controllers/bootstrap/definitions.h"
 #include "controllers/daemonset/daemon_sets.h"
+#include "controllers/definitions.h"
 #include "controllers/namespace/namespaces.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/ownergc/owner_gc.h"
@@ -90,7 +90,10 @@ class StandaloneImpl : public Standalone {
     ASSIGN_OR_RETURN(access_, ApiAccess::New(config, options_.node.node_name, clock_));
     RETURN_IF_ERROR(
         controllers::bootstrap::CreateStandaloneObjects(*access_->client, LocalDriverName()));
-    return controllers::bootstrap::InstallSnapshotDefinitions(*access_->client, kStartTimeout);
+    RETURN_IF_ERROR(controllers::InstallDefinitions(
+        *access_->client, controllers::SnapshotDefinitions(), kStartTimeout));
+    return controllers::InstallDefinitions(*access_->client, controllers::BlockDefinitions(),
+                                           kStartTimeout);
   }
 
   Status MakeControllers() {
