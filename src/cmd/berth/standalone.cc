@@ -123,6 +123,11 @@ class StandaloneImpl : public Standalone {
       options.settings.capacity.owner_level = -1;
       // A snapshot of the shipped driver's is taken on the volume's node.
       options.settings.snapshot_controller.distributed_snapshotting = true;
+      // The kinds are there already. Agents may be processes of the machine's.
+      options.settings.block_operator.agents = {.install = false,
+                                                .deploy = !options_.block_agent_image.empty(),
+                                                .ns = "kube-system",
+                                                .image = options_.block_agent_image};
       for (const Role& role : AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }

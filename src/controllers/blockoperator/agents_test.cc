@@ -32,7 +32,7 @@ TEST_F(AgentsTest, MakesTheAgentsAndTheirProxies) {
   EXPECT_TRUE(GetSet("berth-io-proxy").on_delete()) << "its life is that of the volumes";
   EXPECT_FALSE(GetSet("berth-block-agent").on_delete());
   for (const char* name : {"berth-block-agent", "berth-io-proxy"}) {
-    const Json& pod = GetSet(name).pod_template()["spec"];
+    const Json pod = GetSet(name).pod_template()["spec"];
     EXPECT_EQ(pod["containers"][0]["image"], "example.com/berth:1");
     EXPECT_EQ(pod["nodeSelector"], (Json{{"disk", "fast"}}));
     EXPECT_EQ(pod["containers"][0]["securityContext"]["privileged"], true);

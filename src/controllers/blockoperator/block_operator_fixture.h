@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "block/fake_backend.h"
 #include "controllers/blockoperator/block_operator.h"
+#include "controllers/blockoperator/fake_store.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
 
@@ -34,7 +34,7 @@ class BlockOperatorTest : public ::testing::Test {
       if (!settings.contains("images")) {
         return base::Error(base::StatusCode::kInvalidArgument, "no back end is called so");
       }
-      return std::make_unique<block::FakeBackend>(store_, "");
+      return std::make_unique<FakeStoreBackend>(*store_);
     };
   }
   ~BlockOperatorTest() override { cluster_.Stop(); }
@@ -106,11 +106,11 @@ class BlockOperatorTest : public ::testing::Test {
   }
   // Maps the image on a node, as its agent does.
   void MapOn(const std::string& node, const std::string& image) {
-    block::FakeBackend agent(store_, node);
+    block::FakeBackend agent(store_->images, node);
     ASSERT_TRUE(agent.Map(image, {}).ok());
   }
   void UnmapOn(const std::string& node, const std::string& image) {
-    block::FakeBackend agent(store_, node);
+    block::FakeBackend agent(store_->images, node);
     ASSERT_TRUE(agent.Unmap({.image = image}).ok());
   }
   Claim GetClaim(const std::string& name) { return cluster_.Get<Claim>("default", name); }
@@ -119,7 +119,7 @@ class BlockOperatorTest : public ::testing::Test {
     return cluster_.WaitUntil([&] { return cluster_.Has<Volume>("", name); });
   }
 
-  const std::shared_ptr<block::FakeStore> store_ = std::make_shared<block::FakeStore>();
+  const std::unique_ptr<FakeStore> store_ = std::make_unique<FakeStore>();
   FakeCluster cluster_;
   Options options_;
 };

@@ -233,11 +233,13 @@ Clusters::Outcome Clusters::Finish(const Cluster& cluster) {
       "no node has a volume of it any more: {} unmapped, {} forced off, {} failed; {} "
       "PersistentVolumes of it are left",
       volumes["Unmapped"], volumes["Forced"], volumes["Failed"], left);
+  const Status freed = PatchAt(context_.client, clusters_, cluster,
+                               FinalizersPatch(cluster, "", api::kClusterFinalizer))
+                           .status();
+  if (!freed.ok()) return AfterApi(freed);
   context_.events.Record(cluster.reference(), EventType::kNormal, "ClusterCleaned", text);
   LOG_INFO("StorageCluster {}: {}", base::Quote(cluster.name()), text);
-  return AfterApi(PatchAt(context_.client, clusters_, cluster,
-                          FinalizersPatch(cluster, "", api::kClusterFinalizer))
-                      .status());
+  return Outcome::Done();
 }
 
 }  // namespace berth::controllers::blockoperator

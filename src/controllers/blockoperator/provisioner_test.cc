@@ -53,8 +53,7 @@ TEST_F(BlockOperatorTest, AnAnswerThatIsLostMakesNoSecondImage) {
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data: "));
   EXPECT_TRUE(cluster_.events.WaitFor("no answer"));
-  base::MutexLock lock(store_->mutex);
-  EXPECT_EQ(store_->images.size(), 1U);
+  EXPECT_EQ(store_->size(), 1U);
 }
 
 TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage) {
@@ -219,6 +218,8 @@ TEST_F(BlockOperatorTest, NothingIsDeletedWhereTheApiDoesNotServeFences) {
   cluster_.Stop();
   FakeCluster other;
   other.client.Serve(api::kinds::kStorageCluster);
+  other.client.Serve(api::kinds::kNodeCleanup);
+  other.client.StopServing(api::kinds::kVolumeFence);
   other.client.Add(cluster_.Get<Cluster>("", "pool").json());
   Json volume = cluster_.Get<Volume>("", "pvc-uid-data").json();
   volume["status"]["phase"] = "Released";

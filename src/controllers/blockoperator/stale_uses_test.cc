@@ -105,20 +105,14 @@ TEST_F(StaleUsesTest, TheTaintOutOfServiceIsAPersonsWord) {
 }
 
 TEST_F(StaleUsesTest, ABackEndThatKnowsNoLocksHasToShutTheNodeOut) {
-  {
-    base::MutexLock lock(store_->mutex);
-    store_->knows_locks = false;
-  }
+  store_->KnowsLocks(false);
   BeginWithUse();
   EndPod();
   EndNode();
   ASSERT_TRUE(cluster_.events.WaitFor("the back end knows of no locks"));
   ASSERT_TRUE(cluster_.events.WaitFor("berth fence break --dangerous pvc-uid-data"));
   EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
-  {
-    base::MutexLock lock(store_->mutex);
-    store_->can_fence = true;
-  }
+  store_->CanFence(true);
   EXPECT_TRUE(WaitFree());
 }
 
