@@ -60,6 +60,12 @@ TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage)
   store_->LoseNextAnswer("create", base::Error(StatusCode::kUnavailable, "no answer"));
   options_.retry_start = options_.retry_max = std::chrono::seconds(30);
   Begin();
+  // Its first "Ready" has all claims tried again.
+  ASSERT_TRUE(cluster_.events.WaitFor("BackendReady"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    const auto cluster = cluster_.client.Peek<api::StorageCluster>("", "pool");
+    return cluster->String({"status", "phase"}) == "Ready";
+  }));
   Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
   ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data"));
   ASSERT_TRUE(store_->Has("pvc-uid-data"));
