@@ -1,6 +1,6 @@
 // The volumes that this node has attached: fence, device, file system, mounts, and back again.
 //
-//   Mount    record ─▶ fence ─▶ map ─▶ format if blank, check ─▶ mount ─▶ grow ─▶ answer
+//   Mount    may it? ─▶ record ─▶ fence ─▶ map ─▶ format if blank, check ─▶ mount ─▶ grow ─▶ answer
 //   Unmount  record ─▶ unmount ─▶ with the last pod: unmap ─▶ fence ─▶ no record
 //
 // One at a time for each volume; each step is recorded before it is taken (records.h), so that
@@ -135,7 +135,8 @@ class Attachments {
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
-                                                block::Backend& backend);
+                                                block::Backend& backend,
+                                                const std::function<base::Status()>& entering);
   BackendFact AskBackend(block::Backend& backend, const std::string& image,
                          const std::string& node);
   // Whether the pod has it mounted already, as recorded.
@@ -150,6 +151,8 @@ class Attachments {
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Unmounts all that shows the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
+  // Of the pod, and with the last one what pods share.
+  base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
   void ShutOff(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
   // Makes a record of what is mounted at a folder of which there is none; nullopt: there is nothing

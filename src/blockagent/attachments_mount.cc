@@ -159,10 +159,14 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   if (record.state == State::kDetaching) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
   }
-  RETURN_IF_ERROR(records_->Put(record));
-  const auto fence = AcquireFence(subject, *use, *backend);
-  if (fence.status().code() == StatusCode::kFailedPrecondition) {
-    // It was kept out for certain.
+  bool recorded = false;
+  const auto fence = AcquireFence(subject, *use, *backend, [&]() -> Status {
+    if (!recorded) RETURN_IF_ERROR(records_->Put(record));
+    recorded = true;
+    return base::OkStatus();
+  });
+  if (fence.status().code() == StatusCode::kFailedPrecondition && recorded) {
+    // Another was faster: it was kept out for certain.
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     const Status undone = record.uses.empty() && !record.mapping.has_value()
                               ? records_->Remove(call.volume)
@@ -189,7 +193,8 @@ BackendFact Attachments::AskBackend(block::Backend& backend, const std::string& 
 }
 
 StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, const Use& use,
-                                                     block::Backend& backend) {
+                                                     block::Backend& backend,
+                                                     const std::function<Status()>& entering) {
   const auto controller = subject.pod.controller();
   const std::string& volume = subject.volume.name();
   const auto find_facts = [&](const FenceEntry& old) {
@@ -212,7 +217,7 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
                           .pod = subject.pod.reference(),
                           .cluster_name = subject.cluster,
                           .image = subject.image},
-                         find_facts);
+                         {.find_facts = find_facts, .entering = entering});
 }
 
 StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {
@@ -237,6 +242,9 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
                                            Quote(record.cluster)));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
+  // One that was there before may be smaller than its image by now.
+  if (record.mapping.has_value()) mapped = backend.Refresh(*mapped);
+  RETURN_IF_ERROR(mapped);
   record.mapping = *std::move(mapped);
   if (record.state == State::kAttaching) record.state = State::kMapped;
   if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMount(record.volume);
@@ -245,9 +253,7 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   record.Find(entry)->state = State::kMounted;
   record.state = State::kMounted;
   record.formatting_uuid.clear();
-  RETURN_IF_ERROR(records_->Put(record));
-  Grow(record, backend);
-  return base::OkStatus();
+  return records_->Put(record);
 }
 
 Status Attachments::MountUse(const Subject& subject, Record& record, const FenceEntry& entry) {
@@ -293,6 +299,11 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
                                                   record.formatting_uuid = uuid;
                                                   return records_->Put(record);
                                                 }}));
+    // Before it is mounted, where every kernel and process may.
+    if (!mapping.read_only) {
+      RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
+                                  /*mount_point=*/""));
+    }
   }
   std::vector<std::string> options;
   if (read_only) {
@@ -309,7 +320,7 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
   return base::FaultPoint<"blockagent.mount.after">();
 }
 
-// What fails is tried again by Reconcile: the volume is mounted, if smaller than it could be.
+// What fails is tried again: the volume is mounted, if smaller than it could be.
 void Attachments::Grow(Record& record, block::Backend& backend) {
   if (!record.mapping.has_value() || record.mapping->read_only) return;
   const auto grown = [&]() -> Status {

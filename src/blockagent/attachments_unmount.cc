@@ -102,22 +102,27 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   use->state = State::kDetaching;
   if (last) record.state = State::kDetaching;
   RETURN_IF_ERROR(records_->Put(record));
-  if (force.on && last) ShutOff(record, force);
-  RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
   if (!last) {
+    RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, force.on));
     RETURN_IF_ERROR(fences_.Release(record.volume, entry));
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     return records_->Put(record);
   }
-  if (!record.shared_mount.empty()) {
-    RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, force.on));
-    rmdir(record.shared_mount.c_str());
-  }
+  if (force.on) ShutOff(record, force);
+  RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
   RETURN_IF_ERROR(UnmapLocked(record, force));
   // The device is gone: the fence may say so.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
   RETURN_IF_ERROR(records_->Remove(record.volume));
   LOG_INFO("volume {} is detached", Quote(record.volume));
+  return base::OkStatus();
+}
+
+Status Attachments::UnmountAll(const Record& record, const FenceEntry& entry, bool lazily) {
+  RETURN_IF_ERROR(UnmountAt(record, entry.mount_dir, lazily));
+  if (record.shared_mount.empty()) return base::OkStatus();
+  RETURN_IF_ERROR(UnmountAt(record, record.shared_mount, lazily));
+  rmdir(record.shared_mount.c_str());
   return base::OkStatus();
 }
 

@@ -28,8 +28,8 @@ struct ContentRequest {
 // else is on the device, or nothing and it cannot be written.
 base::StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request);
 
-// Grows a mounted file system to its device's size, where it is noticeably smaller. Types that the
-// platform does not know are left alone.
+// Grows a file system to its device's size, where it is noticeably smaller; an empty `mount_point`:
+// it is not mounted. Types that the platform does not know are left alone.
 base::Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
                          const std::string& fs_type, const std::string& mount_point);
 

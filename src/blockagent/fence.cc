@@ -66,6 +66,17 @@ std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
   return "";
 }
 
+// Of the condition Blocked where it is true; else empty.
+std::string BlockedMessage(const VolumeFence& fence) {
+  for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == kBlocked &&
+        base::json::String(condition, {"status"}) == "True") {
+      return base::json::String(condition, {"message"});
+    }
+  }
+  return "";
+}
+
 // The condition Blocked that is to be; false: it is so already.
 bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
                 const std::string& now) {
@@ -135,13 +146,15 @@ void Fences::TellBlocked(const FenceRequest& request, const FenceContext& contex
     options_.events.Record(*object, base::EventType::kWarning, "FenceBlocked", text);
   }
   const Status told = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
+    // Of many that want in the first is named: they would write it in turn for ever.
+    if (BlockedMessage(edited).ends_with(decision.missing)) return false;
     return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
   });
   if (!told.ok()) LOG_WARNING("{}", base::ToString(told));
 }
 
 StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceContext& context,
-                                      const FindFacts& find_facts) {
+                                      const FenceCallbacks& callbacks) {
   for (int i = 0; i < kMostTries; ++i) {
     ASSIGN_OR_RETURN(const std::optional<VolumeFence> found, Read(options_.client, request.volume));
     VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
@@ -152,9 +165,12 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     }
     const std::vector<FenceEntry> entries = fence.entries();
     std::vector<ConsumerFacts> facts;
-    for (const FenceEntry& old : Conflicting(entries, request)) facts.push_back(find_facts(old));
+    for (const FenceEntry& old : Conflicting(entries, request)) facts.push_back(callbacks.find_facts(old));
     const Decision decision = Decide(entries, request, facts);
-    if (decision.verdict == Verdict::kHeld) return fence;
+    if (decision.verdict == Verdict::kHeld) {
+      RETURN_IF_ERROR(callbacks.entering());
+      return fence;
+    }
     if (decision.verdict == Verdict::kBlocked) {
       // Agents of nodes that live let go of what they have of pods that are gone.
       if (const Status asked = WriteCleanups(request, context, decision.stale, fence);
@@ -165,6 +181,7 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
       return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",
                    Quote(request.volume), decision.missing);
     }
+    RETURN_IF_ERROR(callbacks.entering());
     // What is to be taken off is written first: a crash leaves an entry too many, never one too
     // few.
     RETURN_IF_ERROR(WriteCleanups(request, context, decision.broken, fence));

@@ -32,8 +32,13 @@ struct FenceContext {
   std::string image;
 };
 
-// What is known of the consumer of an entry that conflicts.
-using FindFacts = std::function<ConsumerFacts(const api::FenceEntry& old)>;
+struct FenceCallbacks {
+  // What is known of the consumer of an entry that conflicts.
+  std::function<ConsumerFacts(const api::FenceEntry& old)> find_facts;
+  // The request is about to come in, or is in: called before the fence is written, once or more.
+  // What it fails with is the call's failure. Whoever is kept out from the first leaves no trace.
+  std::function<base::Status()> entering = [] { return base::OkStatus(); };
+};
 
 struct DeviceStatus {
   std::string device_path;
@@ -55,7 +60,7 @@ class Fences {
   // and what proof is missing; it is told in events and in the fence's status, too. ABORTED: others
   // wrote it all the time.
   base::StatusOr<api::VolumeFence> Acquire(const FenceRequest& request, const FenceContext& context,
-                                           const FindFacts& find_facts);
+                                           const FenceCallbacks& callbacks);
 
   // Takes the entry of that very use out. OK where it is not there.
   base::Status Release(const std::string& volume, const api::FenceEntry& use);

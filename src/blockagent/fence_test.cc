@@ -86,10 +86,10 @@ class FenceTest : public testing::Test {
 
 TEST_F(FenceTest, TheFirstMakesItAndTheLastRemovesIt) {
   Fences fences = On("n1");
-  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
   EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
   client_.TakeActions();
-  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
   EXPECT_THAT(client_.TakeActions(), IsEmpty()) << "it is held already";
   ASSERT_TRUE(fences.Release("pv-1", Entry("n1", "a")).ok());
   EXPECT_TRUE(client_.Peek(api::kinds::kVolumeFence, "", "pv-1").is_null());
@@ -97,9 +97,9 @@ TEST_F(FenceTest, TheFirstMakesItAndTheLastRemovesIt) {
 }
 
 TEST_F(FenceTest, OthersAreKeptOutAndTold) {
-  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
   Fences second = On("n2");
-  const auto kept = second.Acquire(Wants("n2", "b"), Context(), There);
+  const auto kept = second.Acquire(Wants("n2", "b"), Context(), {There});
   EXPECT_EQ(kept.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(base::Message(kept.status())), HasSubstr("delete that pod"));
   EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
@@ -112,19 +112,19 @@ TEST_F(FenceTest, OthersAreKeptOutAndTold) {
               HasSubstr("berth fence break --dangerous pv-1"));
   // The same again writes nothing.
   client_.TakeActions();
-  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), There).ok());
+  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), {There}).ok());
   EXPECT_THAT(client_.TakeActions(), IsEmpty());
 }
 
 TEST_F(FenceTest, WhatIsToBeTakenOffIsWrittenBeforeAnEntryIsBroken) {
-  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
   ASSERT_TRUE(On("n1").SetDevice("pv-1", {.device_path = "/dev/loop7", .state = "Attached"}).ok());
   Fences second = On("n2");
   client_.FailNext("create", "nodecleanups", Error(StatusCode::kUnavailable, "down"));
-  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), {Gone}).ok());
   EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a"))) << "not broken without it";
   client_.TakeActions();
-  ASSERT_TRUE(second.Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  ASSERT_TRUE(second.Acquire(Wants("n2", "b"), Context(), {Gone}).ok());
   EXPECT_THAT(client_.ActionNames(),
               ElementsAre("create nodecleanups/n1", "update volumefences/pv-1"));
   EXPECT_THAT(Now(), ElementsAre(Entry("n2", "b")));
@@ -139,18 +139,18 @@ TEST_F(FenceTest, WhatIsToBeTakenOffIsWrittenBeforeAnEntryIsBroken) {
 }
 
 TEST_F(FenceTest, ACrashBetweenTheTwoWritesIsMadeGood) {
-  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
   client_.FailNext("update", "volumefences", Error(StatusCode::kUnavailable, "down"));
-  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), Gone).ok());
-  ASSERT_TRUE(On("n2").Acquire(Wants("n2", "b"), Context(), Gone).ok());
+  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), {Gone}).ok());
+  ASSERT_TRUE(On("n2").Acquire(Wants("n2", "b"), Context(), {Gone}).ok());
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1)) << "not twice";
 }
 
 TEST_F(FenceTest, ALostAnswerIsFoundDone) {
   client_.LoseNextAnswer("create", "volumefences", Error(StatusCode::kUnavailable, "lost"));
-  EXPECT_FALSE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
-  EXPECT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), There).ok());
-  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), There).ok());
+  EXPECT_FALSE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  EXPECT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  EXPECT_FALSE(On("n2").Acquire(Wants("n2", "b"), Context(), {There}).ok());
   client_.LoseNextAnswer("delete", "volumefences", Error(StatusCode::kUnavailable, "lost"));
   EXPECT_FALSE(On("n1").Release("pv-1", Entry("n1", "a")).ok());
   EXPECT_TRUE(On("n1").Release("pv-1", Entry("n1", "a")).ok());
@@ -163,8 +163,8 @@ TEST_F(FenceTest, AReleaseTakesNobodyElseOut) {
   FenceRequest other = Wants("n2", "b");
   other.sharing = Sharing::kReaders;
   other.entry.read_only = true;
-  ASSERT_TRUE(On("n1").Acquire(reader, Context(), There).ok());
-  ASSERT_TRUE(On("n2").Acquire(other, Context(), There).ok());
+  ASSERT_TRUE(On("n1").Acquire(reader, Context(), {There}).ok());
+  ASSERT_TRUE(On("n2").Acquire(other, Context(), {There}).ok());
   ASSERT_TRUE(On("n1").Release("pv-1", reader.entry).ok());
   EXPECT_THAT(Now(), ElementsAre(other.entry));
   ASSERT_TRUE(On("n1").Release("pv-1", reader.entry).ok());
@@ -184,7 +184,7 @@ TEST_F(FenceTest, OfManyWhoRaceOneIsIn) {
       Fences fences = On(node);
       for (int round = 0; round < kRounds; ++round) {
         const FenceRequest request = Wants(node, fmt::format("{}-{}", i, round));
-        if (!fences.Acquire(request, Context(), There).ok()) continue;
+        if (!fences.Acquire(request, Context(), {There}).ok()) continue;
         const int now = ++inside;
         int seen = most.load();
         while (now > seen && !most.compare_exchange_weak(seen, now)) {
@@ -206,7 +206,7 @@ TEST_F(FenceTest, TheStatusTellsOfEachNodeThatIsIn) {
   FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
   for (FenceRequest* request : {&one, &two}) {
     request->sharing = Sharing::kAllNodes;
-    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), There).ok());
+    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), {There}).ok());
     ASSERT_TRUE(On(request->entry.node)
                     .SetDevice("pv-1", {.device_path = "/dev/x", .state = "Attached"})
                     .ok());
@@ -224,7 +224,7 @@ TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
   for (FenceRequest* request : {&one, &two}) {
     request->sharing = Sharing::kAllNodes;
-    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), There).ok());
+    ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), {There}).ok());
   }
   const auto broken = BreakFence(client_, "pv-1", "by hand");
   ASSERT_TRUE(broken.ok()) << broken.status();

@@ -205,7 +205,9 @@ def test_a_person_breaks_a_fence_and_the_old_node_takes_it_off(site):
     assert asked.returncode != 0 and "pod 'default/one'" in asked.stdout and site.fence("data")
     said = berth.run("fence", "break", "--dangerous", "--yes-i-lose-data", "data", "data").stdout
     assert "node 'node-a' takes the volume off" in said
-    wait_for("the device to go", lambda: not loops_of(site.images))
+    wait_for("node-a to forget it", lambda: not site.agents["node-a"].records())
+    write = berth.run("exec", "one", "--", "sh", "-c", "echo late > /data/late && sync /data/late", check=False)
+    assert write.returncode != 0, "what has it open writes no more"
     entry, = berth.get("nodecleanups", "node-a")["entries"]
     assert entry["volume"] == "data" and entry["attachment"]["pod"] == "one"
     assert any(e["reason"] == "FenceLost" for e in berth.events("one"))
@@ -225,7 +227,7 @@ def test_a_dead_nodes_volume_stays_fenced_until_somebody_vouches_for_its_death(s
     site.volume("data")
     site.run("db", "node-b", "data")
     power_off(site)
-    site.berth.run("delete", "pod", "db", "--force", "--grace-period=0", "--wait=false")
+    site.berth.run("delete", "pod", "db", "--grace-period=0", "--wait=false")
     site.berth.wait_gone("pods", "db")
     # The same name on another node is no proof.
     site.berth.apply(site.pod("db", "node-a", "data"))

@@ -1,0 +1,170 @@
+// Nodes that share image files and an API in memory, for tests that really map and mount.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/kinds.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "blockagent/attachments.h"
+#include "kube/fake_client.h"
+#include "platform/durable_file.h"
+#include "platform/fake_temp_folder.h"
+#include "platform/loop_device.h"
+
+namespace berth::blockagent {
+
+class FakeEvents : public base::EventSink {
+ public:
+  void Record(const base::ObjectReference& object, base::EventType, std::string_view reason,
+              std::string_view message) override {
+    base::MutexLock lock(mutex_);
+    told_.push_back(fmt::format("{} {} {}", object.kind, reason, message));
+  }
+  std::vector<std::string> told() {
+    base::MutexLock lock(mutex_);
+    return told_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeSite {
+ public:
+  FakeSite() {
+    for (const auto* kind : {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
+                             &api::kinds::kStorageCluster}) {
+      client.Serve(*kind);
+    }
+    std::filesystem::create_directories(images());
+    client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                {"kind", "StorageCluster"},
+                {"metadata", {{"name", "main"}}},
+                {"spec", {{"backend", Settings()}}}});
+  }
+  ~FakeSite() {
+    // What a failed test left: mounts hold devices.
+    const auto table = mounter->List();
+    for (auto it = table->rbegin(); it != table->rend(); ++it) {
+      if (it->mount_point.starts_with(folder.path())) {
+        static_cast<void>(mounter->UnmountLazy(it->mount_point));
+      }
+    }
+    for (const std::string& node : nodes_) {
+      const auto backend = BackendOf(node);
+      const auto mappings = backend->Mappings();
+      if (!mappings.ok()) continue;
+      for (const auto& mapping : *mappings) {
+        static_cast<void>(backend->ForceUnmap(mapping, std::chrono::seconds(5)));
+      }
+    }
+  }
+
+  std::string images() const { return folder / "images"; }
+  base::Json Settings() const { return {{"images", {{"folder", images()}}}}; }
+  std::unique_ptr<block::Backend> BackendOf(const std::string& node) {
+    auto made = block::OpenBackend(Settings(), {*exec, *mounter, "", node});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
+  }
+
+  // An agent's attachments, as after its start.
+  std::unique_ptr<Attachments> Start(const std::string& node) {
+    nodes_.push_back(node);
+    auto made = Attachments::Open(
+        {.node = node,
+         .data_folder = folder / ("data-" + node),
+         .kubelet_folder = folder / ("kubelet-" + node),
+         .consumers = {.now = [this] { return now; }}},
+        {.client = client,
+         .exec = *exec,
+         .mounter = *mounter,
+         .events = events,
+         .clock = clock,
+         .make_backend = [this, node](const base::Json& settings) {
+           return block::OpenBackend(settings, {*exec, *mounter, "", node});
+         }});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
+  }
+
+  void AddVolume(const std::string& name, int64_t megabytes = 64,
+                 const std::vector<std::string>& modes = {"ReadWriteOnce"},
+                 const std::string& fs_type = "ext4") {
+    const auto image =
+        BackendOf("operator")->Create({.name = name, .size_bytes = megabytes << 20});
+    ASSERT_TRUE(image.ok()) << image.status();
+    client.Add({{"apiVersion", "v1"},
+                {"kind", "PersistentVolume"},
+                {"metadata", {{"name", name}}},
+                {"spec",
+                 {{"accessModes", modes},
+                  {"claimRef", {{"namespace", "default"}, {"name", name}}},
+                  {"flexVolume",
+                   {{"driver", "berth.dev/block"},
+                    {"fsType", fs_type},
+                    {"options", {{"cluster", "main"}, {"image", name}}}}}}}});
+  }
+
+  // A pod on a node that uses the volume, and what the kubelet asks for it.
+  MountCall AddPod(const std::string& node, const std::string& pod, const std::string& volume,
+                   bool read_only = false) {
+    const std::string uid = base::NewUuid();
+    client.Add({{"apiVersion", "v1"},
+                {"kind", "Pod"},
+                {"metadata", {{"name", pod}, {"namespace", "default"}, {"uid", uid}}},
+                {"spec",
+                 {{"nodeName", node},
+                  {"volumes",
+                   base::Json::array({{{"name", "v"},
+                                       {"persistentVolumeClaim", {{"claimName", volume}}}}})}}}});
+    const std::string dir = fmt::format("{}/pods/{}/volumes/berth.dev~block/{}",
+                                        folder / ("kubelet-" + node), uid, volume);
+    std::filesystem::create_directories(dir);
+    return {.mount_dir = dir,
+            .pod_uid = uid,
+            .pod_namespace = "default",
+            .pod = pod,
+            .volume = volume,
+            .driver = "berth.dev/block",
+            .read_only = read_only};
+  }
+  void RemovePod(const std::string& pod) { client.Remove(api::kinds::kPod, "default", pod); }
+
+  static Attachments::Deadline Soon() {
+    return std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  }
+  std::optional<platform::MountEntry> MountAt(const std::string& path) const {
+    const auto table = *mounter->List();
+    const auto* found = platform::FindMount(table, path);
+    return found == nullptr ? std::nullopt : std::optional(*found);
+  }
+  std::vector<api::FenceEntry> Fence(const std::string& volume) const {
+    const auto fence = client.Peek<api::VolumeFence>("", volume);
+    return fence.has_value() ? fence->entries() : std::vector<api::FenceEntry>();
+  }
+  size_t Devices(const std::string& volume) const {
+    const auto identity = platform::IdentifyFile(images() + "/" + volume);
+    return identity.ok() ? platform::FindLoops(*identity)->size() : 0;
+  }
+
+  base::FakeClock clock;
+  kube::FakeClient client{clock};
+  FakeEvents events;
+  Consumers::Time now = std::chrono::steady_clock::now();
+  platform::TempFolder folder;
+  const std::unique_ptr<platform::Exec> exec = platform::NewHostExec();
+  const std::unique_ptr<platform::Mounter> mounter = platform::NewMounter();
+
+ private:
+  std::vector<std::string> nodes_;
+};
+
+}  // namespace berth::blockagent
