@@ -25,6 +25,7 @@ std::string WriteFlexReports(const std::map<std::string, FlexReport>& drivers) {
   const size_t each = std::min(kMaxReason, kMaxReasons / std::max<size_t>(drivers.size(), 1));
   for (const auto& [name, report] : drivers) {
     out[name] = {{"ready", report.ready}};
+    if (report.removed) out[name]["removed"] = true;
     if (!report.reason.empty()) out[name]["reason"] = Beginning(report.reason, each);
   }
   return base::json::Dump(out);
@@ -36,6 +37,7 @@ std::map<std::string, FlexReport> ReadFlexReports(std::string_view text) {
   if (!parsed.ok() || !parsed->is_object()) return drivers;
   for (const auto& [name, report] : parsed->items()) {
     drivers[name] = {.ready = base::json::Bool(report, {"ready"}),
+                     .removed = base::json::Bool(report, {"removed"}),
                      .reason = base::json::String(report, {"reason"})};
   }
   return drivers;

@@ -1,7 +1,8 @@
 // What a node tells of its Flexvolume drivers, which no object of Kubernetes has a place for: an
 // annotation of its Node, with one JSON object.
 //
-//   {"acme.io/block": {"ready": true}, "acme.io/nfs": {"ready": false, "reason": "..."}}
+//   {"acme.io/block": {"ready": true}, "acme.io/nfs": {"ready": false, "reason": "..."},
+//    "acme.io/old": {"ready": false, "removed": true, "reason": "..."}}
 //
 // Pure.
 #pragma once
@@ -16,7 +17,8 @@ inline constexpr std::string_view kFlexDriversAnnotation = "storage.berth.dev/fl
 
 struct FlexReport {
   bool ready = false;
-  std::string reason;  // while it is not
+  bool removed = false;  // and kept for what it set up, which the reason names
+  std::string reason;    // while it is not
   bool operator==(const FlexReport&) const = default;
 };
 

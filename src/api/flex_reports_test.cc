@@ -8,6 +8,7 @@ namespace {
 TEST(FlexReports, AreReadAsTheyWereWritten) {
   const std::map<std::string, FlexReport> drivers = {
       {"acme.io/block", {.ready = true, .reason = ""}},
+      {"acme.io/old", {.removed = true, .reason = "kept for 'pods/1'"}},
       {"nfs", {.ready = false, .reason = "init printed \"no\"\n"}}};
   EXPECT_EQ(ReadFlexReports(WriteFlexReports(drivers)), drivers);
 }

@@ -40,4 +40,6 @@ std::string DriverRegistrarLease(const std::string& driver) {
   return "cluster-driver-registrar-" + SanitizeDriverName(driver);
 }
 
+std::string BlockOperatorLease(const std::string& /*driver*/) { return "berth-block-operator"; }
+
 }  // namespace berth::api

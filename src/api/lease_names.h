@@ -20,5 +20,7 @@ std::string SnapshotterLease(const std::string& driver);
 std::string SnapshotControllerLease(const std::string& driver);
 // There is no Go program any more that does this.
 std::string DriverRegistrarLease(const std::string& driver);
+// Of the cluster, and Berth's own.
+std::string BlockOperatorLease(const std::string& driver);
 
 }  // namespace berth::api

@@ -1,10 +1,11 @@
 #include "base/ids.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <sys/random.h>
 
 #include <array>
+
+#include "base/sha256.h"
 
 namespace berth::base {
 namespace {
@@ -45,12 +46,9 @@ std::string RandomSuffix(size_t length) {
 }
 
 std::string Sha256Hex(std::string_view data) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  EVP_Digest(data.data(), data.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
-  return out;
+  Sha256 digest;
+  digest.Add(data);
+  return digest.Hex();
 }
 
 }  // namespace berth::base

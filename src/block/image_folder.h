@@ -56,6 +56,10 @@ class ImageFolder {
   // against it; the message tells whose as far as is known.
   base::StatusOr<base::UniqueFd> OpenLocked(const Located& image, int flags, ImageLock lock) const;
 
+  // Keeps others from changing the image's existence or size while the descriptor lives. ABORTED:
+  // another does at present.
+  base::StatusOr<base::UniqueFd> LockForChange(const std::string& image) const;
+
   // For the message that others get: who has the image mapped, as far as is known. Whether it could
   // be written is nobody's concern.
   void NoteHolder(const std::string& image, const std::string& who);
@@ -72,7 +76,6 @@ class ImageFolder {
   base::Status Write(const ImageRecord& record);
   // The record of a ready image. NOT_FOUND.
   base::StatusOr<ImageRecord> ReadReady(const std::string& image) const;
-  base::StatusOr<base::UniqueFd> LockForChange(const std::string& image) const;
   // Finishes or undoes what a crash left; the record of a ready image, if there is one then. The
   // caller holds the lock for changes, as for all below.
   base::StatusOr<std::optional<ImageRecord>> Settle(const std::string& image,

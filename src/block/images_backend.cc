@@ -7,6 +7,7 @@
 #include "block/image_folder.h"
 #include "block/key_locks.h"
 #include "block/loop_mappings.h"
+#include "block/proxy_mappings.h"
 
 namespace berth::block {
 
@@ -21,13 +22,10 @@ ImageLock LockOf(const MapOptions& options) {
   return options.shared_writers ? ImageLock::kSharedWriter : ImageLock::kWriter;
 }
 
-class LoopImages : public Backend {
+// What is the same for either access: the images.
+class Images : public Backend {
  public:
-  LoopImages(const ImagesOptions& options, const BackendParts& parts)
-      : node_(parts.node),
-        folder_(options.folder),
-        loops_({.node = parts.node, .store = "images:" + options.folder, .folder = options.folder},
-               parts.mounter) {}
+  explicit Images(const std::string& folder) : folder_(folder) {}
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
     return folder_.Create(wanted);
@@ -49,13 +47,32 @@ class LoopImages : public Backend {
                  Quote(node));
   }
 
-  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
-    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(image));
+ protected:
+  base::StatusOr<ImageFolder::Located> LocateFor(const std::string& image,
+                                                 const MapOptions& options) const {
+    ASSIGN_OR_RETURN(ImageFolder::Located located, folder_.Locate(image));
     if (!located.info.snapshot_of.empty() && !options.read_only) {
       return Error(StatusCode::kFailedPrecondition,
                    "{} is a snapshot: it is mapped for reading only", Quote(image));
     }
+    return located;
+  }
+
+  ImageFolder folder_;
+  KeyLocks keys_;
+};
+
+class LoopImages : public Images {
+ public:
+  LoopImages(const ImagesOptions& options, const BackendParts& parts)
+      : Images(options.folder),
+        node_(parts.node),
+        loops_({.node = parts.node, .store = "images:" + options.folder, .folder = options.folder},
+               parts.mounter) {}
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
     ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(image));
     if (found.mine.has_value()) return Again(*found.mine, located, options);
     for (const platform::LoopEntry& other : found.others) {
@@ -120,14 +137,56 @@ class LoopImages : public Backend {
   }
 
   const std::string node_;
-  ImageFolder folder_;
   const LoopMappings loops_;
-  KeyLocks keys_;
+};
+
+class ProxiedImages : public Images {
+ public:
+  ProxiedImages(const ImagesOptions& options, const BackendParts& parts)
+      : Images(options.folder), node_(parts.node), mappings_("images:" + options.folder, parts) {}
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
+    ASSIGN_OR_RETURN(Mapping mapping, mappings_.Map({.image = image,
+                                                     .path = located.path,
+                                                     .device = located.identity.dev,
+                                                     .inode = located.identity.ino,
+                                                     .read_only = options.read_only,
+                                                     .shared = options.shared_writers}));
+    folder_.NoteHolder(
+        image, fmt::format("node {} as {}, by its I/O proxy{}", Quote(node_), mapping.device,
+                           options.read_only ? ", for reading" : ""));
+    return mapping;
+  }
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    return mappings_.Find(image);
+  }
+  base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    // Nobody grows it meanwhile: the daemon makes the file exactly as long as it is told.
+    ASSIGN_OR_RETURN(const base::UniqueFd change, folder_.LockForChange(mapping.image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
+    return mappings_.Refresh(mapping, located.info.size_bytes);
+  }
+  base::Status Unmap(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    return mappings_.Unmap(mapping);
+  }
+  base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
+    return mappings_.Force(mapping, patience);
+  }
+
+ private:
+  const std::string node_;
+  const ProxyMappings mappings_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> NewImagesBackend(const ImagesOptions& options, const BackendParts& parts) {
+  if (options.access == ImageAccess::kProxy) return std::make_unique<ProxiedImages>(options, parts);
   return std::make_unique<LoopImages>(options, parts);
 }
 

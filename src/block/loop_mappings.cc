@@ -48,8 +48,6 @@ std::string_view FileNameOf(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-std::string_view FolderOf(std::string_view path) { return path.substr(0, path.rfind('/')); }
-
 LoopDevice LoopOf(const Mapping& mapping) {
   return {.path = mapping.device,
           .device = mapping.device_number,
@@ -83,7 +81,7 @@ std::string LoopMappings::LabelOf(std::string_view image) const {
 bool LoopMappings::IsMine(const LoopEntry& entry, std::string_view image) const {
   // A device that goes with its last user was forced off, and is no mapping any more.
   if (entry.autoclear) return false;
-  if (!entry.answered) return FolderOf(entry.image_path) == options_.folder;
+  if (!entry.answered) return entry.image_path.starts_with(options_.folder + "/");
   return entry.label == LabelOf(image);
 }
 
@@ -97,6 +95,7 @@ base::StatusOr<Mapping> LoopMappings::ToMapping(const LoopEntry& entry,
                  .read_only = entry.loop.read_only,
                  .state = {{"bootId", std::move(boot_id)},
                            {"sequence", entry.sequence},
+                           {"directIo", entry.loop.direct_io},
                            {"dev", entry.loop.backing.dev},
                            {"ino", entry.loop.backing.ino}}};
 }
@@ -177,7 +176,9 @@ base::Status LoopMappings::Detach(const Mapping& mapping) const {
   ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.unmap.before">());
-  RETURN_IF_ERROR(platform::DetachLoop(LoopOf(mapping), kAnswerTime));
+  RETURN_IF_ERROR(platform::DetachLoop(
+      LoopOf(mapping), static_cast<uint64_t>(base::json::Int(mapping.state, {"sequence"})),
+      kAnswerTime));
   return base::FaultPoint<"block.unmap.after">();
 }
 

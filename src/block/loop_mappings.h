@@ -23,7 +23,7 @@ class LoopMappings {
   struct Options {
     std::string node;
     std::string store;   // what tells one store's images from another's
-    std::string folder;  // the files that the devices show are in it, each named as its image
+    std::string folder;  // the files that the devices show are below it, each named as its image
   };
   // `mounter` is borrowed.
   LoopMappings(Options options, platform::Mounter& mounter);

@@ -12,9 +12,14 @@ using base::StatusCode;
 
 namespace {
 
-Json Row(const std::string& name, const char* kind, const std::string& node, bool ready,
+Json Row(const std::string& name, const char* kind, const std::string& node, const char* state,
          const std::string& reason) {
-  return {{"cells", {name, kind, node, ready ? "Ready" : "Failed", reason}}};
+  return {{"cells", {name, kind, node, state, reason}}};
+}
+
+const char* StateOf(const api::FlexReport& report) {
+  if (report.removed) return "Removed";
+  return report.ready ? "Ready" : "Failed";
 }
 
 template <typename T>
@@ -31,14 +36,14 @@ Json DriverTable(const std::vector<api::Node>& nodes, const std::vector<api::Csi
   Json rows = Json::array();
   for (const api::CsiNode& node : csi_nodes) {
     for (const api::CsiNode::Driver& driver : node.drivers()) {
-      rows.push_back(Row(driver.name, "CSI", node.name(), true, ""));
+      rows.push_back(Row(driver.name, "CSI", node.name(), "Ready", ""));
     }
   }
   for (const api::Node& node : nodes) {
     const auto drivers =
         api::ReadFlexReports(node.annotation(std::string(api::kFlexDriversAnnotation)));
     for (const auto& [name, report] : drivers) {
-      rows.push_back(Row(name, "Flexvolume", node.name(), report.ready, report.reason));
+      rows.push_back(Row(name, "Flexvolume", node.name(), StateOf(report), report.reason));
     }
   }
   Json columns = Json::array();

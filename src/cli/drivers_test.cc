@@ -22,10 +22,12 @@ TEST(Drivers, OfCsiAndFlexvolumeWithWhatIsWrong) {
   node.set_name("node-b");
   node.Set({"metadata", "annotations", std::string(api::kFlexDriversAnnotation)},
            api::WriteFlexReports({{"acme.io/block", {.ready = true, .reason = ""}},
-                                  {"acme.io/bad", {.ready = false, .reason = "no JSON"}}}));
+                                  {"acme.io/bad", {.ready = false, .reason = "no JSON"}},
+                                  {"acme.io/old", {.removed = true, .reason = "for 'pods/1'"}}}));
   const std::string text = TablePrinter(false, false, "").Render(DriverTable({node}, {csi_node}));
   for (const char* line : {"d.example.com   CSI          node-a   Ready",
-                           "acme.io/bad     Flexvolume   node-b   Failed   no JSON",
+                           "acme.io/bad     Flexvolume   node-b   Failed    no JSON",
+                           "acme.io/old     Flexvolume   node-b   Removed   for 'pods/1'",
                            "acme.io/block   Flexvolume   node-b   Ready"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

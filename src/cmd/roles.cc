@@ -5,6 +5,7 @@
 
 #include "api/lease_names.h"
 #include "base/ids.h"
+#include "cmd/block_operator_role.h"
 #include "cmd/provisioner_role.h"
 
 namespace berth::cmd {
@@ -29,6 +30,7 @@ string SnapshotterComponent(const string& driver, const string&) {
   return "csi-snapshotter " + driver;
 }
 string SnapshotControllerComponent(const string&, const string&) { return "snapshot-controller"; }
+string BlockOperatorComponent(const string&, const string&) { return "berth-block-operator"; }
 string DriverRegistrarComponent(const string& driver, const string&) {
   return "cluster-driver-registrar " + driver;
 }
@@ -77,6 +79,11 @@ constexpr std::array kRoles = {
          .component = DriverRegistrarComponent,
          .make = OfDriver<controllers::driverregistrar::DriverRegistrar,
                           &RoleSettings::driver_registrar>},
+    Role{.name = "block-operator",
+         .of_driver = false,
+         .lease = api::BlockOperatorLease,
+         .component = BlockOperatorComponent,
+         .make = MakeBlockOperatorRole},
 };
 
 }  // namespace

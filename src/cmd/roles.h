@@ -1,5 +1,5 @@
 // The roles of `berth controller`: each the controller of a Go sidecar, under its lease and as the
-// source of its events. `berth up` runs the same ones.
+// source of its events, and Berth's own block operator. `berth up` runs the same ones.
 //
 // A role is a row of the table in roles.cc, and its options a member of RoleSettings.
 #pragma once
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "controllers/attacher/attacher.h"
+#include "controllers/blockoperator/options.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/driverregistrar/driver_registrar.h"
@@ -35,6 +36,8 @@ struct RoleSettings {
   controllers::snapshotter::Options snapshotter;
   controllers::snapshotcontroller::Options snapshot_controller;
   controllers::driverregistrar::Options driver_registrar;
+  // Without its back ends, and what the environment (POD_NAMESPACE, POD_NAME) says.
+  controllers::blockoperator::Options block_operator;
 };
 
 struct Role {

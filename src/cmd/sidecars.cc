@@ -328,6 +328,32 @@ std::vector<GoFlag> SnapshotControllerFlags() {
   };
 }
 
+std::vector<GoFlag> BlockOperatorFlags() {
+  return {
+      Flag("agents", "true", "Keep the DaemonSets berth-block-agent and berth-io-proxy",
+           BERTH_OPTION(settings.block_operator.agents.deploy)),
+      Flag("agent-image", "", "Image of their pods; without it that of the operator's own pod",
+           BERTH_OPTION(settings.block_operator.agents.image)),
+      Flag("agent-namespace", "", "Their namespace; without it the pod's",
+           BERTH_OPTION(settings.block_operator.agents.ns)),
+      Flag("agent-node-selector", "", "Labels of the nodes that get them, key=value,...",
+           BERTH_OPTION(settings.block_operator.agents.node_selector)),
+      Flag("install-definitions", "true", "Install the kinds of storage.berth.dev",
+           BERTH_OPTION(settings.block_operator.agents.install)),
+      Flag("scan-interval", "24h", "How often all fences are looked through for nodes that are gone",
+           BERTH_OPTION(settings.block_operator.scan_interval)),
+      Flag("check-interval", "5m", "How often a StorageCluster's back end is asked if it is there",
+           BERTH_OPTION(settings.block_operator.check_interval)),
+      Flag("node-silence", "40s", "How long a deleted Node's Lease has to stay as it is until the "
+           "node counts as gone",
+           BERTH_OPTION(settings.block_operator.node_silence)),
+      CountFlag("worker-threads", "8", "Claims, volumes, fences and clusters worked on at a time",
+                BERTH_OPTION(settings.block_operator.workers)),
+      RetryStart(BERTH_OPTION(settings.block_operator.retry_start)),
+      RetryMax(BERTH_OPTION(settings.block_operator.retry_max)),
+  };
+}
+
 std::vector<GoFlag> RegistrarFlags() {
   return {
       Flag("timeout", "1s", "Of each call of the driver", BERTH_OPTION(registration_timeout)),
@@ -388,6 +414,7 @@ std::vector<GoFlag> OwnFlags(std::string_view role) {
   if (role == "resizer") return ResizerFlags();
   if (role == "snapshotter") return SnapshotterFlags();
   if (role == "snapshot-controller") return SnapshotControllerFlags();
+  if (role == "block-operator") return BlockOperatorFlags();
   if (role == "registrar") return RegistrarFlags();
   if (role == "liveness") return LivenessFlags();
   return {};

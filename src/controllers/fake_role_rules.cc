@@ -16,8 +16,9 @@ base::Json RulesOf(std::string_view role) {
     }
     for (const base::Json& document : *documents) {
       const std::string kind = base::json::String(document, {"kind"});
+      const std::string name = base::json::String(document, {"metadata", "name"});
       if ((kind == "ClusterRole" || kind == "Role") &&
-          base::json::String(document, {"metadata", "name"}) == fmt::format("csi-{}", role)) {
+          (name == fmt::format("csi-{}", role) || name == fmt::format("berth-{}", role))) {
         rules.insert(rules.end(), document["rules"].begin(), document["rules"].end());
       }
     }

@@ -12,6 +12,8 @@ namespace {
 
 constexpr char kKey[] = "drivers";
 
+bool IsRemoved(const Status& state) { return state.code() == StatusCode::kFailedPrecondition; }
+
 }  // namespace
 
 FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
@@ -39,7 +41,7 @@ void FlexReports::Count(const std::string& driver, const Status& state) const {
   metrics_->Set({.name = "berth_flexvolume_driver_ready",
                  .help = "Whether a Flexvolume driver is installed and its init succeeded."},
                 labels, state.ok() ? 1 : 0);
-  if (state.ok() || state.code() == StatusCode::kNotFound) return;
+  if (state.ok() || state.code() == StatusCode::kNotFound || IsRemoved(state)) return;
   metrics_->Count({.name = "berth_flexvolume_driver_init_failures_total",
                    .help = "How often the init of a Flexvolume driver failed."},
                   labels);
@@ -52,7 +54,9 @@ void FlexReports::Report(const std::string& driver, const Status& state) {
     if (state.code() == StatusCode::kNotFound) {
       drivers_.erase(driver);
     } else {
-      drivers_[driver] = {.ready = state.ok(), .reason = std::string(base::Message(state))};
+      drivers_[driver] = {.ready = state.ok(),
+                          .removed = IsRemoved(state),
+                          .reason = std::string(base::Message(state))};
     }
   }
   writer_.AddNow(kKey);

@@ -24,7 +24,8 @@ class FlexReports {
               base::Metrics* metrics = nullptr);
   ~FlexReports();
 
-  // NOT_FOUND: there is no such driver any more.
+  // As PluginRegistry::Options::on_state. NOT_FOUND: there is no such driver any more;
+  // FAILED_PRECONDITION: it was removed, and is kept for what it set up.
   void Report(const std::string& driver, const base::Status& state);
   void Start() { writer_.Start(); }
   void Stop() { writer_.Stop(); }

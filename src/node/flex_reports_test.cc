@@ -50,6 +50,9 @@ TEST_F(FlexReportsTest, TheNodeSaysHowItsDriversDo) {
   reports_.Report("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
   EXPECT_TRUE(WaitFor(
       R"({"acme.io/bad":{"ready":false,"reason":"no JSON"},"acme.io/good":{"ready":true}})"));
+  reports_.Report("acme.io/bad", base::Error(StatusCode::kFailedPrecondition, "for 'pods/1'"));
+  EXPECT_TRUE(WaitFor(
+      R"({"acme.io/bad":{"ready":false,"reason":"for 'pods/1'","removed":true},"acme.io/good":{"ready":true}})"));
   reports_.Report("acme.io/bad", base::Error(StatusCode::kNotFound, "it was removed"));
   EXPECT_TRUE(WaitFor(R"({"acme.io/good":{"ready":true}})"));
   reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));

@@ -206,7 +206,9 @@ class NodeAgentImpl : public NodeAgent {
             .on_state =
                 [this](const std::string& plugin, const Status& state) {
                   flex_reports_->Report(plugin, state);
-                  if (!state.ok() && state.code() != StatusCode::kNotFound) {
+                  if (state.code() == StatusCode::kFailedPrecondition) {
+                    WarnOfDriver("VolumePluginRemoved", state);
+                  } else if (!state.ok() && state.code() != StatusCode::kNotFound) {
                     WarnOfDriver("VolumePluginNotReady", state);
                   }
                   volumes_->PluginChanged(plugin);

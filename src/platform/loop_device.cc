@@ -107,22 +107,33 @@ int Configure(int device, loop_config config) {
   return ioctl(device, LOOP_CONFIGURE, &config) == 0 ? 0 : errno;
 }
 
-// One try to detach, by system calls alone: 0 once the device has no such image any more, EAGAIN
-// where another has it open at the moment, EBUSY where it is mounted or held exclusively.
-int DetachOnce(const char* path, const FileIdentity& backing) {
+// Which attachment is to be detached: that of an image, or, if not 0, the one of that number.
+struct Attachment {
+  FileIdentity backing;
+  uint64_t sequence = 0;
+};
+
+// One try to detach, by system calls alone: 0 once the device is not that attachment any more,
+// EAGAIN where another has it open at the moment, EBUSY where it is mounted or held exclusively.
+int DetachOnce(const char* path, const Attachment& which) {
   // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them out.
   const int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno == ENOENT || errno == ENXIO ? 0 : errno;
   const int error = [&] {
     loop_info64 info = {};
-    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
-    if (!(FileIdentity{static_cast<dev_t>(info.lo_device), static_cast<ino_t>(info.lo_inode)} ==
-          backing)) {
-      return 0;
+    if (which.sequence != 0) {
+      uint64_t sequence = 0;
+      if (ioctl(fd, BLKGETDISKSEQ, &sequence) != 0) return errno;
+      if (sequence != which.sequence) return 0;
+    } else {
+      if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
+      const FileIdentity backing{static_cast<dev_t>(info.lo_device),
+                                 static_cast<ino_t>(info.lo_inode)};
+      if (!(backing == which.backing)) return 0;
     }
     if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
     // While someone else has the device open, the kernel only marks it to go with its last user.
-    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return 0;
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : EAGAIN;
     info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
     return ioctl(fd, LOOP_SET_STATUS64, &info) != 0 ? errno : EAGAIN;
   }();
@@ -267,15 +278,17 @@ base::Status DetachBy(const LoopDevice& loop, const std::function<base::StatusOr
 }  // namespace
 
 base::Status DetachLoop(const LoopDevice& loop) {
-  return DetachBy(
-      loop, [&]() -> base::StatusOr<int> { return DetachOnce(loop.path.c_str(), loop.backing); });
+  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+    return DetachOnce(loop.path.c_str(), {.backing = loop.backing});
+  });
 }
 
-base::Status DetachLoop(const LoopDevice& loop, std::chrono::milliseconds timeout) {
+base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
+                        std::chrono::milliseconds timeout) {
   return DetachBy(loop, [&]() -> base::StatusOr<int> {
     int error = 0;
     RETURN_IF_ERROR(RunInChild("detach " + loop.path, timeout, &error, sizeof error, [&] {
-      error = DetachOnce(loop.path.c_str(), loop.backing);
+      error = DetachOnce(loop.path.c_str(), {.sequence = sequence});
       return 0;
     }));
     return error;

@@ -66,8 +66,11 @@ base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 // Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION:
 // mounted, or held open; it then stays attached.
 base::Status DetachLoop(const LoopDevice& loop);
-// As above, each try in a child with a deadline, for images whose file system may not answer.
-base::Status DetachLoop(const LoopDevice& loop, std::chrono::milliseconds timeout);
+// Detaches the very attachment `sequence` (DiskSequence in loop_table.h), in children with a
+// deadline and without asking the image's file system, which may be dead. One that is held open may
+// then go with its last user.
+base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
+                        std::chrono::milliseconds timeout);
 
 // Makes the device as large as its backing file is now; gives the new size in bytes.
 base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop);

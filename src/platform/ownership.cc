@@ -1,112 +1,179 @@
 #include "platform/ownership.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <vector>
+#include <climits>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
+#include "platform/mounter.h"
+#include "platform/parallel_walk.h"
 #include "platform/safe_path.h"
 
 namespace berth::platform {
 namespace {
 
 using base::Quote;
+using base::Status;
 using base::StatusCode;
 using base::UniqueFd;
 
-// Each level holds a descriptor.
-constexpr int kMaxDepth = 1000;
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
+// fchmod refuses O_PATH, and fchmodat follows symlinks; fchmodat2 came with Linux 6.6.
+int ChangeMode(int folder, const char* name, mode_t mode, int flags) {
+  static std::atomic<bool> known = true;
+  if (known) {
+    if (syscall(SYS_fchmodat2, folder, name, mode, flags) == 0) return 0;
+    if (errno != ENOSYS) return errno;
+    known = false;
+  }
+  return ENOSYS;
+}
+
+// By the descriptor, since what a path named may be another file by now.
+int ChangeMode(const UniqueFd& fd, mode_t mode) {
+  const int error = ChangeMode(fd.get(), "", mode, AT_EMPTY_PATH);
+  if (error != ENOSYS) return error;
+  return chmod(ProcPath(fd).c_str(), mode) == 0 ? 0 : errno;
+}
 
 class GroupSetter {
  public:
-  GroupSetter(const std::string& root, const FsGroupOptions& options)
-      : root_(root), options_(options) {}
+  GroupSetter(const std::string& root, const FsGroupOptions& options, bool mounts_inside)
+      : root_(root), options_(options), mounts_inside_(mounts_inside) {}
 
-  // The content of a folder, then what is below it.
-  base::Status Walk(int folder, int depth) {
-    if (options_.cancelled && options_.cancelled()) {
-      return base::Error(StatusCode::kCancelled, "set fsGroup on {}: cancelled", Quote(root_));
+  // One entry of a folder. A folder is kept open in `*open`, for what is in it.
+  Status Visit(int folder, const char* name, unsigned char type, UniqueFd* open) const {
+    // A look by name would go through a mount, to a file system that may hang.
+    const bool by_name = type != DT_DIR && type != DT_UNKNOWN && !mounts_inside_;
+    struct stat st;
+    if (by_name) {
+      if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
+        return errno == ENOENT ? base::OkStatus() : Failure(errno, "stat", name);
+      }
+      if (IsRight(st)) return base::OkStatus();
+      if (!S_ISDIR(st.st_mode) && (!NeedsMode(st) || options_.exclusive)) {
+        const int error = ApplyByName(folder, name, st);
+        if (error == 0 || error == ENOENT) return base::OkStatus();
+        if (error != ENOSYS) return Failure(error, "change", name);
+      }
     }
-    if (depth > kMaxDepth) {
-      return base::Error(StatusCode::kResourceExhausted,
-                         "set fsGroup on {}: folders are nested more than {} deep", Quote(root_),
-                         kMaxDepth);
-    }
-    base::Status failure;
-    const int error = ForEachName(folder, 0, [&](const char* name) {
-      if (failure.ok()) failure = Visit(folder, name, depth);
-    });
-    if (error != 0) return Failure(error, "list a folder");
-    return failure;
-  }
-
-  base::Status Apply(const UniqueFd& fd, const struct stat& st) {
-    const mode_t wanted =
-        S_ISLNK(st.st_mode) ? st.st_mode & 07777 : (st.st_mode & 07777) | Mask(st);
-    const bool regroup = st.st_gid != options_.group;
-    if (regroup &&
-        fchownat(fd.get(), "", static_cast<uid_t>(-1), options_.group, AT_EMPTY_PATH) != 0) {
-      return Failure(errno, "chown");
-    }
-    // A chown drops setuid and setgid, so the mode is set again after one. By the descriptor's
-    // name: fchmod refuses O_PATH, and what the path named may be another file by now.
-    const bool same = (st.st_mode & 07777) == wanted;
-    const bool special = (wanted & (S_ISUID | S_ISGID)) != 0;
-    if (S_ISLNK(st.st_mode) || (same && !(regroup && special))) return base::OkStatus();
-    if (chmod(ProcPath(fd).c_str(), wanted) != 0) return Failure(errno, "chmod");
-    return base::OkStatus();
-  }
-
-  bool Matches(const struct stat& st) const {
-    const mode_t mask = Mask(st);
-    return st.st_gid == options_.group && (st.st_mode & mask) == mask;
-  }
-
-  base::Status Failure(int error, std::string_view call) const {
-    return ErrnoError(error, fmt::format("set fsGroup on {}: {}", Quote(root_), call));
-  }
-
- private:
-  mode_t Mask(const struct stat& st) const {
-    mode_t mask = options_.read_only ? 0440 : 0660;
-    if (S_ISDIR(st.st_mode)) mask |= S_ISGID | 0110;
-    return mask;
-  }
-
-  base::Status Visit(int folder, const char* name, int depth) {
     // O_PATH: no device is opened and no FIFO waited for.
-    const UniqueFd fd = OpenWithinMount(folder, name, O_PATH);
+    UniqueFd fd = OpenWithinMount(folder, name, O_PATH);
     if (!fd.valid()) {
       // Removed meanwhile, or another mount, which is not this volume's.
       if (errno == ENOENT || errno == EXDEV) return base::OkStatus();
-      return Failure(errno, fmt::format("open {}", Quote(name)));
+      return Failure(errno, "open", name);
     }
-    struct stat st;
-    if (fstat(fd.get(), &st) != 0) return Failure(errno, fmt::format("stat {}", Quote(name)));
-    if (S_ISDIR(st.st_mode)) RETURN_IF_ERROR(Walk(fd.get(), depth + 1));
-    return Apply(fd, st);
+    if (fstat(fd.get(), &st) != 0) return Failure(errno, "stat", name);
+    RETURN_IF_ERROR(Apply(fd, st));
+    if (S_ISDIR(st.st_mode)) *open = std::move(fd);
+    return base::OkStatus();
+  }
+
+  Status Apply(const UniqueFd& fd, const struct stat& st) const {
+    if (IsRight(st)) return base::OkStatus();
+    const bool mode = NeedsMode(st);
+    if (st.st_gid != options_.group &&
+        fchownat(fd.get(), "", static_cast<uid_t>(-1), options_.group, AT_EMPTY_PATH) != 0) {
+      return Failure(errno, "chown");
+    }
+    if (!mode) return base::OkStatus();
+    const int error = ChangeMode(fd, WantedMode(st));
+    return error == 0 ? base::OkStatus() : Failure(error, "chmod");
+  }
+
+  bool IsRight(const struct stat& st) const {
+    return st.st_gid == options_.group &&
+           (S_ISLNK(st.st_mode) || (st.st_mode & 07777) == WantedMode(st));
+  }
+
+  Status Failure(int error, std::string_view call, std::string_view name = "") const {
+    return ErrnoError(error, name.empty() ? fmt::format("set fsGroup on {}: {}", Quote(root_), call)
+                                          : fmt::format("set fsGroup on {}: {} {}", Quote(root_),
+                                                        call, Quote(name)));
+  }
+
+ private:
+  // Of no folder. Whatever has the name by now may have the group as well; a mode is only for the
+  // very file that was looked at. Gives an errno.
+  int ApplyByName(int folder, const char* name, const struct stat& st) const {
+    if (st.st_gid != options_.group &&
+        fchownat(folder, name, static_cast<uid_t>(-1), options_.group, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno;
+    }
+    return NeedsMode(st) ? ChangeMode(folder, name, WantedMode(st), AT_SYMLINK_NOFOLLOW) : 0;
+  }
+
+  mode_t WantedMode(const struct stat& st) const {
+    mode_t mask = options_.read_only ? 0440 : 0660;
+    if (S_ISDIR(st.st_mode)) mask |= S_ISGID | 0110;
+    return (st.st_mode & 07777) | mask;
+  }
+
+  // A chown drops setuid and setgid of what is no folder, so that the mode is set again after one.
+  bool NeedsMode(const struct stat& st) const {
+    if (S_ISLNK(st.st_mode)) return false;
+    const mode_t wanted = WantedMode(st);
+    return (st.st_mode & 07777) != wanted ||
+           (!S_ISDIR(st.st_mode) && (wanted & (S_ISUID | S_ISGID)) != 0);
   }
 
   const std::string& root_;
   const FsGroupOptions& options_;
+  const bool mounts_inside_;
 };
+
+// Whether something is mounted below `folder` in this process's mount namespace: where it is not
+// known, yes.
+bool HasMountsInside(int folder) {
+  const auto table = NewMounter()->List();
+  char path[PATH_MAX];
+  const ssize_t size =
+      readlink(fmt::format("/proc/self/fd/{}", folder).c_str(), path, sizeof(path));
+  if (!table.ok() || size <= 0 || size == sizeof(path)) return true;
+  std::string below(path, static_cast<size_t>(size));
+  if (!below.ends_with('/')) below += '/';
+  return std::any_of(table->begin(), table->end(),
+                     [&](const MountEntry& mount) { return mount.mount_point.starts_with(below); });
+}
 
 }  // namespace
 
-base::Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options) {
-  GroupSetter setter(root, options);
-  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFolder(root));
+Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options) {
+  const UniqueFd folder(openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st;
-  if (fstat(fd.get(), &st) != 0) return setter.Failure(errno, "stat");
-  if (options.only_on_root_mismatch && setter.Matches(st)) return base::OkStatus();
-  RETURN_IF_ERROR(setter.Walk(fd.get(), 0));
-  return setter.Apply(fd, st);
+  if (!folder.valid() || fstat(folder.get(), &st) != 0) {
+    return GroupSetter(name, options, false).Failure(errno, "open");
+  }
+  const GroupSetter setter(name, options, HasMountsInside(folder.get()));
+  if (options.only_on_root_mismatch && setter.IsRight(st)) return base::OkStatus();
+  RETURN_IF_ERROR(WalkInParallel(
+      folder.get(),
+      {.name = name,
+       .visit = [&](int parent, const char* entry, unsigned char type,
+                    UniqueFd* open) { return setter.Visit(parent, entry, type, open); },
+       .cancelled = options.cancelled,
+       .progress = options.progress,
+       .progress_interval = options.progress_interval}));
+  return setter.Apply(folder, st);
+}
+
+Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options) {
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFolder(root));
+  return ApplyFsGroup(fd.get(), root, options);
 }
 
 }  // namespace berth::platform

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
+
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 
@@ -58,13 +61,89 @@ TEST(ApplyFsGroup, StopsWhenCancelledAndLeavesTheRootForAnotherTry) {
   const TempFolder folder;
   ASSERT_TRUE(MakeFolders(folder / "volume/sub", 0700).ok());
   ASSERT_EQ(chmod((folder / "volume").c_str(), 0700), 0);
-  int asked = 0;
+  std::atomic<int> asked = 0;
   const base::Status status = ApplyFsGroup(
       folder / "volume", {.group = getgid(), .cancelled = [&] { return ++asked > 1; }});
   EXPECT_EQ(status.code(), StatusCode::kCancelled);
   struct stat st;
   ASSERT_EQ(stat((folder / "volume").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 07777, 0700u);
+}
+
+// A large folder is divided among threads, and small ones wait in a bounded line.
+TEST(ApplyFsGroup, ReachesAllOfALargeTree) {
+  const TempFolder folder;
+  const auto make = [&](const std::string& path) {
+    const base::UniqueFd fd(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    ASSERT_TRUE(fd.valid()) << path;
+  };
+  for (int i = 0; i < 3000; ++i) make(fmt::format("{}/file-{}", folder.path(), i));
+  std::string deep = folder.path();
+  for (int i = 0; i < 700; ++i) {
+    ASSERT_EQ(mkdir(fmt::format("{}/wide-{}", folder.path(), i).c_str(), 0700), 0);
+    make(fmt::format("{}/wide-{}/file", folder.path(), i));
+    if (i >= 60) continue;
+    deep += fmt::format("/deep-{}", i);
+    ASSERT_EQ(mkdir(deep.c_str(), 0700), 0);
+    make(deep + "/file");
+  }
+  std::atomic<uint64_t> told = 0;
+  const auto status = ApplyFsGroup(folder.path(), {.group = getgid(),
+                                                   .progress = [&](uint64_t done) { told = done; },
+                                                   .progress_interval = {}});
+  ASSERT_TRUE(status.ok()) << base::ToString(status);
+  EXPECT_GT(told, 3000U);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+    struct stat st;
+    ASSERT_EQ(lstat(entry.path().c_str(), &st), 0);
+    ASSERT_EQ(st.st_mode & 07777, S_ISDIR(st.st_mode) ? 02770U : 0660U) << entry.path();
+    files += S_ISREG(st.st_mode) ? 1 : 0;
+  }
+  EXPECT_EQ(files, 3000U + 700U + 60U);
+}
+
+TEST(ApplyFsGroup, RefusesATreeThatIsNestedTooDeep) {
+  const TempFolder folder;
+  base::UniqueFd at(open(folder.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 1010; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), "d", 0700), 0);
+    at = base::UniqueFd(openat(at.get(), "d", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  EXPECT_EQ(ApplyFsGroup(folder.path(), {.group = getgid()}).code(),
+            StatusCode::kResourceExhausted);
+}
+
+TEST(ApplyFsGroup, KeepsSetuidOfAVolumeThatNobodyElseHas) {
+  const TempFolder folder;
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "tool", "x", 0600).ok());
+  ASSERT_EQ(chmod((folder / "tool").c_str(), 04711), 0);
+  ASSERT_EQ(symlink("/etc/passwd", (folder / "link").c_str()), 0);
+  // Another group where the process may choose one.
+  const gid_t group = geteuid() == 0 ? 4242 : getgid();
+  ASSERT_TRUE(ApplyFsGroup(folder.path(), {.group = group, .exclusive = true}).ok());
+  struct stat st;
+  ASSERT_EQ(stat((folder / "tool").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 04771U);
+  EXPECT_EQ(st.st_gid, group);
+  ASSERT_EQ(stat("/etc/passwd", &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0644U);
+  EXPECT_EQ(st.st_gid, 0U);
+}
+
+TEST(ApplyFsGroup, DoesNotWriteWhatIsRight) {
+  const TempFolder folder;
+  ASSERT_TRUE(WriteDurably<"test.file">(folder / "file", "x", 0600).ok());
+  ASSERT_TRUE(ApplyFsGroup(folder.path(), {.group = getgid()}).ok());
+  const auto changed = [&](std::string_view name) {
+    struct stat st = {};
+    EXPECT_EQ(lstat((folder / name).c_str(), &st), 0);
+    return std::pair(st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+  };
+  const auto file = changed("file"), root = changed("");
+  ASSERT_TRUE(ApplyFsGroup(folder.path(), {.group = getgid()}).ok());
+  EXPECT_EQ(changed("file"), file);
+  EXPECT_EQ(changed(""), root);
 }
 
 TEST(ApplyFsGroup, RefusesARootThatIsASymlink) {

@@ -97,11 +97,12 @@ class InotifyWatch : public FolderWatch {
   // the watch ends.
   bool AwaitChange() {
     for (;;) {
-      const Clock::time_point due = Due();
-      const bool events = Poll(due, inotify_.get());
+      const Clock::time_point due = Due(), check = checked_ + options_.recheck;
+      const bool events = Poll(std::min(due, check), inotify_.get());
       if (stop_) return false;
       if (events) return Sleep(options_.window);
       if (Clock::now() >= due) return true;
+      if (Clock::now() >= check && LeadsElsewhere()) return Sleep(options_.window);
     }
   }
 
@@ -184,12 +185,28 @@ class InotifyWatch : public FolderWatch {
     if (options_.skip_dot_names && event.len > 0 && event.name[0] == '.') return false;
     const bool gone = event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT);
     if (gone || event.mask & IN_ISDIR) rescan_ = true;
-    if (gone && event.wd == root_ && !std::exchange(root_gone_, true)) {
-      Tell(base::Error(base::StatusCode::kAborted,
-                       "watch folder {}: it was removed, or another takes its place, which is read "
-                       "anew",
-                       base::Quote(path_)));
+    if (gone && event.wd == root_) TellRootGone();
+    return true;
+  }
+
+  void TellRootGone() {
+    if (std::exchange(root_gone_, true)) return;
+    Tell(base::Error(base::StatusCode::kAborted,
+                     "watch folder {}: it was removed, or another takes its place, which is read "
+                     "anew",
+                     base::Quote(path_)));
+  }
+
+  // What became of a parent is no event. True: the folders are to be read anew.
+  bool LeadsElsewhere() {
+    checked_ = Clock::now();
+    struct stat named;
+    if (stat(path_.c_str(), &named) == 0 && named.st_dev == root_device_ &&
+        named.st_ino == root_inode_) {
+      return false;
     }
+    rescan_ = true;
+    TellRootGone();
     return true;
   }
 
@@ -200,10 +217,11 @@ class InotifyWatch : public FolderWatch {
     trouble_ = base::OkStatus();
     root_ = -1;
     root_gone_ = false;
+    checked_ = Clock::now();
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
       root_ = Watch(fd.get(), 0);
       // Whoever moved it away before it was watched, did so without an event.
-      if (trouble_.ok() && !IsRoot(fd.get())) trouble_ = Failure(ESTALE, "");
+      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
     }
     for (const int wd : before) {
       if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
@@ -225,10 +243,13 @@ class InotifyWatch : public FolderWatch {
     return fd;
   }
 
-  bool IsRoot(int fd) const {
+  // False: the path leads elsewhere by now.
+  bool SetRoot(int fd) {
     struct stat watched, named;
-    return fstat(fd, &watched) == 0 && stat(path_.c_str(), &named) == 0 &&
-           watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
+    if (fstat(fd, &watched) != 0 || stat(path_.c_str(), &named) != 0) return false;
+    root_device_ = watched.st_dev;
+    root_inode_ = watched.st_ino;
+    return watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
   }
 
   // Watches the folder `fd` and what is in it; gives its watch, or -1. Watching again changes
@@ -294,6 +315,9 @@ class InotifyWatch : public FolderWatch {
   Clock::time_point told_;  // the last call
   std::set<int> watches_;
   int root_ = -1;
+  dev_t root_device_ = 0;
+  ino_t root_inode_ = 0;
+  Clock::time_point checked_;  // when it was last looked whether the path leads to it
   bool root_gone_ = false;
   bool rescan_ = false;   // the folders may be others than the watched ones
   base::Status trouble_;  // why a folder has no watch

@@ -23,10 +23,13 @@ struct WatchOptions {
   // The folder is made whenever it is not there, at the start and later, with mode 0755. What keeps
   // it from being made or read is trouble, and tried again every second.
   bool keep_folder = false;
+  // How often it is looked whether the path still leads to the folder that is watched: nothing
+  // announces that one of its parents was renamed or mounted over.
+  std::chrono::milliseconds recheck{5000};
   // Told, on the watch's thread, when changes may have been missed or may be missed from now on:
-  // the kernel's queue overflowed, watches ran out, or the folder itself went. In each case the
-  // folder is to be read anew, and the calls that this needs come by themselves: while watches
-  // lack, one every second. Without it they are logged.
+  // the kernel's queue overflowed, watches ran out, or the folder itself or a parent went. In each
+  // case the folder is to be read anew, and the calls that this needs come by themselves: while
+  // watches lack, one every second. Without it they are logged.
   std::function<void(const base::Status& why)> on_trouble = nullptr;
 };
 

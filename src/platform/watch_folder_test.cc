@@ -156,12 +156,12 @@ class WatchWindowTest : public testing::Test {
  protected:
   static constexpr std::chrono::milliseconds kWindow{100};
 
-  void Watch(WatchOptions options) {
+  void Watch(WatchOptions options, const char* path = "drivers") {
     options.on_trouble = [this](const base::Status& why) {
       base::MutexLock lock(mutex_);
       troubles_.push_back(why);
     };
-    auto watch = WatchFolder(folder_ / "drivers", [this] { calls_.Add(); }, std::move(options));
+    auto watch = WatchFolder(folder_ / path, [this] { calls_.Add(); }, std::move(options));
     ASSERT_TRUE(watch.ok()) << watch.status();
     watch_ = *std::move(watch);
     ASSERT_TRUE(calls_.WaitFor([] { return true; }));
@@ -220,6 +220,23 @@ TEST_F(WatchWindowTest, FollowsAFolderThatTookTheOthersPlace) {
   ASSERT_TRUE(calls_.WaitForMore(replaced));
   EXPECT_GT(troubles(), 0);
   EXPECT_EQ(WatchesOfThisProcess(), 2) << "the old folders are still watched";
+}
+
+TEST_F(WatchWindowTest, FollowsThePathWhenAParentIsRenamed) {
+  ASSERT_TRUE(MakeFolders(folder_ / "top/drivers").ok());
+  ASSERT_TRUE(MakeFolders(folder_ / "other/drivers").ok());
+  Watch({.window = kWindow, .keep_folder = true, .recheck = std::chrono::milliseconds(200)},
+        "top/drivers");
+  ASSERT_EQ(rename((folder_ / "top").c_str(), (folder_ / "old").c_str()), 0);
+  ASSERT_EQ(rename((folder_ / "other").c_str(), (folder_ / "top").c_str()), 0);
+  ASSERT_TRUE(calls_.WaitForMore(1));
+  EXPECT_EQ(troubles(), 1);
+  const int replaced = calls_.count();
+  ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "top/drivers/file", "x").ok());
+  EXPECT_TRUE(calls_.WaitForMore(replaced));
+  // One that is gone is made again.
+  ASSERT_EQ(rename((folder_ / "top").c_str(), (folder_ / "older").c_str()), 0);
+  EXPECT_TRUE(calls_.WaitFor([&] { return access((folder_ / "top/drivers").c_str(), F_OK) == 0; }));
 }
 
 TEST_F(WatchWindowTest, DotNamesTellNothing) {

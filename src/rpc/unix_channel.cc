@@ -1,7 +1,9 @@
 #include "rpc/unix_channel.h"
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/security/credentials.h>
+#include <sys/socket.h>
 
 #include "base/flight.h"
 #include "base/log.h"
@@ -78,13 +80,32 @@ base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::New(std::string_view e
   ASSIGN_OR_RETURN(std::string path, SocketPath(endpoint));
   auto channel = grpc::CreateCustomChannel(Target(path), grpc::InsecureChannelCredentials(),
                                            Arguments(max_answer_bytes));
-  return std::unique_ptr<UnixChannel>(new UnixChannel(std::move(path), std::move(channel)));
+  return std::unique_ptr<UnixChannel>(
+      new UnixChannel(std::move(path), std::move(channel), /*connected=*/false));
 }
 
-UnixChannel::UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel)
-    : socket_(std::move(socket)), channel_(std::move(channel)) {}
+base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::ToPeer(std::string_view endpoint,
+                                                                 uid_t uid, int max_answer_bytes) {
+  ASSIGN_OR_RETURN(std::string path, SocketPath(endpoint));
+  ASSIGN_OR_RETURN(base::UniqueFd socket, ConnectTo(path));
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != uid) {
+    return base::Error(base::StatusCode::kPermissionDenied,
+                       "socket {} is served by user {}, not by user {}", base::Quote(path),
+                       peer.uid, uid);
+  }
+  auto channel = grpc::CreateCustomInsecureChannelFromFd("localhost", socket.Release(),
+                                                         Arguments(max_answer_bytes));
+  return std::unique_ptr<UnixChannel>(
+      new UnixChannel(std::move(path), std::move(channel), /*connected=*/true));
+}
+
+UnixChannel::UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel, bool connected)
+    : socket_(std::move(socket)), channel_(std::move(channel)), connected_(connected) {}
 
 base::Status UnixChannel::Prepare(Timeout timeout) {
+  if (connected_) return base::OkStatus();
   if (channel_->GetState(false) == GRPC_CHANNEL_READY) return base::OkStatus();
   RETURN_IF_ERROR(ProbeSocket(socket_));
   if (channel_->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return base::OkStatus();

@@ -8,6 +8,7 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -28,6 +29,12 @@ class UnixChannel {
   // UNAVAILABLE, for what was asked for may have been done.
   static base::StatusOr<std::unique_ptr<UnixChannel>> New(std::string_view endpoint,
                                                           int max_answer_bytes = 16 * 1024 * 1024);
+
+  // Connected now, and only to a peer that runs as `uid` (SO_PEERCRED); it does not connect again.
+  // UNAVAILABLE: nobody listens. PERMISSION_DENIED: the peer is somebody else.
+  static base::StatusOr<std::unique_ptr<UnixChannel>> ToPeer(std::string_view endpoint, uid_t uid,
+                                                             int max_answer_bytes = 16 * 1024 *
+                                                                                    1024);
 
   const std::string& socket() const { return socket_; }
   const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
@@ -54,9 +61,10 @@ class UnixChannel {
   };
 
  private:
-  UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel);
+  UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel, bool connected);
   const std::string socket_;
   const std::shared_ptr<grpc::Channel> channel_;
+  const bool connected_;  // made of one connection
   base::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);

@@ -69,16 +69,22 @@ base::StatusOr<std::string> SocketPath(std::string_view endpoint) {
   return std::string(path);
 }
 
-base::Status ProbeSocket(const std::string& path) {
-  ASSIGN_OR_RETURN(const base::UniqueFd fd, NewSocket());
+base::StatusOr<base::UniqueFd> ConnectTo(const std::string& path) {
+  ASSIGN_OR_RETURN(base::UniqueFd fd, NewSocket());
   const sockaddr_un address = Address(path);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    return base::OkStatus();
+    return fd;
   }
   const int error = errno;
   // A full queue of connections: there is a listener, only a slow one.
-  if (error == EAGAIN || error == EINPROGRESS) return base::OkStatus();
-  return Error(StatusCode::kUnavailable, "connect to {}: {}", base::Quote(path), strerror(error));
+  const bool busy = error == EAGAIN || error == EINPROGRESS;
+  return Error(busy ? StatusCode::kResourceExhausted : StatusCode::kUnavailable,
+               "connect to {}: {}", base::Quote(path), strerror(error));
+}
+
+base::Status ProbeSocket(const std::string& path) {
+  const base::Status connected = ConnectTo(path).status();
+  return connected.code() == StatusCode::kResourceExhausted ? base::OkStatus() : connected;
 }
 
 base::StatusOr<base::UniqueFd> ListenAt(const std::string& path) {

@@ -112,6 +112,10 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
 class FakeProber : public PluginProber {
  public:
   void OnNews(std::function<void()> tell) override { tell_ = std::move(tell); }
+  Status Init() override {
+    base::MutexLock lock(mutex_);
+    return start_;
+  }
   StatusOr<std::optional<PluginList>> Probe() override {
     ++probes;
     base::MutexLock lock(mutex_);
@@ -126,6 +130,20 @@ class FakeProber : public PluginProber {
   std::string WhyNone(const VolumeSpec& spec) const override {
     const std::string driver = spec.pod_volume.String({"flexVolume", "driver"});
     return driver.empty() ? "" : fmt::format("no driver '{}' in the folder", driver);
+  }
+
+  Status StateOf(std::string_view name) const override {
+    base::MutexLock lock(mutex_);
+    const auto state = states_.find(name);
+    return state == states_.end() ? base::OkStatus() : state->second;
+  }
+  void SetState(const std::string& name, Status state) {
+    base::MutexLock lock(mutex_);
+    states_[name] = std::move(state);
+  }
+  void SetStart(Status start) {
+    base::MutexLock lock(mutex_);
+    start_ = std::move(start);
   }
 
   void List(PluginList list, bool tell = false) {
@@ -144,7 +162,9 @@ class FakeProber : public PluginProber {
 
  private:
   std::function<void()> tell_;
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
+  Status start_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Status, std::less<>> states_ ABSL_GUARDED_BY(mutex_);
   Status failure_ ABSL_GUARDED_BY(mutex_);
   std::optional<PluginList> news_ ABSL_GUARDED_BY(mutex_);
 };

@@ -31,6 +31,11 @@ class PluginProber : public PluginStub {
   // this prober's.
   virtual std::shared_ptr<VolumePlugin> Absent(std::string_view name) const = 0;
 
+  // Of one that the last list has: FAILED_PRECONDITION, it was removed and is listed for what it
+  // set up alone, which the message names; UNAVAILABLE, the like, for what took its place cannot be
+  // used. Asks nothing outside the process.
+  virtual base::Status StateOf(std::string_view name) const = 0;
+
   // Why there is no plugin for `spec`, if such volumes are this prober's concern; else empty.
   virtual std::string WhyNone(const VolumeSpec& spec) const = 0;
 };

@@ -37,10 +37,7 @@ Status PluginRegistry::Init() {
   for (const auto& plugin : fixed_) {
     RETURN_IF_ERROR_WITH(plugin->Init(), fmt::format("volume plugin '{}'", plugin->name()));
   }
-  {
-    MutexLock lock(probing_);
-    for (const Probed& probed : probed_) RETURN_IF_ERROR(probed.prober->Init());
-  }
+  if (!StartProbers().ok()) inits_.Add(kProbe);
   Refresh().IgnoreError();
   inits_.Start();
   return base::OkStatus();
@@ -63,9 +60,11 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   }
   MutexLock lock(probing_);
   for (const Probed& probed : probed_) {
-    if (const std::string why = probed.prober->WhyNone(spec); !why.empty()) {
-      return base::Error(StatusCode::kNotFound, "{}", why);
-    }
+    const std::string why = probed.prober->WhyNone(spec);
+    if (why.empty()) continue;
+    if (probed.start.ok()) return base::Error(StatusCode::kNotFound, "{}", why);
+    return base::Error(StatusCode::kUnavailable, "what finds its volume plugin does not start: {}",
+                       base::ToString(probed.start));
   }
   const std::string what = spec.pv != nullptr
                                ? fmt::format("the source of volume '{}'", spec.pv->name())
@@ -82,6 +81,7 @@ std::shared_ptr<VolumePlugin> PluginRegistry::Named(std::string_view name) {
   }
   MutexLock lock(probing_);
   for (const Probed& probed : probed_) {
+    if (!probed.start.ok()) continue;
     if (auto absent = probed.prober->Absent(name); absent != nullptr) return absent;
   }
   return nullptr;
@@ -102,11 +102,23 @@ std::shared_ptr<VolumePlugin> PluginRegistry::Fixed(std::string_view name) const
   return nullptr;
 }
 
+Status PluginRegistry::StartProbers() {
+  Status status;
+  MutexLock lock(probing_);
+  for (Probed& probed : probed_) {
+    if (probed.start.ok()) continue;
+    probed.start = probed.prober->Init();
+    if (!probed.start.ok()) status = probed.start;
+  }
+  return status;
+}
+
 Status PluginRegistry::Refresh() {
   Status status;
   MutexLock lock(probing_);
   bool news = false;
   for (Probed& probed : probed_) {
+    if (!probed.start.ok()) continue;
     auto list = probed.prober->Probe();
     if (!list.ok()) {
       status = list.status();
@@ -128,11 +140,16 @@ void PluginRegistry::TakeLists() {
     for (const auto& plugin : probed.last) {
       const std::string name(plugin->name());
       gone.erase(name);
+      Status standing = probed.prober->StateOf(name);
       Entry& entry = found_[name];
-      if (entry.plugin == plugin) continue;
-      entry = {.plugin = plugin,
-               .state = base::Error(StatusCode::kFailedPrecondition,
-                                    "volume plugin '{}' is being initialised", name)};
+      if (entry.plugin == plugin && entry.standing == standing) continue;
+      if (entry.plugin != plugin) {
+        entry = {.plugin = plugin,
+                 .state = base::Error(StatusCode::kFailedPrecondition,
+                                      "volume plugin '{}' is being initialised", name),
+                 .standing = {}};
+      }
+      entry.standing = std::move(standing);
       inits_.AddNow(name);
     }
   }
@@ -143,23 +160,30 @@ void PluginRegistry::TakeLists() {
 }
 
 KeyedWorkers::Outcome PluginRegistry::LookAtProbers() {
-  const Status status = Refresh();
+  const Status started = StartProbers();
+  const Status looked = Refresh();
+  const Status& status = started.ok() ? looked : started;
   if (!status.ok() && options_.on_probe_failed) options_.on_probe_failed(status);
   return KeyedWorkers::Outcome::From(status);
 }
 
 KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
   std::shared_ptr<VolumePlugin> plugin;
+  Status standing;
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
-    if (found != found_.end()) plugin = found->second.plugin;
+    if (found != found_.end()) {
+      plugin = found->second.plugin;
+      standing = found->second.standing;
+    }
   }
   if (plugin == nullptr) {
     Tell(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
     return KeyedWorkers::Outcome::Done();
   }
-  const Status state = InitOf(*plugin);
+  // What is there for what it set up alone is found, and says itself why it sets up nothing.
+  const Status state = standing.ok() ? InitOf(*plugin) : base::OkStatus();
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
@@ -169,7 +193,7 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     }
     found->second.state = state;
   }
-  Tell(name, state);
+  Tell(name, standing.ok() ? state : standing);
   // A name that is taken stays taken.
   if (state.code() == StatusCode::kAlreadyExists) return KeyedWorkers::Outcome::Done();
   return KeyedWorkers::Outcome::From(state);

@@ -7,7 +7,8 @@
 //
 // A look-up that no built-in plugin answers asks the probers first, which costs nothing while
 // nothing changed; and their news are taken without one. A list that could not be read leaves the
-// last good one in place. Plugins are shared, so that a call which runs outlives the plugin's place
+// last good one in place, and a prober that does not start is tried again with a backoff, while all
+// else goes on. Plugins are shared, so that a call which runs outlives the plugin's place
 // in the list. Thread-safe.
 #pragma once
 
@@ -30,11 +31,12 @@ class PluginRegistry {
  public:
   struct Options {
     int parallel_inits = 8;
-    // After each Init of a plugin that a prober found, with what came of it, and with NOT_FOUND
-    // when one is there no more; on threads of the registry. Volumes that waited for it want
-    // another look then.
+    // After each Init of a plugin that a prober found, with what came of it; with what the prober
+    // says of one that is listed for what it set up alone (PluginProber::StateOf); and with
+    // NOT_FOUND when one is there no more; on threads of the registry. Volumes that waited for it
+    // want another look then.
     std::function<void(const std::string& plugin, const base::Status& state)> on_state = nullptr;
-    // A prober could not look.
+    // A prober does not start, or could not look.
     std::function<void(const base::Status& why)> on_probe_failed = nullptr;
   };
 
@@ -44,14 +46,15 @@ class PluginRegistry {
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
 
-  // Initialises what is fixed and the probers, and takes their first lists. What a prober lists is
-  // initialised meanwhile, after this.
+  // Initialises what is fixed, whose failure it gives, and the probers, and takes their first
+  // lists. What a prober lists is initialised meanwhile, after this.
   base::Status Init();
   // No Init runs afterwards. Idempotent.
   void Stop();
 
   // The plugin for a volume. NOT_FOUND: none; FAILED_PRECONDITION: it is being initialised, and
-  // on_state tells when to ask again; UNAVAILABLE: it does not start, with the reason.
+  // on_state tells when to ask again; UNAVAILABLE: it does not start, or the prober whose concern
+  // the volume is does not, with the reason.
   base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
 
   // By its name, ready or not, or gone; null: no plugin is called so. For what it set up earlier.
@@ -63,16 +66,21 @@ class PluginRegistry {
  private:
   struct Entry {
     std::shared_ptr<VolumePlugin> plugin;
-    base::Status state;  // what Find says of it
+    base::Status state;     // what Find says of it
+    base::Status standing;  // what its prober says of it
   };
   struct Probed {
     std::unique_ptr<PluginProber> prober;
     PluginList last;
+    // Why it does not start; OK once it did.
+    base::Status start = base::Error(base::StatusCode::kUnavailable, "it was not started yet");
   };
 
   // A failure leaves the last lists, and is told by a worker: no callback comes of it on this
   // thread, which may hold locks of its own.
   base::Status Refresh();
+  // Of the probers that have not started; the failure of one.
+  base::Status StartProbers();
   // Makes `found_` of the last lists.
   void TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
   base::KeyedWorkers::Outcome LookAtProbers();

@@ -157,6 +157,40 @@ TEST_F(PluginRegistryTest, AListThatCannotBeReadLeavesTheLastOne) {
   EXPECT_EQ(driver->inits, 1);
 }
 
+TEST_F(PluginRegistryTest, AProberThatDoesNotStartKeepsNothingElseFromWorking) {
+  const auto built_in = std::make_shared<FakeDriverPlugin>("kubernetes.io/csi");
+  Make({built_in});
+  const auto driver = std::make_shared<FakeDriverPlugin>("acme/one");
+  prober_->List({driver});
+  prober_->SetStart(base::Error(StatusCode::kInternal, "too many open files"));
+  ASSERT_TRUE(registry_->Init().ok());
+  ASSERT_TRUE(Told("probe INTERNAL"));
+  EXPECT_EQ(registry_->Find(Flex("kubernetes.io/csi")).value(), built_in);
+  const auto found = registry_->Find(Flex("acme/one"));
+  EXPECT_EQ(found.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(base::Message(found.status())), HasSubstr("too many open files"));
+  EXPECT_EQ(registry_->Named("absent/one"), nullptr);
+  EXPECT_EQ(prober_->probes, 0);
+  prober_->SetStart(base::OkStatus());
+  ASSERT_TRUE(Told("acme/one OK"));  // by another start of its own accord
+  EXPECT_EQ(registry_->Find(Flex("acme/one")).value(), driver);
+}
+
+TEST_F(PluginRegistryTest, OneThatIsListedForWhatItSetUpIsToldAsSuchAndFoundByIt) {
+  Make();
+  const auto driver = std::make_shared<FakeDriverPlugin>("acme/one");
+  prober_->List({driver});
+  ASSERT_TRUE(registry_->Init().ok());
+  ASSERT_TRUE(Told("acme/one OK"));
+  prober_->SetState("acme/one", base::Error(StatusCode::kFailedPrecondition, "kept for 'pod-1'"));
+  prober_->List({driver}, /*tell=*/true);
+  ASSERT_TRUE(Told("acme/one FAILED_PRECONDITION"));
+  EXPECT_EQ(registry_->Find(Flex("acme/one")).value(), driver);
+  EXPECT_EQ(driver->inits, 1);
+  prober_->List({}, /*tell=*/true);
+  EXPECT_TRUE(Told("acme/one NOT_FOUND"));
+}
+
 TEST_F(PluginRegistryTest, ABuiltInPluginIsFoundFirstAndItsNameIsItsOwn) {
   const auto built_in = std::make_shared<FakeDriverPlugin>("kubernetes.io/csi");
   Make({built_in});

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
 #include "base/log.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/file_system.h"
 #include "platform/ownership.h"
 #include "platform/probe_folder.h"
 
@@ -65,13 +67,39 @@ Status CheckHostPath(std::string_view field, const std::string& path) {
   return OkStatus();
 }
 
-Status ApplyPodFsGroup(const api::Pod& pod, const std::string& folder) {
+namespace {
+
+// Whether the file system at `folder` is this kernel's alone, and no other pod has it.
+bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod,
+             const std::string& folder) {
+  const auto table = mounter.List();
+  const platform::MountEntry* own = table.ok() ? platform::FindMount(*table, folder) : nullptr;
+  if (own == nullptr || platform::FindFileSystem(own->fs_type) == nullptr) return false;
+  const std::string pods = paths.Pods() + "/", of_pod = pods + pod.uid() + "/";
+  return std::none_of(table->begin(), table->end(), [&](const platform::MountEntry& mount) {
+    return mount.major == own->major && mount.minor == own->minor &&
+           mount.mount_point.starts_with(pods) && !mount.mount_point.starts_with(of_pod);
+  });
+}
+
+}  // namespace
+
+Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder,
+                       const std::function<bool()>& cancelled) {
   if (!pod.fs_group().has_value()) return OkStatus();
-  // The walk is this thread's own: it does not begin where nobody answers.
+  // The walk is this process's own: it does not begin where nobody answers.
   RETURN_IF_ERROR(platform::ProbeFolder(folder));
   const platform::FsGroupOptions options{
       .group = static_cast<gid_t>(*pod.fs_group()),
-      .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch"};
+      .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch",
+      .exclusive = IsAlone(host.mounter(), host.paths(), pod, folder),
+      .cancelled = cancelled,
+      .progress = [&](uint64_t done) {
+        host.events().Record(pod.reference(), base::EventType::kNormal,
+                             "VolumePermissionChangeInProgress",
+                             fmt::format("give {} to fsGroup {}: {} files and folders so far",
+                                         Quote(folder), *pod.fs_group(), done));
+      }};
   RETURN_IF_ERROR_WITH(platform::ApplyFsGroup(folder, options),
                        fmt::format("give {} to fsGroup {}", Quote(folder), options.group));
   return OkStatus();

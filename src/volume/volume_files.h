@@ -1,11 +1,13 @@
 // Small things in the folders of volumes that several plugins do.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "api/kinds.h"
 #include "platform/usage.h"
+#include "volume/host.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::volume {
@@ -29,8 +31,11 @@ void RemoveFolderIfEmpty(const std::string& path);
 Status CheckHostPath(std::string_view field, const std::string& path);
 
 // Gives what is below `folder` to the pod's fsGroup, by its fsGroupChangePolicy; OK for a pod
-// without. `folder` may be on a file system that hangs.
-Status ApplyPodFsGroup(const api::Pod& pod, const std::string& folder);
+// without. `folder` may be on a file system that hangs. What takes long is told as events
+// VolumePermissionChangeInProgress of the pod, as the kubelet names them. CANCELLED, partly done,
+// once `cancelled` says so (null: never).
+Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder,
+                       const std::function<bool()>& cancelled = nullptr);
 
 // The usage of a whole file system.
 VolumePlugin::Stats StatsOf(const platform::FileSystemUsage& usage);

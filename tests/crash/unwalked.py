@@ -6,7 +6,6 @@ REASONS = {
     "kube.*": "each kind and verb has a point; these requests nobody makes, or only commands, DaemonSets, namespaces and "
               "the garbage collector, which keep nothing but what the API keeps",
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
-    "flex.getvolumename.*": "nobody calls it: Kubernetes does, and goes by the volume's own name",
     "flex.isattached.*": "looks, now and then",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",

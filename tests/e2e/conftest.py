@@ -6,6 +6,7 @@ import shutil
 import tempfile
 
 import pytest
+from lib.ceph import CephCluster, Missing
 from lib.csi_double import CsiDouble
 from lib.kubectl import Kubectl, installed
 from lib.roles import Role
@@ -22,6 +23,19 @@ NUMBERS = itertools.count(1)
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def ceph_cluster():
+    """A Ceph cluster of one, on this machine."""
+    made = CephCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
+    try:
+        yield made.start()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    finally:
+        made.stop()
+        made.folder.parent.rmdir()
 
 
 @pytest.fixture(params=PARAMETERS)

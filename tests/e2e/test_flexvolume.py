@@ -1,6 +1,7 @@
 """The user stories of Flexvolume drivers that come and go: Alice ships an image, Bob edits the DaemonSet of deploy/flexvolume,
 Charlie's pods use the volumes, and no Berth starts anew. Drivers: a shell script that attaches, and a static program."""
 import itertools
+import json
 import shutil
 import subprocess
 
@@ -234,11 +235,21 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
     assert site.berth.get("pod", late)["status"]["phase"] == "Pending"
     site.remove(late)
 
+    # They are shown as what they are, with what keeps them.
+    def shown():
+        drivers = json.loads(site.berth.run("get", "drivers", "-o", "json").stdout)
+        return {d["name"]: d["reason"] for d in drivers if d["state"] == "Removed"}
+
+    uid = site.berth.get("pod", "folders")["metadata"]["uid"]
+    wait_for("both drivers to be shown as removed", lambda: set(shown()) == {flex.SHELL, flex.STATIC})
+    assert f"'pods/{uid}/volumes/" in shown()[flex.STATIC]
+
     # Those that are mounted work on, and are unmounted as if the drivers were there.
     for name in "images", "folders":
         site.wait_for_more(name)
         site.finish(name)
     assert ("1", "unmountdevice") in site.calls()
+    wait_for("no driver to be shown", lambda: not shown())
 
     # The version that attached is kept, too, until it has detached.
     site.wait_detached()

@@ -5,11 +5,9 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 
 import pytest
 from lib import debian_root, mount_pods, objects
-from lib.ceph import CephCluster, Missing
 from lib.mounts import targets
 from lib.standalone import ROOT, wait_for
 
@@ -33,18 +31,6 @@ def mount_pod(request, runtime, module_berth, tmp_path):
     made.delete()
 
 
-@pytest.fixture
-def cluster():
-    made = CephCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
-    try:
-        yield made.start()
-    except Missing as missing:
-        pytest.skip(str(missing))
-    finally:
-        made.stop()
-        made.folder.parent.rmdir()
-
-
 def lives(berth, mount_pod):
     """Registered, alive by the probe of its template, and with all utilities, mkfs and fsck too."""
     pods, pod = mount_pod
@@ -66,12 +52,12 @@ def pod(name, script, volume):
 
 @pytest.mark.skipif(not absent_here("ceph-fuse"), reason="this machine has a ceph-fuse of its own")
 @pytest.mark.parametrize("mount_pod", ["cephfs"], indirect=True)
-def test_cephfs_by_the_utilities_of_a_pod(module_berth, cluster, mount_pod):
+def test_cephfs_by_the_utilities_of_a_pod(module_berth, ceph_cluster, mount_pod):
     berth = module_berth
     lives(berth, mount_pod)
-    key = base64.b64encode(cluster.keys["client.admin"].encode()).decode()
+    key = base64.b64encode(ceph_cluster.keys["client.admin"].encode()).decode()
     berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ceph"}, "data": {"key": key}})
-    volume = {"cephfs": {"monitors": [cluster.monitor], "secretRef": {"name": "ceph"}}}
+    volume = {"cephfs": {"monitors": [ceph_cluster.monitor], "secretRef": {"name": "ceph"}}}
 
     berth.apply(pod("writer", "echo precious >/data/file && sync && sleep 1000", volume))
     writer = berth.wait_phase("pod", "writer", "Running")

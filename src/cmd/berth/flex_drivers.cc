@@ -74,9 +74,19 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
       .on_trouble = [](const Status& why) { LOG_WARNING("attaching: {}", base::Message(why)); }}));
   registry_ = std::make_unique<volume::PluginRegistry>(
       volume::PluginList(), std::move(probers),
-      volume::PluginRegistry::Options{.on_state = [this](const std::string& driver, const Status&) {
-        if (tell_) tell_(driver);
-      }});
+      volume::PluginRegistry::Options{
+          .on_state =
+              [this](const std::string& driver, const Status& state) {
+                // A node agent tells the like of its own drivers by an event of its node.
+                if (!state.ok() && state.code() != StatusCode::kNotFound) {
+                  LOG_WARNING("attaching: {}", base::Message(state));
+                }
+                if (tell_) tell_(driver);
+              },
+          .on_probe_failed =
+              [](const Status& why) {
+                LOG_WARNING("attaching: look for Flexvolume drivers: {}", base::ToString(why));
+              }});
 }
 
 void FlexAttachers::Stop() {

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", BERTH_VERSION);
   berth::cmd::AddUpCommand(app, exit_code);
   berth::cmd::AddCsiDriverCommand(app, exit_code);
+  berth::cmd::AddIoProxyCommand(app, exit_code);
   berth::cmd::AddRoleCommands(app, exit_code);
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);

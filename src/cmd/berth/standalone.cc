@@ -10,8 +10,8 @@
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
-#include "controllers/bootstrap/definitions.h"
 #include "controllers/daemonset/daemon_sets.h"
+#include "controllers/definitions.h"
 #include "controllers/namespace/namespaces.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/ownergc/owner_gc.h"
@@ -90,7 +90,10 @@ class StandaloneImpl : public Standalone {
     ASSIGN_OR_RETURN(access_, ApiAccess::New(config, options_.node.node_name, clock_));
     RETURN_IF_ERROR(
         controllers::bootstrap::CreateStandaloneObjects(*access_->client, LocalDriverName()));
-    return controllers::bootstrap::InstallSnapshotDefinitions(*access_->client, kStartTimeout);
+    RETURN_IF_ERROR(controllers::InstallDefinitions(
+        *access_->client, controllers::SnapshotDefinitions(), kStartTimeout));
+    return controllers::InstallDefinitions(*access_->client, controllers::BlockDefinitions(),
+                                           kStartTimeout);
   }
 
   Status MakeControllers() {
@@ -120,6 +123,11 @@ class StandaloneImpl : public Standalone {
       options.settings.capacity.owner_level = -1;
       // A snapshot of the shipped driver's is taken on the volume's node.
       options.settings.snapshot_controller.distributed_snapshotting = true;
+      // The kinds are there already. Agents may be processes of the machine's.
+      options.settings.block_operator.agents = {.install = false,
+                                                .deploy = !options_.block_agent_image.empty(),
+                                                .ns = "kube-system",
+                                                .image = options_.block_agent_image};
       for (const Role& role : AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }

@@ -21,6 +21,7 @@ struct UpOptions {
   LocalNodeOptions node;
   uint16_t port = 6443;
   std::vector<std::string> csi_drivers;  // sockets of further drivers whose controllers are to run
+  std::string block_agent_image;         // of the block agents in kube-system; empty: none are made
 };
 
 // <data>/api/objects.db

@@ -23,6 +23,9 @@ void AddUpCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--csi-driver", options->csi_drivers,
                       "Socket of a further CSI driver whose volumes are to be provisioned here");
+  command->add_option("--block-agent-image", options->block_agent_image,
+                      "Image of the block agent and its I/O proxy, which then run on each node as "
+                      "DaemonSets in kube-system; without it the operator makes no agents");
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;

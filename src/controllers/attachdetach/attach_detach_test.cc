@@ -5,7 +5,7 @@
 #include "api/csi_names.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
-#include "volume/fake_prober.h"
+#include "volume/fake_registry.h"
 
 namespace berth::controllers::attachdetach {
 namespace {
@@ -421,18 +421,8 @@ class FlexAttachDetachTest : public AttachDetachTest {
   static constexpr char kFlexUnique[] = "flexvolume-acme.io/block/pv-flex";
 
   void BeginFlex(bool attaches) {
-    auto prober = std::make_unique<volume::FakeProber>();
-    prober_ = prober.get();
-    std::vector<std::unique_ptr<volume::PluginProber>> probers;
-    probers.push_back(std::move(prober));
-    registry_ = std::make_unique<volume::PluginRegistry>(
-        volume::PluginList(), std::move(probers),
-        volume::PluginRegistry::Options{
-            .on_state = [this](const std::string& plugin, const base::Status&) {
-              controller_->PluginChanged(plugin);
-            }});
     List(attaches);
-    controller_ = &cluster_.Add<AttachDetach>(Options{.plugins = registry_.get()});
+    controller_ = &cluster_.Add<AttachDetach>(Options{.plugins = &*registry_});
     cluster_.Put(MakeNode("node-a"));
     cluster_.Put(MakeNode("node-b"));
     Json volume = MakeVolume("pv-flex", BoundVolume("flex"));
@@ -450,7 +440,7 @@ class FlexAttachDetachTest : public AttachDetachTest {
   void List(bool attaches, bool tell = false) {
     const auto driver = std::make_shared<volume::FakeDriverPlugin>(kFlexDriver);
     driver->attaches = attaches;
-    prober_->List({driver}, tell);
+    registry_.prober().List({driver}, tell);
   }
   static std::string FlexName(const std::string& node = "node-a") {
     return api::ParseUniqueName(kFlexUnique)->AttachmentName(node);
@@ -472,9 +462,9 @@ class FlexAttachDetachTest : public AttachDetachTest {
     });
   }
 
-  volume::FakeProber* prober_ = nullptr;
   AttachDetach* controller_ = nullptr;
-  std::unique_ptr<volume::PluginRegistry> registry_;
+  volume::FakeRegistry registry_{
+      [this](const std::string& plugin) { controller_->PluginChanged(plugin); }};
 };
 
 TEST_F(FlexAttachDetachTest, AVolumeOfADriverThatAttachesIsAttachedAndItsDeviceTold) {
@@ -511,7 +501,7 @@ TEST_F(FlexAttachDetachTest, WhatARemovedDriverAttachedStaysWhileAPodUsesIt) {
   BeginFlex(/*attaches=*/true);
   cluster_.Put(MakePod("web", "flex", On("node-a")));
   ASSERT_TRUE(WaitFlexExists());
-  prober_->List({}, /*tell=*/true);
+  registry_.prober().List({}, /*tell=*/true);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kFlexDriver) == nullptr; }));
   AddBound("data");
   RunPod();

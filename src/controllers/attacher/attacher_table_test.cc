@@ -201,7 +201,11 @@ TEST_P(AttacherTableTest, WritesAndCalls) {
   if (test.given) test.given(cluster_);
   cluster_.Start();
   // A driver that becomes ready has all attachments tried anew: not while one is looked at.
-  while (!ready) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!ready) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the driver never became ready";
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (!goes) put_attachment();
 
   cluster_.WaitUntil([&] { return Writes().size() >= test.writes.size(); });

@@ -6,7 +6,7 @@
 
 #include "api/attachable.h"
 #include "controllers/fake_cluster.h"
-#include "volume/fake_prober.h"
+#include "volume/fake_registry.h"
 
 namespace berth::controllers::pluginattacher {
 namespace {
@@ -28,21 +28,7 @@ constexpr char kUnique[] = "flexvolume-acme.io/block/pv-data";
 // where.
 class PluginAttacherTest : public ::testing::Test {
  protected:
-  PluginAttacherTest() {
-    auto prober = std::make_unique<volume::FakeProber>();
-    prober_ = prober.get();
-    std::vector<std::unique_ptr<volume::PluginProber>> probers;
-    probers.push_back(std::move(prober));
-    registry_ = std::make_unique<volume::PluginRegistry>(
-        volume::PluginList(), std::move(probers),
-        volume::PluginRegistry::Options{
-            .on_state = [this](const std::string& plugin, const base::Status&) {
-              // It is there before the registry begins.
-              attacher_->PluginChanged(plugin);
-              ++changes_;
-            }});
-    driver_->attaches = true;
-  }
+  PluginAttacherTest() { driver_->attaches = true; }
   ~PluginAttacherTest() override {
     registry_->Stop();
     cluster_.Stop();
@@ -55,7 +41,7 @@ class PluginAttacherTest : public ::testing::Test {
     volume["spec"]["flexVolume"] = {{"driver", kDriver}, {"options", {{"size", "1"}}}};
     cluster_.Put(volume);
     cluster_.Put(MakeClaim("data", BoundClaim("pv-data")));
-    if (with_driver) prober_->List({driver_});
+    if (with_driver) registry_.prober().List({driver_});
     cluster_.Start();
     ASSERT_TRUE(registry_->Init().ok());
     // Which has all that waits tried anew: not in the midst of what a test looks at.
@@ -86,12 +72,15 @@ class PluginAttacherTest : public ::testing::Test {
     return cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", Name(node)); });
   }
   std::atomic<int> changes_ = 0;
-  volume::FakeProber* prober_ = nullptr;
   const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
       std::make_shared<volume::FakeDriverPlugin>(kDriver);
   FakeCluster cluster_;
   PluginAttacher* attacher_ = nullptr;
-  std::unique_ptr<volume::PluginRegistry> registry_;
+  volume::FakeRegistry registry_{[this](const std::string& plugin) {
+    // It is there before the registry begins.
+    attacher_->PluginChanged(plugin);
+    ++changes_;
+  }};
 };
 
 TEST_F(PluginAttacherTest, AttachesWithARecordBeforeAndTellsTheDevice) {
@@ -159,7 +148,7 @@ TEST_F(PluginAttacherTest, DetachesAVolumeWhoseObjectIsGone) {
 TEST_F(PluginAttacherTest, WaitsForADriverThatComesLater) {
   Begin(/*with_driver=*/false);
   Want();
-  prober_->List({driver_}, /*tell=*/true);
+  registry_.prober().List({driver_}, /*tell=*/true);
   EXPECT_TRUE(WaitAttached());
 }
 
@@ -167,11 +156,11 @@ TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
   Begin();
   Want();
   ASSERT_TRUE(WaitAttached());
-  prober_->List({}, /*tell=*/true);
+  registry_.prober().List({}, /*tell=*/true);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kDriver) == nullptr; }));
   LetGo();
   EXPECT_TRUE(cluster_.events.WaitFor("volume plugin 'acme.io/block', which attached it, is not"));
-  prober_->List({driver_}, /*tell=*/true);
+  registry_.prober().List({driver_}, /*tell=*/true);
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }

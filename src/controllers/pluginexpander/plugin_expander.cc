@@ -3,6 +3,7 @@
 #include <array>
 
 #include "api/attachable.h"
+#include "api/block_kinds.h"
 #include "api/quantity.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
@@ -16,7 +17,9 @@ using base::StatusOr;
 
 namespace {
 
+// The block agent's are grown by the block operator: their driver only mounts.
 bool IsOfPlugin(const api::PersistentVolume& volume) {
+  if (api::FlexDriverOf(volume) == api::kBlockDriver) return false;
   const auto attachable = api::AttachableOf(volume);
   return attachable.has_value() && attachable->attacher == api::kFlexAttacher;
 }

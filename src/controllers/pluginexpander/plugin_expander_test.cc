@@ -4,7 +4,7 @@
 
 #include "controllers/claim_conditions.h"
 #include "controllers/fake_cluster.h"
-#include "volume/fake_prober.h"
+#include "volume/fake_registry.h"
 
 namespace berth::controllers::pluginexpander {
 namespace {
@@ -18,18 +18,6 @@ constexpr char kDriver[] = "acme.io/block";
 
 class PluginExpanderTest : public ::testing::Test {
  protected:
-  PluginExpanderTest() {
-    auto prober = std::make_unique<volume::FakeProber>();
-    prober_ = prober.get();
-    std::vector<std::unique_ptr<volume::PluginProber>> probers;
-    probers.push_back(std::move(prober));
-    registry_ = std::make_unique<volume::PluginRegistry>(
-        volume::PluginList(), std::move(probers),
-        volume::PluginRegistry::Options{
-            .on_state = [this](const std::string& plugin, const base::Status&) {
-              expander_->PluginChanged(plugin);
-            }});
-  }
   ~PluginExpanderTest() override {
     registry_->Stop();
     cluster_.Stop();
@@ -43,7 +31,7 @@ class PluginExpanderTest : public ::testing::Test {
     volume["spec"]["flexVolume"] = {{"driver", kDriver}};
     cluster_.Put(volume);
     cluster_.Put(MakeClaim("data", BoundClaim("pv-data")));
-    if (with_driver) prober_->List({driver_});
+    if (with_driver) registry_.prober().List({driver_});
     cluster_.Start();
     ASSERT_TRUE(registry_->Init().ok());
   }
@@ -62,12 +50,12 @@ class PluginExpanderTest : public ::testing::Test {
     });
   }
 
-  volume::FakeProber* prober_ = nullptr;
   const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
       std::make_shared<volume::FakeDriverPlugin>(kDriver);
   FakeCluster cluster_;
   PluginExpander* expander_ = nullptr;
-  std::unique_ptr<volume::PluginRegistry> registry_;
+  volume::FakeRegistry registry_{
+      [this](const std::string& plugin) { expander_->PluginChanged(plugin); }};
 };
 
 TEST_F(PluginExpanderTest, TheDriverGrowsTheVolumeAndTheNodeIsAskedForItsPart) {
@@ -91,7 +79,7 @@ TEST_F(PluginExpanderTest, WaitsForADriverThatComesLater) {
   Begin(/*with_driver=*/false);
   Ask("2Gi");
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
-  prober_->List({driver_}, /*tell=*/true);
+  registry_.prober().List({driver_}, /*tell=*/true);
   EXPECT_TRUE(WaitGrown("2Gi"));
 }
 

@@ -212,7 +212,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     return right;
   }
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
-    RETURN_IF_ERROR(ApplyPodFsGroup(pod, target));
+    RETURN_IF_ERROR(ApplyPodFsGroup(host_, pod, target));
   }
   return Published{.path = target, .read_only = volume.read_only};
 }

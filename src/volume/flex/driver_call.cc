@@ -154,6 +154,12 @@ StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
   return std::move(reply.volume_name);
 }
 
+Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOptions& options) {
+  const auto named = GetVolumeName(version, options);
+  if (named.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
+  return named.status();
+}
+
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
                                           const DriverOptions& options, const std::string& node) {
   ASSIGN_OR_RETURN(DriverReply reply,

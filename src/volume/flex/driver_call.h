@@ -66,7 +66,8 @@ class DriverCalls {
   // Forgets what was not supported.
   base::StatusOr<DriverCapabilities> Init(const DriverVersion& version);
 
-  // Its answer is for those who want to see it: Kubernetes goes by the name of the volume.
+  // Kubernetes calls it before all else that it does with a volume of a driver that attaches, goes
+  // by the name of the volume whatever it answers, and lets a failure be one.
   base::StatusOr<std::string> GetVolumeName(const DriverVersion& version,
                                             const DriverOptions& options);
   // The device on the node; may be empty.
@@ -82,6 +83,8 @@ class DriverCalls {
   base::Status MountDevice(const DriverVersion& version, const std::string& folder,
                            const std::string& device, const DriverOptions& options);
   base::Status UnmountDevice(const DriverVersion& version, const std::string& folder);
+  // GetVolumeName for whoever goes by the volume's own name: OK where it is not supported.
+  base::Status CheckVolumeName(const DriverVersion& version, const DriverOptions& options);
   base::Status Mount(const DriverVersion& version, const std::string& folder,
                      const DriverOptions& options);
   base::Status Unmount(const DriverVersion& version, const std::string& folder);

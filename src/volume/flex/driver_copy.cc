@@ -1,19 +1,18 @@
 #include "volume/flex/driver_copy.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <memory>
 #include <thread>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
 
@@ -64,26 +63,6 @@ class ReadLease {
   int error_;
 };
 
-class Digest {
- public:
-  Digest() { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
-  void Add(const char* data, size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
-  std::string Hex() {
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), bytes, &size);
-    std::string hex;
-    for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", bytes[i]);
-    return hex;
-  }
-
- private:
-  struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-  };
-  std::unique_ptr<EVP_MD_CTX, Free> context_{EVP_MD_CTX_new()};
-};
-
 bool Same(int fd, const FileIdentity& identity) {
   struct stat st;
   return fstat(fd, &st) == 0 && IdentityOf(st) == identity;
@@ -92,13 +71,13 @@ bool Same(int fd, const FileIdentity& identity) {
 // Copies until the end of `from`; gives the content's digest.
 StatusOr<std::string> CopyContent(int from, int to) {
   std::vector<char> buffer(kChunk);
-  Digest digest;
+  base::Sha256 digest;
   for (;;) {
     const ssize_t n = read(from, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoError(errno, "read");
     if (n == 0) return digest.Hex();
-    digest.Add(buffer.data(), static_cast<size_t>(n));
+    digest.Add({buffer.data(), static_cast<size_t>(n)});
     for (ssize_t done = 0; done < n;) {
       const ssize_t written = write(to, buffer.data() + done, static_cast<size_t>(n - done));
       if (written < 0 && errno == EINTR) continue;

@@ -69,6 +69,8 @@ bool IsFlexVolume(const VolumeSpec& spec) {
   return base::json::Find(spec.pv->json(), {"spec", "flexVolume"}) != nullptr;
 }
 
+std::string FlexDriverOf(const VolumeSpec& spec) { return String(SourceOf(spec), {"driver"}); }
+
 StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec) {
   const Json& json = SourceOf(spec);
   FlexSource source{.driver = String(json, {"driver"}),

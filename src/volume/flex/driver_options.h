@@ -28,6 +28,8 @@ struct FlexSource {
 };
 
 bool IsFlexVolume(const VolumeSpec& spec);
+// The driver that a volume names; empty: none, or it is another volume.
+std::string FlexDriverOf(const VolumeSpec& spec);
 // INVALID_ARGUMENT: another volume, or one without a driver.
 base::StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec);
 

@@ -135,7 +135,8 @@ Status DriverStore::LoadVersion(const Key& key) {
                Quote(record.user), key.second);
       RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(path));
     } else {
-      version.holds.emplace(name, Claim{.order = record.order, .written = true});
+      version.holds.emplace(name,
+                            Claim{.user = record.user, .order = record.order, .written = true});
     }
   }
   MutexLock lock(mutex_);
@@ -159,7 +160,10 @@ std::string DriverStore::FolderOf(const Key& key) const {
 
 DriverVersion DriverStore::Pinned(const Key& key, Version& version) const {
   std::shared_ptr<const void> pin = version.pin.lock();
-  if (pin == nullptr) version.pin = pin = std::make_shared<int>();
+  if (pin == nullptr) {
+    pin.reset(bell_.get(), [bell = bell_](const Bell*) { bell->Ring(); });
+    version.pin = pin;
+  }
   return {
       .driver = key.first,
       .executable = fmt::format("{}/{}", FolderOf(key), key.first.substr(key.first.find('/') + 1)),
@@ -230,6 +234,18 @@ bool DriverStore::IsHeld(std::string_view driver) const {
   });
 }
 
+std::vector<std::string> DriverStore::UsersOf(std::string_view driver) const {
+  std::set<std::string> users;
+  MutexLock lock(mutex_);
+  for (const auto& [key, version] : versions_) {
+    if (key.first != driver) continue;
+    for (const auto& [file, claim] : version.holds) {
+      users.insert(claim.user.empty() ? "?" : claim.user);
+    }
+  }
+  return {users.begin(), users.end()};
+}
+
 void DriverStore::Collect() {
   MutexLock taking(taking_);
   std::vector<Key> keys;
@@ -263,10 +279,7 @@ Status DriverStore::Remove(const std::vector<Key>& keys) {
   return platform::RemoveTree(gone);
 }
 
-void DriverStore::OnReleased(std::function<void()> tell) {
-  MutexLock lock(mutex_);
-  released_ = std::move(tell);
-}
+void DriverStore::OnReleased(std::function<void()> tell) { bell_->Set(std::move(tell)); }
 
 StatusOr<DriverVersion> DriverStore::Kept(std::string_view driver, std::string_view id) const {
   const Key key(driver, id);
@@ -324,6 +337,7 @@ Status DriverStore::Hold(const DriverVersion& version, std::string_view user) {
   if (last == found && found->second.holds[file].written) return base::OkStatus();
   // Counted before it is written, and till it is surely removed: what may be on disk holds.
   Claim& claim = found->second.holds[file];
+  claim.user = user;
   claim.written = false;
   if (last != versions_.end()) claim.order = last->second.holds[file].order + 1;
   RETURN_IF_ERROR(platform::WriteDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file),
@@ -341,7 +355,7 @@ Status DriverStore::Release(const DriverVersion& version, std::string_view user)
   found->second.holds[file].written = false;
   RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file)));
   found->second.holds.erase(file);
-  if (released_ && found->second.holds.empty()) released_();
+  if (found->second.holds.empty()) bell_->Ring();
   return base::OkStatus();
 }
 

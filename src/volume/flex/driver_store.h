@@ -63,12 +63,15 @@ class DriverStore : public DriverVersions {
   std::set<std::string> Held() const;
   bool IsHeld(std::string_view driver) const;
 
-  // Removes the versions that nobody holds or has pinned. Nothing tells when a pin ends: what it
-  // kept goes at the next call.
+  // The users that hold a version of the driver, in order; one whose hold could not be read is "?".
+  std::vector<std::string> UsersOf(std::string_view driver) const;
+
+  // Removes the versions that nobody holds or has pinned.
   void Collect();
 
-  // Whom to tell, until it is called again, that nobody holds a version any more, so that it may be
-  // time to Collect. The call returns soon and does not call the store.
+  // Whom to tell, until it is called again, that nobody holds a version any more, or that none of
+  // its pins is left, so that it may be time to Collect. The call comes on whatever thread ends the
+  // hold or the pin, returns soon and does not call the store.
   void OnReleased(std::function<void()> tell);
 
   base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override;
@@ -78,7 +81,24 @@ class DriverStore : public DriverVersions {
   base::Status Release(const DriverVersion& version, std::string_view user) override;
 
  private:
+  // Who is told; the pins' own, since one may outlive the store.
+  class Bell {
+   public:
+    void Ring() {
+      base::MutexLock lock(mutex_);
+      if (tell_) tell_();
+    }
+    void Set(std::function<void()> tell) {
+      base::MutexLock lock(mutex_);
+      tell_ = std::move(tell);
+    }
+
+   private:
+    base::Mutex mutex_;  // the last to be taken
+    std::function<void()> tell_ ABSL_GUARDED_BY(mutex_);
+  };
   struct Claim {
+    std::string user;  // empty: it could not be read
     uint64_t order = 0;
     bool written = false;  // surely; else perhaps
   };
@@ -115,7 +135,7 @@ class DriverStore : public DriverVersions {
   base::Mutex taking_;  // one copy, one removal at a time; taken before mutex_
   mutable base::Mutex mutex_;
   mutable std::map<Key, Version> versions_ ABSL_GUARDED_BY(mutex_);
-  std::function<void()> released_ ABSL_GUARDED_BY(mutex_);
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
 };
 
 }  // namespace berth::volume

@@ -20,6 +20,7 @@ std::string UserOf(const std::string& volume, const std::string& node) {
 StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const std::string& node) {
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
+  RETURN_IF_ERROR(calls_.CheckVolumeName(version, options));
   RETURN_IF_ERROR(versions_.Hold(version, UserOf(spec.folder_name(), node)));
   auto device = calls_.Attach(version, options, node);
   if (device.status().code() == StatusCode::kUnimplemented) return std::string();

@@ -56,6 +56,36 @@ TEST_F(FlexAttachTest, InPlaceOfWhatIsNotSupportedStandsWhatKubernetesDoes) {
   EXPECT_TRUE(attach_.ExpandVolume(spec_, 2, 1).ok());
 }
 
+TEST_F(FlexAttachTest, TheVolumesNameIsAskedForBeforeItIsAttached) {
+  Reply(R"({"status": "Success", "volumeName": "another"})");
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_EQ(exec_.commands().size(), 2u);
+  EXPECT_EQ(exec_.commands()[0].argv[1], "getvolumename");
+  EXPECT_EQ(exec_.commands()[0].argv[2], exec_.commands()[1].argv[2]) << "of the same options";
+  EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold)) << "by its own name";
+}
+
+TEST_F(FlexAttachTest, AVersionWithoutNamesIsAskedForOneOnce) {
+  exec_.SetAnswer([](const platform::Command& command) {
+    return platform::CommandResult{
+        .exit_code = 0,
+        .out = command.argv[1] == "getvolumename" ? kNotSupported : R"({"status": "Success"})",
+        .err = ""};
+  });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  EXPECT_EQ(exec_.commands().size(), 4u);
+  SetVersion("2");
+  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  EXPECT_EQ(exec_.commands().size(), 6u);
+}
+
+TEST_F(FlexAttachTest, AVolumeThatTheDriverRefusesToNameIsNotAttached) {
+  Reply(R"({"status": "Failure", "message": "no folder given"})");
+  EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kInternal);
+  EXPECT_EQ(Last()[1], "getvolumename");
+  EXPECT_THAT(versions_->holds(), IsEmpty());
+}
+
 TEST_F(FlexAttachTest, ADriverThatFailsFails) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());

@@ -219,8 +219,9 @@ std::vector<const Change*> ChangePointers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FlexChangeRootTest,
-                         testing::Combine(testing::Values("waitforattach", "mountdevice", "mount",
-                                                          "unmount", "unmountdevice"),
+                         testing::Combine(testing::Values("getvolumename", "waitforattach",
+                                                          "mountdevice", "mount", "unmount",
+                                                          "unmountdevice"),
                                           testing::ValuesIn(ChangePointers())),
                          [](const auto& test) {
                            return fmt::format("{}_{}", std::get<0>(test.param),

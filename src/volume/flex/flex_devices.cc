@@ -140,6 +140,7 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   const Status done = points_.Mount(
       folder,
       [&](const DriverVersion& version) -> Status {
+        RETURN_IF_ERROR(calls_.CheckVolumeName(version, options));
         auto waited = calls_.WaitForAttach(version, device, options);
         if (!waited.ok() && waited.status().code() != StatusCode::kUnimplemented) {
           return waited.status();

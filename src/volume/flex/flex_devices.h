@@ -31,8 +31,8 @@ class FlexDevices {
 
   std::string Folder(const std::string& volume) const;
 
-  // waitforattach and mountdevice, or what Kubernetes does in their place: nothing without a
-  // device, else a file system, made if the device is blank. `device`: as attach gave it.
+  // getvolumename, waitforattach and mountdevice, or what Kubernetes does in their place: nothing
+  // without a device, else a file system, made if the device is blank. `device`: as attach gave it.
   // FAILED_PRECONDITION: another volume of that name is there.
   base::Status Mount(const VolumeSpec& spec, const std::string& device);
   base::Status Unmount(const std::string& volume, const std::string& recorded_version);

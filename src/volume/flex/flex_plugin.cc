@@ -44,9 +44,7 @@ FlexPlugin::FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
       pod_volumes_(FlexFolder::kPodVolume, host, versions_) {}
 
 bool FlexPlugin::Supports(const VolumeSpec& spec) const {
-  if (!IsFlexVolume(spec) || spec.block()) return false;
-  const auto source = ReadFlexSource(spec);
-  return source.ok() && source->driver == name();
+  return FlexDriverOf(spec) == name() && !spec.block();
 }
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
@@ -145,7 +143,7 @@ Status FlexPlugin::UnmountForPod(const DriverVersion& version, const std::string
 
 void FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
                               const std::string& folder) {
-  const Status applied = ApplyPodFsGroup(pod, folder);
+  const Status applied = ApplyPodFsGroup(host_, pod, folder);
   if (applied.ok()) return;
   // As with Kubernetes the pod goes on: a server may refuse what the pod does not need.
   host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",

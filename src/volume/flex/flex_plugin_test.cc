@@ -316,10 +316,10 @@ TEST_F(FlexPluginTest, ADeviceIsMountedOnceAndThenForEachPod) {
   ASSERT_TRUE(plugin_->MountDevice(Pod(), spec, context).ok());
   EXPECT_EQ(plugin_->DevicePath(DeviceRecordOf(spec)), DeviceFolder("pv-1"));
   EXPECT_TRUE(IsMounted(DeviceFolder("pv-1")));
-  EXPECT_THAT(calls_, ElementsAre("1 waitforattach", "1 mountdevice"));
+  EXPECT_THAT(calls_, ElementsAre("1 getvolumename", "1 waitforattach", "1 mountdevice"));
   const auto commands = host_.fake_exec().commands();
-  EXPECT_EQ(commands[1].argv[2], "/dev/attached");
-  EXPECT_EQ(commands[2].argv[3], "/dev/real");
+  EXPECT_EQ(commands[2].argv[2], "/dev/attached");
+  EXPECT_EQ(commands[3].argv[3], "/dev/real");
 
   ASSERT_TRUE(plugin_->SetUp(Pod(), spec, context).ok());
   ASSERT_TRUE(plugin_->SetUp(Pod("u-2"), spec, context).ok());
@@ -328,8 +328,8 @@ TEST_F(FlexPluginTest, ADeviceIsMountedOnceAndThenForEachPod) {
   const DeviceRecord record = DeviceRecordOf(spec);
   ASSERT_TRUE(plugin_->UnmountDevice(record).ok());
   ASSERT_TRUE(plugin_->UnmountDevice(record).ok());
-  EXPECT_THAT(calls_, ElementsAre("1 waitforattach", "1 mountdevice", "1 mount", "1 mount",
-                                  "1 unmount", "1 unmount", "1 unmountdevice"));
+  EXPECT_THAT(calls_, ElementsAre("1 getvolumename", "1 waitforattach", "1 mountdevice", "1 mount",
+                                  "1 mount", "1 unmount", "1 unmount", "1 unmountdevice"));
   EXPECT_FALSE(Exists(DeviceFolder("pv-1")));
   EXPECT_THAT(plugin_->FindOnNode()->devices, IsEmpty());
   EXPECT_THAT(versions_->holds(), IsEmpty());
@@ -352,7 +352,7 @@ TEST_F(FlexPluginTest, InPlaceOfMountDeviceNothingIsMountedWithoutADevice) {
   ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());
   EXPECT_FALSE(IsMounted(DeviceFolder("pv-1")));
   ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
-  EXPECT_THAT(calls_, ElementsAre("1 waitforattach", "1 mountdevice"));
+  EXPECT_THAT(calls_, ElementsAre("1 getvolumename", "1 waitforattach", "1 mountdevice"));
   EXPECT_FALSE(Exists(DeviceFolder("pv-1")));
 }
 
@@ -491,8 +491,8 @@ TEST_F(FlexPluginTest, ADriverMayBeginToAttachWhileItsVolumesAreMounted) {
   ASSERT_TRUE(plugin_->TearDown(first).ok());
   ASSERT_TRUE(plugin_->TearDown(RecordOf(spec, "u-2")).ok());
   ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(spec)).ok());
-  EXPECT_THAT(calls_, ElementsAre("2 waitforattach", "2 mountdevice", "2 mount", "2 unmount",
-                                  "2 unmount", "2 unmountdevice"));
+  EXPECT_THAT(calls_, ElementsAre("2 getvolumename", "2 waitforattach", "2 mountdevice", "2 mount",
+                                  "2 unmount", "2 unmount", "2 unmountdevice"));
 }
 
 TEST_F(FlexPluginTest, ADriverMayCeaseToAttachWhileItsDevicesAreMounted) {

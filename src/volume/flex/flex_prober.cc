@@ -21,8 +21,8 @@ namespace {
 // A file system may keep times in steps of up to two seconds: a change so soon after another may
 // show in none of them.
 constexpr int64_t kTimeStepNs = 2'000'000'000;
-// After a copy that failed for want of space, or the like; nothing announces that there is some.
-constexpr std::chrono::seconds kAfterFailure(30);
+// Of what holds a driver that was removed, so many are named.
+constexpr size_t kShownUsers = 3;
 
 int64_t Now() {
   timespec now;
@@ -91,8 +91,11 @@ Status FlexProber::Init() {
                                  if (tell_) tell_();
                                },
                                std::move(watch)));
-  // An old version can go then, and a driver that was removed is listed no more.
-  store_->OnReleased([this] { watch_->LookAgain(); });
+  // An old version can go then, and a driver that was removed is listed no more, or for less. What
+  // ends while a scan replaces it, that scan collects.
+  store_->OnReleased([this] {
+    if (scanning_ != std::this_thread::get_id()) watch_->LookAgain();
+  });
   return base::OkStatus();
 }
 
@@ -101,7 +104,10 @@ StatusOr<std::optional<PluginList>> FlexProber::Probe() {
   MutexLock lock(mutex_);
   // Before the folder is read: what comes later raises it again.
   news_ = false;
-  RETURN_IF_ERROR(Scan());
+  scanning_ = std::this_thread::get_id();
+  const Status scanned = Scan();
+  scanning_ = std::thread::id();
+  RETURN_IF_ERROR(scanned);
   PluginList list;
   for (const auto& [driver, known] : known_) list.push_back(known.plugin);
   return std::optional(std::move(list));
@@ -112,7 +118,7 @@ Status FlexProber::Scan() {
   StatusOr<DriverScan> scan = drivers.ok() ? ScanDrivers(drivers->get(), options_.limits)
                                            : StatusOr<DriverScan>(drivers.status());
   if (!scan.ok()) {
-    watch_->LookAgain(kAfterFailure);
+    watch_->LookAgain(options_.retry);
     return scan.status();
   }
   std::set<std::string> present;
@@ -143,7 +149,7 @@ Status FlexProber::Update(int drivers, const DriverFolder& found) {
   StatusOr<DriverStore::Taken> taken = store_->Take(drivers, found.folder, options_.limits);
   if (!taken.ok()) {
     const bool writing = taken.status().code() == StatusCode::kUnavailable;
-    watch_->LookAgain(writing ? std::chrono::seconds(0) : kAfterFailure);
+    watch_->LookAgain(writing ? std::chrono::milliseconds(0) : options_.retry);
     if (known == nullptr || !known->taken.has_value() || !writing) {
       Retire(found.driver, Unusable(found.folder, taken.status()));
     } else {
@@ -221,6 +227,27 @@ std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
   const Status status =
       why == left_out_.end() ? Missing(source->driver) : Unusable(folder, why->second);
   return std::string(base::Message(status));
+}
+
+Status FlexProber::StateOf(std::string_view name) const {
+  StatusOr<DriverVersion> current = DriverVersion();
+  {
+    MutexLock lock(mutex_);
+    const auto known = known_.find(std::string(name));
+    if (known != known_.end() && !known->second.taken.has_value()) {
+      current = known->second.driver->Current();
+    }
+  }
+  if (current.ok()) return base::OkStatus();
+  const std::vector<std::string> users = store_->UsersOf(name);
+  std::string shown;
+  for (size_t i = 0; i < std::min(users.size(), kShownUsers); ++i) {
+    shown += fmt::format("{}{}", i == 0 ? "" : ", ", Quote(users[i]));
+  }
+  if (users.size() > kShownUsers) shown += fmt::format(" and {} more", users.size() - kShownUsers);
+  const bool removed = current.status().code() == StatusCode::kNotFound;
+  return Error(removed ? StatusCode::kFailedPrecondition : StatusCode::kUnavailable,
+               "{}; a copy is kept for what it set up: {}", base::Message(current.status()), shown);
 }
 
 std::map<std::string, Status> FlexProber::LeftOut() const {

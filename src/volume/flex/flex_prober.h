@@ -5,9 +5,9 @@
 //                    ┌── its executable is another ──▶ another plugin, of a new version
 //   a driver's folder┼── another file changed ───────▶ the same plugin, of a new version
 //                    ├── it is being written to ─────▶ the same plugin; Current says so till the
-//                    next │                                look, which comes by itself └── it is
-//                    gone, or no driver ───▶ no plugin; while a version is held, the last
-//                                                     one, whose Current says why
+//                    │                                 next look, which comes by itself
+//                    └── it is gone, or no driver ───▶ no plugin; while a version is held, the
+//                                                      last one, whose Current says why
 //
 // An executable is another if its device, inode, size or time of change is, or its content. One
 // that fails its init is not replaced by an older version. What is left out is told once, with its
@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -48,6 +49,9 @@ class FlexProber : public PluginProber {
     // Changes may have been missed, and the folder is read anew (platform::WatchOptions).
     std::function<void(const base::Status& why)> on_trouble = nullptr;
     std::chrono::milliseconds window{1000};
+    // After a copy or a scan that failed, for want of space or the like: nothing announces that
+    // there is some.
+    std::chrono::milliseconds retry{30000};
     DriverLimits limits;
   };
 
@@ -60,6 +64,7 @@ class FlexProber : public PluginProber {
   base::StatusOr<std::optional<PluginList>> Probe() override;
   std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override;
   std::string WhyNone(const VolumeSpec& spec) const override;
+  base::Status StateOf(std::string_view name) const override;
 
   // What was left out at the last scan, as on_left_out tells it.
   std::map<std::string, base::Status> LeftOut() const;
@@ -90,6 +95,7 @@ class FlexProber : public PluginProber {
   const Options options_;
   std::function<void()> tell_;
   std::atomic<bool> news_ = true;
+  std::atomic<std::thread::id> scanning_ = {};  // the thread of the scan that runs
   std::shared_ptr<DriverStore> store_;
   mutable base::Mutex mutex_;
   std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);

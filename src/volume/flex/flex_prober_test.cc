@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "base/mutex.h"
 #include "platform/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
@@ -36,7 +40,8 @@ class FlexProberTest : public testing::Test {
         .make = FakeFlexPlugin::Make,
         .on_left_out = [this](const std::string& folder,
                               const Status& why) { told_.emplace_back(folder, why.code()); },
-        .window = std::chrono::milliseconds(50)});
+        .window = std::chrono::milliseconds(50),
+        .retry = std::chrono::milliseconds(200)});
     prober_->OnNews([this] {
       MutexLock lock(mutex_);
       ++news_;
@@ -167,6 +172,22 @@ TEST_F(FlexProberTest, WhatIsBeingWrittenIsTakenWhenItIsDone) {
   EXPECT_NE(list_[0], plugin);
 }
 
+TEST_F(FlexProberTest, ACopyThatFailsIsToldAndTriedAgainThoughNothingChanges) {
+  folder_.Install("good", "good");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("good") == "good"; }));
+  // What is in the way of the copy goes, as a full disk gets room: not in the driver folder.
+  const std::string in_the_way = temp_ / "store/nfs";
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(in_the_way, "x").ok());
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return prober_->LeftOut().contains("nfs"); }));
+  EXPECT_THAT(WhyNone("nfs"), HasSubstr("cannot be used: rename a copy"));
+  EXPECT_EQ(told_.back().first, "nfs");
+  EXPECT_EQ(Output("good"), "good");
+  ASSERT_EQ(unlink(in_the_way.c_str()), 0);
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  EXPECT_EQ(told_.back(), std::pair(std::string("nfs"), StatusCode::kOk));
+}
+
 TEST_F(FlexProberTest, ADriverMadeExecutableLaterIsFound) {
   folder_.Put("nfs/nfs", "#!/bin/sh\necho one\n", 0644);
   ASSERT_TRUE(ProbeUntil([&] { return prober_->LeftOut().contains("nfs"); }));
@@ -199,6 +220,9 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
       ProbeUntil([&] { return Current("example/nfs").status().code() == StatusCode::kNotFound; }));
   EXPECT_EQ(list_[0].get(), plugin);
   EXPECT_THAT(Output("example/nfs"), HasSubstr("no folder 'example~nfs'"));
+  const Status state = prober_->StateOf("example/nfs");
+  EXPECT_EQ(state.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::ToString(state), HasSubstr(fmt::format("set up: '{}'", kUser)));
   EXPECT_EQ(OutputOf(version.executable), "one");
 
   // The same after a restart; then the last volume goes.
@@ -223,6 +247,41 @@ TEST_F(FlexProberTest, WhatADriverSetUpThatIsGoneHasAPluginOfItsName) {
   for (const char* name : {"kubernetes.io/csi", "no driver", "a/b/c", "", "../x"}) {
     EXPECT_EQ(prober_->Absent(name), nullptr) << name;
   }
+}
+
+TEST_F(FlexProberTest, AnOldCopyGoesSoonAfterTheLastCallThatRunsIt) {
+  const auto copies = [this] { return platform::ListFolder(temp_ / "store/nfs")->size(); };
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  std::optional<DriverVersion> runs = *Current("nfs");
+  folder_.Install("nfs", "two");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
+  EXPECT_EQ(OutputOf(runs->executable), "one");
+  EXPECT_EQ(copies(), 2u);
+  runs.reset();
+  EXPECT_TRUE(ProbeUntil([&] { return copies() == 1; }));
+}
+
+TEST_F(FlexProberTest, WhatHoldsARemovedDriverIsCountedAnewWhenAVolumeGoes) {
+  folder_.Install("nfs", "one");
+  ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
+  const std::shared_ptr<VolumePlugin> plugin = list_[0];
+  DriverVersions& versions = Plugin("nfs")->versions();
+  for (const char* user : {"pods/1", "pods/2", "pods/3", "pods/4"}) {
+    ASSERT_TRUE(versions.Hold(*Current("nfs"), user).ok());
+  }
+  EXPECT_TRUE(prober_->StateOf("nfs").ok());
+  folder_.Remove("nfs");
+  const auto says = [&](std::string_view what) {
+    return base::ToString(prober_->StateOf("nfs")).find(what) != std::string::npos;
+  };
+  ASSERT_TRUE(ProbeUntil([&] { return says("'pods/1', 'pods/2', 'pods/3' and 1 more"); }));
+  {
+    const auto held = versions.HeldBy("nfs", "pods/1");
+    ASSERT_TRUE(held.ok() && held->has_value());
+    ASSERT_TRUE(versions.Release(**held, "pods/1").ok());
+  }
+  EXPECT_TRUE(ProbeUntil([&] { return says("set up: 'pods/2', 'pods/3', 'pods/4'"); }));
 }
 
 TEST_F(FlexProberTest, ADriverThatComesBackIsANewPlugin) {
@@ -278,6 +337,32 @@ TEST_F(FlexProberTest, AScanThatFailsIsAnErrorAndOnceMore) {
   ASSERT_EQ(unlink(folder_.path().c_str()), 0);
   folder_.Install("nfs", "two");
   EXPECT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
+}
+
+// A storm of events, with somebody who asks all the time.
+TEST_F(FlexProberTest, AStormIsOneScanAWindow) {
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  folder_.Install("nfs", "one");
+  folder_.Install("other", "two");
+  ASSERT_TRUE(ProbeUntil([&] { return list_.size() == 2; }));
+  std::atomic<int> scans = 0;
+  std::jthread asks([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto list = prober_->Probe();
+      if (list.ok() && list->has_value()) ++scans;
+    }
+  });
+  const auto start = steady_clock::now();
+  int events = 0;
+  while (steady_clock::now() - start < milliseconds(500)) {
+    chmod((folder_ / (++events % 2 == 0 ? "nfs/nfs" : "other/other")).c_str(), 0755);
+  }
+  const auto windows = (steady_clock::now() - start) / milliseconds(50);
+  asks.request_stop();
+  asks.join();
+  // One of what was before, one at each window's end, and that of a window that was cut off.
+  EXPECT_LE(scans, windows + 2);
+  EXPECT_GT(events, scans);
 }
 
 TEST_F(FlexProberTest, NoDescriptorAndNoWatchIsLeft) {

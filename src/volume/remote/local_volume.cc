@@ -201,7 +201,7 @@ Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& sp
   if (!pod.fs_group().has_value()) return OkStatus();
   ASSIGN_OR_RETURN(const bool shared, OthersUse(spec.pv->name(), pod.uid()));
   // It is the first pod's: another group's files must not change under those who use them.
-  if (!shared) return ApplyPodFsGroup(pod, folder);
+  if (!shared) return ApplyPodFsGroup(host_, pod, folder);
   struct stat st;
   RETURN_IF_ERROR(platform::RunInChild(fmt::format("look at {}", Quote(folder)), kLookTimeout, &st,
                                        sizeof(st),

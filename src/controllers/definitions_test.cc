@@ -1,14 +1,15 @@
-#include "controllers/bootstrap/definitions.h"
+#include "controllers/definitions.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "api/block_kinds.h"
 #include "api/kinds.h"
 #include "api/snapshots.h"
 #include "kube/fake_client.h"
 
-namespace berth::controllers::bootstrap {
+namespace berth::controllers {
 namespace {
 
 using api::CustomResourceDefinition;
@@ -45,10 +46,13 @@ class Establisher {
 TEST(DefinitionsTest, AreThoseOfTheKindsThatCodeReads) {
   kube::FakeClient client;
   Establisher establisher(client);
-  ASSERT_TRUE(InstallSnapshotDefinitions(client, std::chrono::seconds(10)).ok());
+  ASSERT_TRUE(InstallDefinitions(client, SnapshotDefinitions(), std::chrono::seconds(10)).ok());
+  ASSERT_TRUE(InstallDefinitions(client, BlockDefinitions(), std::chrono::seconds(10)).ok());
+  EXPECT_EQ(client.PeekAll(CustomResourceDefinition::kInfo).size(), 6U);
   for (const api::KindInfo* kind :
        {&api::kinds::kVolumeSnapshotClass, &api::kinds::kVolumeSnapshotContent,
-        &api::kinds::kVolumeSnapshot}) {
+        &api::kinds::kVolumeSnapshot, &api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
+        &api::kinds::kStorageCluster}) {
     const auto definition = client.Peek<CustomResourceDefinition>("", kind->group_resource());
     ASSERT_TRUE(definition.has_value()) << kind->plural;
     EXPECT_EQ(definition->group(), kind->group);
@@ -77,7 +81,7 @@ TEST(DefinitionsTest, BringsItsOwnUpToDateAndLeavesOthersAlone) {
   add("volumesnapshots.snapshot.storage.k8s.io", {{"app.kubernetes.io/managed-by", "berth"}});
   add("volumesnapshotclasses.snapshot.storage.k8s.io", {{"app.kubernetes.io/managed-by", "Helm"}});
   Establisher establisher(client);
-  ASSERT_TRUE(InstallSnapshotDefinitions(client, std::chrono::seconds(10)).ok());
+  ASSERT_TRUE(InstallDefinitions(client, SnapshotDefinitions(), std::chrono::seconds(10)).ok());
   const auto versions = [&](const std::string& name) {
     return client.Peek<CustomResourceDefinition>("", name)->versions().size();
   };
@@ -87,11 +91,12 @@ TEST(DefinitionsTest, BringsItsOwnUpToDateAndLeavesOthersAlone) {
 
 TEST(DefinitionsTest, SaysWhichAreNotServedInTime) {
   kube::FakeClient client;
-  const base::Status status = InstallSnapshotDefinitions(client, std::chrono::seconds(0));
+  const base::Status status =
+      InstallDefinitions(client, SnapshotDefinitions(), std::chrono::seconds(0));
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_NE(base::ToString(status).find("volumesnapshots.snapshot.storage.k8s.io"),
             std::string::npos);
 }
 
 }  // namespace
-}  // namespace berth::controllers::bootstrap
+}  // namespace berth::controllers

@@ -1,11 +1,11 @@
-#include "controllers/bootstrap/definitions.h"
+#include "controllers/definitions.h"
 
 #include <set>
 
 #include "api/kinds.h"
 #include "api/yaml.h"
 
-namespace berth::controllers::bootstrap {
+namespace berth::controllers {
 
 using api::CustomResourceDefinition;
 using base::Error;
@@ -15,8 +15,6 @@ using base::StatusCode;
 using base::StatusOr;
 
 namespace {
-
-constexpr std::string_view kManagedBy = "app.kubernetes.io/managed-by";
 
 bool IsEstablished(const Json& definition) {
   for (const Json& condition : base::json::Array(definition, {"status", "conditions"})) {
@@ -28,12 +26,12 @@ bool IsEstablished(const Json& definition) {
 }
 
 Status Install(kube::Client& client, CustomResourceDefinition wanted) {
-  wanted.set_label(kManagedBy, "berth");
+  wanted.set_label(kManagedBy, kBerth);
   const Status created = kube::Create(client, wanted).status();
   if (created.code() != StatusCode::kAlreadyExists) return created;
   ASSIGN_OR_RETURN(const CustomResourceDefinition present,
                    kube::Get<CustomResourceDefinition>(client, "", wanted.name()));
-  if (present.label(kManagedBy) != "berth") return base::OkStatus();
+  if (present.label(kManagedBy) != kBerth) return base::OkStatus();
   return kube::MergePatch(client, present, {{"spec", wanted.json()["spec"]}}).status();
 }
 
@@ -65,9 +63,10 @@ std::set<std::string> WaitEstablished(kube::Client& client, std::set<std::string
 
 }  // namespace
 
-Status InstallSnapshotDefinitions(kube::Client& client, std::chrono::seconds timeout) {
+Status InstallDefinitions(kube::Client& client, std::span<const std::string_view> texts,
+                          std::chrono::seconds timeout) {
   std::set<std::string> names;
-  for (const std::string_view text : SnapshotDefinitions()) {
+  for (const std::string_view text : texts) {
     ASSIGN_OR_RETURN(std::vector<Json> documents, api::ParseYaml(text));
     for (Json& document : documents) {
       CustomResourceDefinition definition(std::move(document));
@@ -83,4 +82,4 @@ Status InstallSnapshotDefinitions(kube::Client& client, std::chrono::seconds tim
                fmt::join(left, "', '"));
 }
 
-}  // namespace berth::controllers::bootstrap
+}  // namespace berth::controllers

@@ -1,0 +1,127 @@
+// Gives a tree of files to a group, beside chown -R and chmod -R over the same tree. Each run first
+// brings the tree into the state in question:
+//   both     group and mode are to change
+//   group    the group alone
+//   nothing  all is right already
+//   root     as nothing, by the policy OnRootMismatch; by hand there is no such thing
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/unique_fd.h"
+#include "bench/measure.h"
+#include "platform/errno.h"
+#include "platform/exec.h"
+#include "platform/ownership.h"
+
+namespace berth::bench {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusOr;
+
+constexpr gid_t kBefore = 4200, kAfter = 4201;
+constexpr std::chrono::minutes kTimeout{5};
+
+struct Options {
+  std::string folder;  // empty; the tree is made below it
+  int files = 200'000;
+  int folders = 2'000;
+  int runs = 30;
+  int warm_up = 1;
+};
+
+Status MakeTree(const Options& options) {
+  for (int i = 0; i < options.folders; ++i) {
+    const std::string in = fmt::format("{}/{}", options.folder, i);
+    if (mkdir(in.c_str(), 0755) != 0) return platform::ErrnoError(errno, "make " + in);
+    for (int j = 0; j < options.files / options.folders; ++j) {
+      const std::string path = fmt::format("{}/{}", in, j);
+      if (!base::UniqueFd(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)).valid()) {
+        return platform::ErrnoError(errno, "make " + path);
+      }
+    }
+  }
+  return base::OkStatus();
+}
+
+Status Run(std::vector<std::string> argv) {
+  const auto exec = platform::NewHostExec();
+  return platform::RunOk(*exec, {.argv = std::move(argv), .timeout = kTimeout}).status();
+}
+
+// What a person types for the same.
+Status ByHand(const std::string& folder, gid_t group) {
+  RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", group), folder}));
+  return Run({"chmod", "-R", "ug+rwX", folder});
+}
+
+Status WithBerth(const std::string& folder, gid_t group, bool root_only = false) {
+  return platform::ApplyFsGroup(
+      folder, {.group = group, .only_on_root_mismatch = root_only, .exclusive = true});
+}
+
+// The tree before a run; all of it is written out, so that no run pays for an earlier one.
+Status Reset(const Options& options, bool group, bool mode) {
+  if (group) RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", kBefore), options.folder}));
+  if (mode) RETURN_IF_ERROR(Run({"chmod", "-R", "g-w", options.folder}));
+  sync();
+  return base::OkStatus();
+}
+
+template <typename Do>
+StatusOr<Clock::duration> Timed(Do work) {
+  const auto start = Clock::now();
+  RETURN_IF_ERROR(work());
+  return Clock::now() - start;
+}
+
+StatusOr<Json> Compare(const Options& options, bool group, bool mode) {
+  Samples berth, by_hand;
+  for (int i = 0; i < options.warm_up + options.runs; ++i) {
+    for (const bool ours : {i % 2 == 0, i % 2 != 0}) {
+      RETURN_IF_ERROR(Reset(options, group, mode));
+      ASSIGN_OR_RETURN(const auto took, Timed([&] {
+                         return ours ? WithBerth(options.folder, kAfter)
+                                     : ByHand(options.folder, kAfter);
+                       }));
+      if (i >= options.warm_up) (ours ? berth : by_hand).Add(took);
+    }
+  }
+  return Json{{"berth", berth.ToJson()}, {"by_hand", by_hand.ToJson()}};
+}
+
+StatusOr<Json> RunAll(const Options& options) {
+  RETURN_IF_ERROR(MakeTree(options));
+  Json result;
+  ASSIGN_OR_RETURN(result["both"], Compare(options, true, true));
+  ASSIGN_OR_RETURN(result["group"], Compare(options, true, false));
+  ASSIGN_OR_RETURN(result["nothing"], Compare(options, false, false));
+  Samples root;
+  for (int i = 0; i < options.warm_up + options.runs; ++i) {
+    ASSIGN_OR_RETURN(const auto took,
+                     Timed([&] { return WithBerth(options.folder, kAfter, true); }));
+    if (i >= options.warm_up) root.Add(took);
+  }
+  result["root"] = root.ToJson();
+  return result;
+}
+
+}  // namespace
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  berth::bench::Options options;
+  CLI::App app("fsGroup of a large volume");
+  app.add_option("--folder", options.folder, "An empty folder on the file system to measure")
+      ->required();
+  app.add_option("--files", options.files);
+  app.add_option("--folders", options.folders);
+  app.add_option("--runs", options.runs);
+  CLI11_PARSE(app, argc, argv);
+  return berth::bench::Finish(berth::bench::RunAll(options));
+}

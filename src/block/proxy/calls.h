@@ -1,0 +1,39 @@
+// What the agent of a node and its `berth io-proxy` say to each other (base/ipc).
+//
+//   open    store, image, then either path (with device and inode: which file) or server and
+//           export; readOnly, shared; size: what the image has at least
+//             → path (a file that shows the volume), device (of its file system), size
+//   resize  store, image, size        → size
+//   close   store, image: it is no longer shown. Refused while a loop device shows it
+//   kill    store, image: at once, whatever has it open: its reads and writes fail from then on
+//   list    → exports: one JSON object for each: store, image, state ("serving" or "quarantined"),
+//             reason, path, readOnly, pid
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+namespace berth::block::proxy {
+
+inline constexpr std::string_view kOpen = "proxy.open";
+inline constexpr std::string_view kResize = "proxy.resize";
+inline constexpr std::string_view kClose = "proxy.close";
+inline constexpr std::string_view kKill = "proxy.kill";
+inline constexpr std::string_view kList = "proxy.list";
+
+inline constexpr std::string_view kStore = "store";
+inline constexpr std::string_view kImage = "image";
+inline constexpr std::string_view kPath = "path";
+inline constexpr std::string_view kDevice = "device";
+inline constexpr std::string_view kInode = "inode";
+inline constexpr std::string_view kServer = "server";
+inline constexpr std::string_view kExport = "export";
+inline constexpr std::string_view kReadOnly = "readOnly";
+inline constexpr std::string_view kShared = "shared";
+inline constexpr std::string_view kSize = "size";
+inline constexpr std::string_view kExports = "exports";
+
+inline constexpr const char* kFolder = "/run/berth/io-proxy";
+inline constexpr std::chrono::seconds kCallTime{60};
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,107 @@
+#include "block/proxy/client.h"
+
+#include "base/ipc/connection.h"
+#include "base/log.h"
+#include "block/proxy/calls.h"
+
+namespace berth::block::proxy {
+
+using base::Error;
+using base::StatusCode;
+using base::ipc::Message;
+
+namespace {
+
+StatusCode CodeOf(base::ipc::Problem problem) {
+  switch (problem) {
+    case base::ipc::Problem::kNobody:
+    case base::ipc::Problem::kClosed:
+      return StatusCode::kUnavailable;
+    case base::ipc::Problem::kTimeout:
+      return StatusCode::kDeadlineExceeded;
+    case base::ipc::Problem::kNotAllowed:
+      return StatusCode::kPermissionDenied;
+    case base::ipc::Problem::kRefused:
+      return StatusCode::kFailedPrecondition;
+    default:
+      return StatusCode::kInternal;
+  }
+}
+
+base::StatusOr<Shown> ShownBy(const base::StatusOr<Message>& reply) {
+  RETURN_IF_ERROR(reply);
+  const std::string* path = reply->Text(kPath);
+  if (path == nullptr) {
+    return Error(StatusCode::kInternal, "the I/O proxy's answer names no file");
+  }
+  return Shown{.path = *path,
+               .device = static_cast<uint64_t>(reply->Number(kDevice).value_or(0)),
+               .size_bytes = reply->Number(kSize).value_or(0)};
+}
+
+}  // namespace
+
+base::StatusOr<Message> Client::Call(const Message& request,
+                                     std::chrono::milliseconds within) const {
+  if (socket_.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "access by proxy needs `berth io-proxy` on this node, and the agent was not told "
+                 "of one (--proxy-socket)");
+  }
+  auto reply = base::ipc::Call(socket_, request, base::ipc::In(within));
+  if (reply.ok()) return *std::move(reply);
+  return Error(CodeOf(reply.failure().problem), "ask the I/O proxy at {}: {}", base::Quote(socket_),
+               reply.failure().text);
+}
+
+Message Client::Ask(std::string_view method, const std::string& image) const {
+  Message request;
+  request.Set(base::ipc::kMethod, std::string(method)).Set(kStore, store_).Set(kImage, image);
+  return request;
+}
+
+base::StatusOr<Shown> Client::Open(const Volume& volume) const {
+  Message request = Ask(kOpen, volume.image);
+  if (!volume.path.empty()) {
+    request.Set(kPath, volume.path)
+        .Set(kDevice, static_cast<int64_t>(volume.device))
+        .Set(kInode, static_cast<int64_t>(volume.inode));
+  }
+  if (!volume.server.empty()) {
+    request.Set(kServer, volume.server).Set(kExport, volume.export_name);
+  }
+  request.Set(kReadOnly, int64_t{volume.read_only}).Set(kShared, int64_t{volume.shared});
+  return ShownBy(Call(request, kCallTime));
+}
+
+base::StatusOr<Shown> Client::Resize(const std::string& image, int64_t size) const {
+  Message request = Ask(kResize, image);
+  request.Set(kSize, size);
+  return ShownBy(Call(request, kCallTime));
+}
+
+base::Status Client::Close(const std::string& image) const {
+  return Call(Ask(kClose, image), kCallTime).status();
+}
+
+base::Status Client::Kill(const std::string& image, std::chrono::milliseconds within) const {
+  return Call(Ask(kKill, image), within).status();
+}
+
+base::StatusOr<std::vector<base::Json>> Client::List() const {
+  Message request;
+  request.Set(base::ipc::kMethod, std::string(kList));
+  ASSIGN_OR_RETURN(const Message reply, Call(request, kCallTime));
+  std::vector<base::Json> exports;
+  const base::ipc::Strings* list = reply.List(kExports);
+  if (list == nullptr) return exports;
+  for (const std::string& text : *list) {
+    ASSIGN_OR_RETURN(base::Json one, base::json::Parse(text));
+    if (base::json::String(one, {"store"}) == store_) exports.push_back(std::move(one));
+  }
+  return exports;
+}
+
+std::string Client::Folder() const { return Exports::FolderOf(run_folder(), store_); }
+
+}  // namespace berth::block::proxy

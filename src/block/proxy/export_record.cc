@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <array>
+
+#include "block/image_record.h"
+#include "block/proxy/exports.h"
+
+namespace berth::block::proxy {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr std::array<std::string_view, 4> kStates{"starting", "serving", "quarantined", "closing"};
+
+}  // namespace
+
+std::string Encode(const Export& record) {
+  const Volume& volume = record.volume;
+  base::Json json = {{"version", kVersion},
+                     {"store", volume.store},
+                     {"image", volume.image},
+                     {"path", volume.path},
+                     {"device", volume.device},
+                     {"inode", volume.inode},
+                     {"server", volume.server},
+                     {"export", volume.export_name},
+                     {"readOnly", volume.read_only},
+                     {"shared", volume.shared},
+                     {"state", kStates[static_cast<size_t>(record.state)]},
+                     {"reason", record.reason},
+                     {"bootId", record.boot_id},
+                     {"pid", record.daemon.pid},
+                     {"startTime", record.daemon.start_time},
+                     {"generation", record.generation}};
+  return base::json::Dump(json) + "\n";
+}
+
+base::StatusOr<Export> DecodeExport(std::string_view text) {
+  namespace json = base::json;
+  const auto parsed = json::Parse(text);
+  if (!parsed.ok()) {
+    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(parsed.status()));
+  }
+  const base::Json& value = *parsed;
+  Export record;
+  Volume& volume = record.volume;
+  volume.store = json::String(value, {"store"});
+  volume.image = json::String(value, {"image"});
+  volume.path = json::String(value, {"path"});
+  volume.device = static_cast<uint64_t>(json::Int(value, {"device"}));
+  volume.inode = static_cast<uint64_t>(json::Int(value, {"inode"}));
+  volume.server = json::String(value, {"server"});
+  volume.export_name = json::String(value, {"export"});
+  volume.read_only = json::Bool(value, {"readOnly"});
+  volume.shared = json::Bool(value, {"shared"});
+  record.reason = json::String(value, {"reason"});
+  record.boot_id = json::String(value, {"bootId"});
+  record.daemon.pid = static_cast<pid_t>(json::Int(value, {"pid"}));
+  record.daemon.start_time = static_cast<uint64_t>(json::Int(value, {"startTime"}));
+  record.generation = static_cast<int>(json::Int(value, {"generation"}));
+  const auto state = std::find(kStates.begin(), kStates.end(), json::String(value, {"state"}));
+  if (json::Int(value, {"version"}) != kVersion || state == kStates.end() ||
+      !IsImageName(volume.image) || record.generation < 0) {
+    return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");
+  }
+  record.state = static_cast<Export::State>(state - kStates.begin());
+  return record;
+}
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,577 @@
+#include "block/proxy/exports.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "block/image_lock.h"
+#include "block/image_record.h"
+#include "block/proxy/fuse_control.h"
+#include "block/proxy/qmp_client.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/loop_table.h"
+#include "platform/marked_processes.h"
+#include "platform/mounter.h"
+#include "platform/process_end.h"
+
+namespace berth::block::proxy {
+
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr seconds kStartTime{20};   // until a daemon shows its volume
+constexpr seconds kAnswerTime{10};  // of a daemon that runs, or of a file system
+constexpr seconds kEndTime{10};     // until it has flushed and gone
+constexpr milliseconds kConnectPause{5};
+constexpr seconds kUnusedTime{120};  // longer than an agent takes to make a device of it
+constexpr std::string_view kNode = "volume";
+constexpr std::string_view kExportId = "export";
+constexpr std::string_view kUnixServer = "unix:";
+
+// QMP's form of "HOST:PORT" or "unix:/PATH".
+base::StatusOr<Json> ServerAddress(const std::string& server) {
+  if (server.starts_with(kUnixServer)) {
+    return Json{{"type", "unix"}, {"path", server.substr(kUnixServer.size())}};
+  }
+  const size_t colon = server.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return Error(StatusCode::kInvalidArgument, "{} is neither HOST:PORT nor unix:/PATH",
+                 Quote(server));
+  }
+  std::string host = server.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return Json{{"type", "inet"}, {"host", host}, {"port", server.substr(colon + 1)}};
+}
+
+// The file itself is not asked for anything.
+void AbortFuseOf(const std::string& folder, const std::string& file) {
+  const auto table = platform::NewMounter()->List();
+  if (!table.ok()) return;
+  const platform::MountEntry* mount = platform::FindMount(*table, file);
+  if (mount != nullptr) AbortFuse(folder, makedev(mount->major, mount->minor));
+}
+
+}  // namespace
+
+std::string Exports::IdOf(const std::string& store, const std::string& image) {
+  return base::Sha256Hex(fmt::format("{}\n{}", store, image)).substr(0, 24);
+}
+
+// In a daemon's environment, by which one is found whose start was not recorded.
+std::string Exports::MarkOf(const std::string& id) { return "BERTH_IO_PROXY_EXPORT=" + id; }
+
+std::string Exports::FolderOf(const std::string& folder, const std::string& store) {
+  return fmt::format("{}/exports/{}", folder, base::Sha256Hex(store).substr(0, 12));
+}
+
+std::string Exports::FileOf(const Export& record) const {
+  return fmt::format("{}/{}/{}", FolderOf(options_.folder, record.volume.store), record.generation,
+                     record.volume.image);
+}
+std::string Exports::RecordOf(const std::string& id) const {
+  return fmt::format("{}/records/{}.json", options_.folder, id);
+}
+std::string Exports::SocketOf(const std::string& id) const {
+  return fmt::format("{}/daemons/{}.qmp", options_.folder, id);
+}
+
+base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
+  std::unique_ptr<Exports> exports(new Exports(std::move(options)));
+  for (const char* folder : {"records", "exports", "daemons"}) {
+    RETURN_IF_ERROR(
+        platform::MakeFolders(fmt::format("{}/{}", exports->options_.folder, folder), 0700));
+  }
+  ASSIGN_OR_RETURN(exports->lock_, platform::LockFile(exports->options_.folder + "/lock"));
+  platform::CloseInChildren(exports->lock_.get());
+  ASSIGN_OR_RETURN(exports->boot_id_, platform::BootId());
+  exports->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!exports->wake_.valid()) return platform::ErrnoError(errno, "make an eventfd");
+  RETURN_IF_ERROR(MountFuseControl(exports->options_.folder));
+  RETURN_IF_ERROR(exports->Recover());
+  exports->watching_ =
+      std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->Watch(stop); });
+  return exports;
+}
+
+Exports::~Exports() {
+  watching_.request_stop();
+  Wake();
+}
+
+base::Status Exports::Write(const Export& record) {
+  const std::string id = IdOf(record.volume.store, record.volume.image);
+  RETURN_IF_ERROR(platform::WriteDurably<"block.proxy_export">(RecordOf(id), Encode(record)));
+  base::MutexLock lock(mutex_);
+  exports_[id] = record;
+  return base::OkStatus();
+}
+
+base::Status Exports::Forget(const Export& record) {
+  const std::string id = IdOf(record.volume.store, record.volume.image);
+  for (Export each = record; each.generation >= 0; --each.generation) {
+    unlink(FileOf(each).c_str());
+  }
+  unlink(SocketOf(id).c_str());
+  unlink(fmt::format("{}/daemons/{}.log", options_.folder, id).c_str());
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(RecordOf(id)));
+  base::MutexLock lock(mutex_);
+  exports_.erase(id);
+  return base::OkStatus();
+}
+
+std::optional<Export> Exports::Find(const std::string& id) const {
+  base::MutexLock lock(mutex_);
+  const auto it = exports_.find(id);
+  return it == exports_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::vector<Export> Exports::List() const {
+  base::MutexLock lock(mutex_);
+  std::vector<Export> all;
+  all.reserve(exports_.size());
+  for (const auto& [id, record] : exports_) all.push_back(record);
+  return all;
+}
+
+base::Status Exports::Recover() {
+  const std::string folder = options_.folder + "/records";
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string id = name.substr(0, name.rfind('.'));
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(folder + "/" + name));
+    auto record = DecodeExport(text);
+    if (!record.ok() || IdOf(record->volume.store, record->volume.image) != id) {
+      LOG_ERROR("record {}: {}: its daemon is ended", Quote(name), base::ToString(record.status()));
+      platform::KillMarked(MarkOf(id), kEndTime);
+      RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(folder + "/" + name));
+      continue;
+    }
+    if (record->boot_id != boot_id_) {  // nothing of it is left
+      RETURN_IF_ERROR(Forget(*record));
+      continue;
+    }
+    {
+      base::MutexLock lock(mutex_);
+      exports_[id] = *record;
+    }
+    switch (record->state) {
+      case Export::State::kServing:
+        if (OpenDaemon(record->daemon).valid()) {
+          LOG_INFO("adopted process {}, which shows volume {}", record->daemon.pid,
+                   Quote(record->volume.image));
+        } else {
+          HandleDeath(id, record->daemon, "ended while no io-proxy ran");
+        }
+        break;
+      case Export::State::kQuarantined:
+        break;
+      case Export::State::kStarting:
+      case Export::State::kClosing:
+        // Nobody was told of what was being started, and whoever asked for the end asks again.
+        if (const base::Status ended = End(*record, /*at_once=*/true); !ended.ok()) {
+          LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
+          break;
+        }
+        RETURN_IF_ERROR(Forget(*record));
+        break;
+    }
+  }
+  return base::OkStatus();
+}
+
+// Opens the file that is to be shown, with the lock that its daemon is to hold. Of an NBD server's
+// export there is a file only where the back end has a folder.
+base::StatusOr<base::UniqueFd> Exports::Hold(const Volume& volume) const {
+  if (volume.path.empty()) return base::UniqueFd();
+  const std::string context = fmt::format("open image {}", Quote(volume.path));
+  const ImageLock lock = volume.read_only ? ImageLock::kReader
+                         : volume.shared  ? ImageLock::kSharedWriter
+                                          : ImageLock::kWriter;
+  const int flags = volume.read_only ? O_RDONLY : O_RDWR;
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened, platform::OpenInChild(context, kAnswerTime, [&] {
+                     const int fd = open(volume.path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
+                     if (fd < 0) return -errno;
+                     const int error = LockImage(fd, lock);
+                     return error == 0 ? fd : -error;
+                   }));
+  if (opened.error == EAGAIN) {
+    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another",
+                 Quote(volume.path));
+  }
+  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
+  struct stat st;
+  if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
+  if (!S_ISREG(st.st_mode) || st.st_dev != volume.device || st.st_ino != volume.inode ||
+      st.st_nlink == 0) {
+    return Error(StatusCode::kDataLoss, "{}: it is another file (inode {}) than was asked for ({})",
+                 context, st.st_ino, volume.inode);
+  }
+  return std::move(opened.fd);
+}
+
+base::StatusOr<Shown> Exports::Look(const Export& record) const {
+  const std::string path = FileOf(record);
+  struct {
+    uint64_t device;
+    int64_t size;
+  } seen = {};
+  RETURN_IF_ERROR(platform::RunInChild(
+      fmt::format("look at {}", Quote(path)), kAnswerTime, &seen, sizeof seen, [&] {
+        struct statx st = {};
+        if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
+                  STATX_BASIC_STATS, &st) != 0) {
+          return errno;
+        }
+        seen.device = makedev(st.stx_dev_major, st.stx_dev_minor);
+        seen.size = static_cast<int64_t>(st.stx_size);
+        return 0;
+      }));
+  struct stat folder;
+  if (stat(options_.folder.c_str(), &folder) != 0) {
+    return platform::ErrnoError(errno, "stat " + Quote(options_.folder));
+  }
+  if (seen.device == folder.st_dev) {
+    return Error(StatusCode::kUnavailable, "nothing is mounted at {}", Quote(path));
+  }
+  return Shown{.path = path, .device = seen.device, .size_bytes = seen.size};
+}
+
+base::StatusOr<Shown> Exports::Show(const Volume& volume) {
+  RETURN_IF_ERROR(CheckImageName(volume.image));
+  const std::string id = IdOf(volume.store, volume.image);
+  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  const std::optional<Export> before = Find(id);
+  if (before.has_value()) {
+    const Volume& shown = before->volume;
+    if (before->state == Export::State::kQuarantined) {
+      return Error(StatusCode::kFailedPrecondition, "volume {} is quarantined: {}",
+                   Quote(volume.image), before->reason);
+    }
+    if (before->state == Export::State::kServing) {
+      if (shown.path != volume.path || shown.inode != volume.inode ||
+          shown.server != volume.server || shown.read_only != volume.read_only ||
+          shown.shared != volume.shared) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "volume {} is shown in another way ({}): unmap it first", Quote(volume.image),
+                     shown.read_only ? "for reading"
+                     : shown.shared  ? "shared"
+                                     : "for writing");
+      }
+      return Look(*before);
+    }
+    RETURN_IF_ERROR(End(*before, /*at_once=*/true));
+  }
+  return Begin({.volume = volume, .boot_id = boot_id_});
+}
+
+base::StatusOr<Shown> Exports::Begin(Export record) {
+  const std::string id = IdOf(record.volume.store, record.volume.image);
+  ASSIGN_OR_RETURN(const base::UniqueFd held, Hold(record.volume));
+  record.state = Export::State::kStarting;
+  record.reason.clear();
+  record.daemon = {};
+  RETURN_IF_ERROR(Write(record));
+  auto shown = [&]() -> base::StatusOr<Shown> {
+    const std::string file = FileOf(record);
+    RETURN_IF_ERROR(platform::MakeFolders(file.substr(0, file.rfind('/')), 0700));
+    const base::UniqueFd made(
+        open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));
+    unlink(SocketOf(id).c_str());
+    ASSIGN_OR_RETURN(record.daemon,
+                     StartDaemon({.program = options_.program,
+                                  .mark = MarkOf(id),
+                                  .qmp_socket = SocketOf(id),
+                                  .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
+                                  .held = held.get()}));
+    RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
+    RETURN_IF_ERROR(Write(record));
+    RETURN_IF_ERROR(Configure(record));
+    ASSIGN_OR_RETURN(const Shown made_visible, Look(record));
+    // QEMU before 10.1 reads the next request over the content of a write that it still has in
+    // hand, so that several at once corrupt the volume ("fuse: Copy write buffer content before
+    // polling"). A loop device with direct I/O sends all its reads and writes asynchronously.
+    RETURN_IF_ERROR(LimitToOneRequest(options_.folder, static_cast<dev_t>(made_visible.device)));
+    return made_visible;
+  }();
+  if (!shown.ok()) {
+    base::Status failed =
+        base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
+    if (const base::Status ended = End(record, /*at_once=*/true); !ended.ok()) {
+      LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
+      return failed;
+    }
+    RETURN_IF_ERROR(Forget(record));
+    return failed;
+  }
+  record.state = Export::State::kServing;
+  RETURN_IF_ERROR(Write(record));
+  Wake();
+  LOG_INFO("process {} shows volume {}", record.daemon.pid, Quote(record.volume.image));
+  return shown;
+}
+
+// What the daemon is told, once it listens.
+base::Status Exports::Configure(const Export& record) {
+  const Volume& volume = record.volume;
+  const std::string socket = SocketOf(IdOf(volume.store, volume.image));
+  const auto deadline = steady_clock::now() + kStartTime;
+  auto qmp = QmpClient::Connect(socket, deadline);
+  while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
+         OpenDaemon(record.daemon).valid()) {
+    std::this_thread::sleep_for(kConnectPause);
+    qmp = QmpClient::Connect(socket, deadline);
+  }
+  RETURN_IF_ERROR(qmp);
+  Json node = {{"node-name", kNode}, {"read-only", volume.read_only}};
+  if (volume.server.empty()) {
+    // The very file that this process has open and locked, which the daemon holds too. Its own
+    // locks would let two writers share an export's file.
+    node["driver"] = "file";
+    node["filename"] = fmt::format("/proc/self/fd/{}", kHeldFd);
+    node["locking"] = "off";
+    node["aio"] = "threads";
+    node["cache"] = {{"direct", true}};
+    node["discard"] = "unmap";
+  } else {
+    ASSIGN_OR_RETURN(const Json server, ServerAddress(volume.server));
+    node["driver"] = "nbd";
+    node["server"] = server;
+    node["export"] = volume.export_name;
+    node["reconnect-delay"] = options_.reconnect.count();
+  }
+  RETURN_IF_ERROR(qmp->Call("blockdev-add", std::move(node), deadline));
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.added">());
+  RETURN_IF_ERROR(qmp->Call("block-export-add",
+                            {{"type", "fuse"},
+                             {"id", kExportId},
+                             {"node-name", kNode},
+                             {"mountpoint", FileOf(record)},
+                             {"writable", !volume.read_only},
+                             {"growable", false},
+                             {"allow-other", "off"}},
+                            deadline));
+  return base::FaultPoint<"block.proxy_export.shown">();
+}
+
+base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::string& image,
+                                      int64_t size) {
+  const std::string id = IdOf(store, image);
+  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  const std::optional<Export> record = Find(id);
+  if (!record.has_value() || record->state != Export::State::kServing) {
+    return Error(StatusCode::kNotFound, "volume {} is not shown", Quote(image));
+  }
+  ASSIGN_OR_RETURN(const Shown before, Look(*record));
+  if (before.size_bytes >= size) return before;
+  const auto deadline = steady_clock::now() + kAnswerTime;
+  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(SocketOf(id), deadline));
+  RETURN_IF_ERROR(qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline));
+  return Look(*record);
+}
+
+base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
+  const std::string folder = FolderOf(options_.folder, record.volume.store) + "/";
+  const std::string name = "/" + record.volume.image;
+  ASSIGN_OR_RETURN(const auto loops, platform::LookAtLoops([&](std::string_view path) {
+                     return path.starts_with(folder) &&
+                            (path.ends_with(name) || path.ends_with(name + " (deleted)"));
+                   }));
+  return !loops.empty();
+}
+
+base::Status Exports::EndDaemon(const Export& record, bool at_once) {
+  const std::string id = IdOf(record.volume.store, record.volume.image);
+  const base::UniqueFd process = OpenDaemon(record.daemon);
+  if (!at_once && process.valid()) {
+    // By its own hand it flushes what it has.
+    const auto deadline = steady_clock::now() + kEndTime;
+    auto qmp = QmpClient::Connect(SocketOf(id), deadline);
+    pollfd ended = {process.get(), POLLIN, 0};
+    if (!qmp.ok() || !qmp->Call("quit", Json::object(), deadline).ok() ||
+        poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
+      LOG_WARNING("process {}, which shows volume {}, does not end: it is killed",
+                  record.daemon.pid, Quote(record.volume.image));
+    }
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
+  base::Status killed = KillDaemon(record.daemon, seconds(2));
+  if (platform::KillMarked(MarkOf(id), seconds(2)) > 0 && killed.ok()) {
+    killed = Error(StatusCode::kDeadlineExceeded, "a daemon of volume {} does not end",
+                   Quote(record.volume.image));
+  }
+  return killed;
+}
+
+base::Status Exports::End(const Export& record, bool at_once) {
+  const base::Status ended = EndDaemon(record, at_once);
+  for (Export each = record; each.generation >= 0; --each.generation) {
+    const std::string file = FileOf(each);
+    // Its users get errors, whatever the daemon still waits for.
+    if (!ended.ok()) AbortFuseOf(options_.folder, file);
+    RETURN_IF_ERROR(platform::RunInChild(fmt::format("unmount {}", Quote(file)), kAnswerTime, [&] {
+      while (umount2(file.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+      }
+      return errno == EINVAL || errno == ENOENT ? 0 : errno;
+    }));
+  }
+  return ended;
+}
+
+base::Status Exports::Close(const std::string& store, const std::string& image) {
+  const std::string id = IdOf(store, image);
+  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  std::optional<Export> record = Find(id);
+  if (!record.has_value()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const bool used, IsUsed(*record));
+  if (used) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is still shown by a loop device",
+                 Quote(image));
+  }
+  record->state = Export::State::kClosing;
+  RETURN_IF_ERROR(Write(*record));
+  RETURN_IF_ERROR(End(*record, /*at_once=*/false));
+  return Forget(*record);
+}
+
+base::Status Exports::Kill(const std::string& store, const std::string& image) {
+  const std::string id = IdOf(store, image);
+  auto hold = keys_.Exclusive(id);
+  const auto deadline = steady_clock::now() + kEndTime;
+  while (!hold.ok() && steady_clock::now() < deadline) {
+    // Another call waits for the daemon: it ends with it.
+    const std::optional<Export> held = Find(id);
+    if (held.has_value()) {
+      const base::Status killed = KillDaemon(held->daemon, seconds(2));
+      if (!killed.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(killed));
+    }
+    std::this_thread::sleep_for(kConnectPause);
+    hold = keys_.Exclusive(id);
+  }
+  RETURN_IF_ERROR(hold);
+  std::optional<Export> record = Find(id);
+  if (!record.has_value()) return base::OkStatus();
+  record->state = Export::State::kClosing;
+  RETURN_IF_ERROR(Write(*record));
+  RETURN_IF_ERROR(End(*record, /*at_once=*/true));
+  return Forget(*record);
+}
+
+void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
+  const auto hold = keys_.Exclusive(id);
+  if (!hold.ok()) return;  // whoever has it sees to it; else the next look does
+  std::optional<Export> record = Find(id);
+  if (!record.has_value() || record->state != Export::State::kServing ||
+      record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
+    return;
+  }
+  const std::string& image = record->volume.image;
+  const auto used = IsUsed(*record);
+  const bool safe = record->volume.read_only || (used.ok() && !*used);
+  record->state = Export::State::kQuarantined;
+  record->reason = fmt::format("its qemu-storage-daemon (process {}) {}", died.pid, how);
+  if (!safe) {
+    record->reason +=
+        "; writes that were not flushed may be lost, so that it is not attached again by itself: "
+        "end the pods that use it, so that it is unmounted; its next mount replays the journal, "
+        "and fsck tells whether anything is missing";
+  }
+  if (const base::Status written = Write(*record); !written.ok()) {
+    LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
+    return;
+  }
+  LOG_ERROR("volume {} is quarantined: {}", Quote(image), record->reason);
+  if (!safe) return;
+  Export anew = *record;
+  ++anew.generation;
+  if (const auto shown = Begin(std::move(anew)); !shown.ok()) {
+    LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
+    return;
+  }
+  LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
+}
+
+void Exports::Wake() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+}
+
+void Exports::CloseUnused() {
+  std::map<std::string, DaemonId> unused;
+  for (const Export& record : List()) {
+    const std::string id = IdOf(record.volume.store, record.volume.image);
+    const auto used = IsUsed(record);
+    if (record.state != Export::State::kServing || !used.ok() || *used) continue;
+    const auto before = unused_.find(id);
+    if (before == unused_.end() || before->second.pid != record.daemon.pid) {
+      unused[id] = record.daemon;
+      continue;
+    }
+    LOG_INFO("volume {} is shown and no device was made of it: it is closed",
+             Quote(record.volume.image));
+    const base::Status closed = Close(record.volume.store, record.volume.image);
+    if (!closed.ok()) LOG_WARNING("{}", base::ToString(closed));
+  }
+  unused_ = std::move(unused);
+}
+
+void Exports::Watch(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "daemons");
+  struct Watched {
+    std::string id;
+    DaemonId daemon;
+    base::UniqueFd process;
+  };
+  auto next_look = steady_clock::now() + kUnusedTime;
+  while (!stop.stop_requested()) {
+    if (steady_clock::now() > next_look) {
+      CloseUnused();
+      next_look = steady_clock::now() + kUnusedTime;
+    }
+    std::vector<Watched> watched;
+    for (const Export& record : List()) {
+      if (record.state != Export::State::kServing) continue;
+      const std::string id = IdOf(record.volume.store, record.volume.image);
+      base::UniqueFd process = OpenDaemon(record.daemon);
+      if (!process.valid()) {
+        HandleDeath(id, record.daemon, "ended");
+        continue;
+      }
+      watched.push_back({id, record.daemon, std::move(process)});
+    }
+    std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
+    for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
+    // The time-out is for a death at which somebody else had the volume's key.
+    if (poll(fds.data(), fds.size(), 5000) < 0 && errno != EINTR) return;
+    uint64_t drained = 0;
+    [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);
+    for (size_t i = 0; i < watched.size(); ++i) {
+      if ((fds[i + 1].revents & POLLIN) == 0) continue;
+      const auto end = platform::EndOfProcess(watched[i].daemon.pid, watched[i].process.get());
+      waitpid(watched[i].daemon.pid, nullptr, WNOHANG);
+      HandleDeath(watched[i].id, watched[i].daemon, platform::DescribeEnd(end));
+    }
+  }
+}
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,50 @@
+#include "block/proxy/fuse_control.h"
+
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/mounter.h"
+
+namespace berth::block::proxy {
+namespace {
+
+base::Status Set(const std::string& folder, dev_t device, std::string_view name) {
+  const std::string path = fmt::format("{}/{}/{}", FuseControlOf(folder), minor(device), name);
+  const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd.valid() || write(fd.get(), "1", 1) != 1) {
+    return platform::ErrnoError(errno, "write " + base::Quote(path));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+std::string FuseControlOf(const std::string& folder) { return folder + "/fusectl"; }
+
+base::Status MountFuseControl(const std::string& folder) {
+  const std::string target = FuseControlOf(folder);
+  RETURN_IF_ERROR(platform::MakeFolders(target, 0700));
+  const auto mounter = platform::NewMounter();
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter->List());
+  const platform::MountEntry* mount = platform::FindMount(table, target);
+  if (mount != nullptr && mount->fs_type == "fusectl") return base::OkStatus();
+  return mounter->Mount({.source = "fusectl", .target = target, .fs_type = "fusectl"});
+}
+
+base::Status LimitToOneRequest(const std::string& folder, dev_t device) {
+  return Set(folder, device, "max_background");
+}
+
+void AbortFuse(const std::string& folder, dev_t device) {
+  const base::Status aborted = Set(folder, device, "abort");
+  if (!aborted.ok()) LOG_WARNING("abort a FUSE connection: {}", base::ToString(aborted));
+}
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,55 @@
+// Speaks QMP, QEMU's machine protocol, with one qemu-storage-daemon over its UNIX socket: a
+// greeting, then lines of JSON, one for each command's answer and for each event
+// (docs/interop/qmp-spec of QEMU).
+//
+// Not thread-safe. UNAVAILABLE: the daemon went away; DEADLINE_EXCEEDED: it did not answer. What
+// was asked may have been done then.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace berth::block::proxy {
+
+// Takes the stream apart into its objects, with a bound for each.
+class QmpReader {
+ public:
+  static constexpr size_t kLongestLine = size_t{1} << 20;
+
+  // RESOURCE_EXHAUSTED: a line beyond the bound.
+  base::Status Feed(std::string_view bytes);
+  // The next whole object; nullopt: there is none yet. INVALID_ARGUMENT: it is no JSON object.
+  base::StatusOr<std::optional<base::Json>> Next();
+
+ private:
+  std::string pending_;
+};
+
+class QmpClient {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // Connects, reads the greeting and leaves the negotiation behind.
+  static base::StatusOr<QmpClient> Connect(const std::string& socket, Deadline deadline);
+
+  // The command's "return". FAILED_PRECONDITION: the daemon refused it, with its words.
+  base::StatusOr<base::Json> Call(std::string_view command, base::Json arguments,
+                                  Deadline deadline);
+
+ private:
+  explicit QmpClient(base::UniqueFd socket) : socket_(std::move(socket)) {}
+  base::StatusOr<base::Json> Receive(Deadline deadline);
+
+  base::UniqueFd socket_;
+  QmpReader reader_;
+  int64_t next_id_ = 1;
+};
+
+}  // namespace berth::block::proxy

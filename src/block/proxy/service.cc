@@ -1,0 +1,89 @@
+#include "block/proxy/service.h"
+
+#include "base/log.h"
+#include "block/proxy/calls.h"
+
+namespace berth::block::proxy {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+using base::ipc::Message;
+using base::ipc::Request;
+
+std::string Text(const Message& message, std::string_view name) {
+  const std::string* text = message.Text(name);
+  return text != nullptr ? *text : std::string();
+}
+
+base::StatusOr<Message> Reply(const base::StatusOr<Shown>& shown) {
+  RETURN_IF_ERROR(shown);
+  Message reply;
+  reply.Set(kPath, shown->path)
+      .Set(kDevice, static_cast<int64_t>(shown->device))
+      .Set(kSize, shown->size_bytes);
+  return reply;
+}
+
+base::StatusOr<Message> Open(Exports& exports, const Message& request) {
+  Volume volume{.store = Text(request, kStore),
+                .image = Text(request, kImage),
+                .path = Text(request, kPath),
+                .device = static_cast<uint64_t>(request.Number(kDevice).value_or(0)),
+                .inode = static_cast<uint64_t>(request.Number(kInode).value_or(0)),
+                .server = Text(request, kServer),
+                .export_name = Text(request, kExport),
+                .read_only = request.Number(kReadOnly).value_or(0) != 0,
+                .shared = request.Number(kShared).value_or(0) != 0};
+  if (volume.store.empty() || volume.path.empty() == volume.server.empty() ||
+      (!volume.path.empty() && !volume.path.starts_with('/'))) {
+    return Error(StatusCode::kInvalidArgument, "{} is asked for neither by a path nor by a server",
+                 base::Quote(volume.image));
+  }
+  return Reply(exports.Show(volume));
+}
+
+base::StatusOr<Message> List(const Exports& exports) {
+  base::ipc::Strings list;
+  for (const Export& record : exports.List()) {
+    constexpr std::string_view kStates[] = {"starting", "serving", "quarantined", "closing"};
+    list.push_back(base::json::Dump({{"store", record.volume.store},
+                                     {"image", record.volume.image},
+                                     {"state", kStates[static_cast<size_t>(record.state)]},
+                                     {"reason", record.reason},
+                                     {"path", record.volume.path},
+                                     {"server", record.volume.server},
+                                     {"readOnly", record.volume.read_only},
+                                     {"pid", record.daemon.pid}}));
+  }
+  Message reply;
+  reply.Set(kExports, std::move(list));
+  return reply;
+}
+
+}  // namespace
+
+std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listener) {
+  const auto done = [](const base::Status& status) -> base::StatusOr<Message> {
+    RETURN_IF_ERROR(status);
+    return Message();
+  };
+  base::ipc::Server::Options options{.name = "io-proxy", .listener = std::move(listener)};
+  options.methods[std::string(kOpen)] = [&exports](const Request& request) {
+    return Open(exports, request.message);
+  };
+  options.methods[std::string(kResize)] = [&exports](const Request& request) {
+    return Reply(exports.Resize(Text(request.message, kStore), Text(request.message, kImage),
+                                request.message.Number(kSize).value_or(0)));
+  };
+  options.methods[std::string(kClose)] = [&exports, done](const Request& request) {
+    return done(exports.Close(Text(request.message, kStore), Text(request.message, kImage)));
+  };
+  options.methods[std::string(kKill)] = [&exports, done](const Request& request) {
+    return done(exports.Kill(Text(request.message, kStore), Text(request.message, kImage)));
+  };
+  options.methods[std::string(kList)] = [&exports](const Request&) { return List(exports); };
+  return std::make_unique<base::ipc::Server>(std::move(options));
+}
+
+}  // namespace berth::block::proxy

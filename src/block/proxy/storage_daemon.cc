@@ -1,0 +1,141 @@
+#include "block/proxy/storage_daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+
+namespace berth::block::proxy {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+// The 22nd word of the line; the second, in brackets, may hold anything.
+uint64_t StartTime(pid_t pid) {
+  const auto line = platform::ReadFile(fmt::format("/proc/{}/stat", pid), 4096);
+  if (!line.ok()) return 0;
+  size_t at = line->rfind(')');
+  for (int word = 2; word < 22 && at != std::string::npos; ++word) at = line->find(' ', at + 1);
+  if (at == std::string::npos) return 0;
+  uint64_t time = 0;
+  std::from_chars(line->data() + at + 1, line->data() + line->size(), time);
+  return time;
+}
+
+std::string FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path != nullptr ? path : "/usr/sbin:/usr/bin:/sbin:/bin";
+  while (!folders.empty()) {
+    const size_t colon = folders.find(':');
+    const std::string candidate = fmt::format("{}/{}", folders.substr(0, colon), name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    folders.remove_prefix(colon == std::string_view::npos ? folders.size() : colon + 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
+  const std::string program = FindProgram(options.program);
+  if (program.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} is not installed (Debian: package qemu-system-common)", options.program);
+  }
+  const std::string socket =
+      fmt::format("socket,path={},server=on,wait=off,id=qmp", options.qmp_socket);
+  const char* argv[] = {program.c_str(), "--chardev",   socket.c_str(),
+                        "--monitor",     "chardev=qmp", nullptr};
+  const char* env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", options.mark.c_str(),
+                       nullptr};
+  const base::UniqueFd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const base::UniqueFd log(
+      open(options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!nothing.valid() || !log.valid()) {
+    return platform::ErrnoError(errno, "open the log " + base::Quote(options.log));
+  }
+  int said[2];
+  if (pipe2(said, O_CLOEXEC) != 0) return platform::ErrnoError(errno, "make a pipe");
+  const base::UniqueFd said_read(said[0]);
+  base::UniqueFd said_write(said[1]);
+  // Beyond the numbers that are given out below.
+  base::UniqueFd high(fcntl(said_write.get(), F_DUPFD_CLOEXEC, 16));
+  const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
+  const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
+  said_write.Reset();
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
+  sigset_t none;
+  sigemptyset(&none);
+  const pid_t pid = fork();
+  if (pid < 0) return platform::ErrnoError(errno, "fork");
+  if (pid == 0) {
+    // Only async-signal-safe calls from here on.
+    setsid();
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    signal(SIGPIPE, SIG_DFL);
+    dup2(nothing.get(), 0);
+    dup2(out.get(), 1);
+    dup2(out.get(), 2);
+    const bool keep = held.valid();
+    if (keep) dup2(held.get(), kHeldFd);
+    dup2(high.get(), 9);
+    fcntl(9, F_SETFD, FD_CLOEXEC);
+    syscall(SYS_close_range, keep ? kHeldFd + 1 : kHeldFd, 8U, 0U);
+    syscall(SYS_close_range, 10U, ~0U, 0U);
+    execve(argv[0], const_cast<char**>(argv), const_cast<char**>(env));
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = write(9, &error, sizeof error);
+    _exit(127);
+  }
+  high.Reset();
+  int error = 0;
+  pollfd ready = {said_read.get(), POLLIN, 0};
+  if (poll(&ready, 1, 10'000) > 0 && read(said_read.get(), &error, sizeof error) > 0) {
+    platform::ReapLater(pid);
+    return platform::ErrnoError(error, "start " + base::Quote(program));
+  }
+  return DaemonId{.pid = pid, .start_time = StartTime(pid)};
+}
+
+base::UniqueFd OpenDaemon(const DaemonId& id) {
+  if (id.pid <= 0) return {};
+  base::UniqueFd fd = platform::OpenPid(id.pid);
+  if (!fd.valid() || StartTime(id.pid) != id.start_time) return {};
+  pollfd ended = {fd.get(), POLLIN, 0};
+  if (poll(&ended, 1, 0) > 0) return {};
+  return fd;
+}
+
+base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
+  const base::UniqueFd fd = OpenDaemon(id);
+  if (!fd.valid()) return base::OkStatus();
+  if (syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
+    return platform::ErrnoError(errno, fmt::format("kill process {}", id.pid));
+  }
+  pollfd ended = {fd.get(), POLLIN, 0};
+  if (poll(&ended, 1, static_cast<int>(within.count())) > 0) {
+    waitpid(id.pid, nullptr, WNOHANG);  // where it is a child of this process
+    return base::OkStatus();
+  }
+  return Error(StatusCode::kDeadlineExceeded,
+               "process {} of qemu-storage-daemon does not end though it was killed: it waits in "
+               "the kernel",
+               id.pid);
+}
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,52 @@
+// The back ends of StorageClusters, opened as they are needed and kept while their settings stay.
+// Thread-safe. Calls of a back end may take long, but all have an end (block/backend.h).
+//
+// Whatever changes an image passes the fault points "blockoperator.CALL.before" and ".after".
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "api/block_kinds.h"
+#include "base/fault.h"
+#include "base/mutex.h"
+#include "controllers/blockoperator/options.h"
+#include "kube/informer.h"
+
+namespace berth::controllers::blockoperator {
+
+class Backends {
+ public:
+  using Ptr = std::shared_ptr<block::Backend>;
+
+  // `clusters` is borrowed and outlives this.
+  Backends(kube::Informer<api::StorageCluster>& clusters, OpenBackend open)
+      : clusters_(clusters), open_(std::move(open)) {}
+
+  // NOT_FOUND: there is no such cluster.
+  base::StatusOr<Ptr> Of(const std::string& cluster);
+  base::StatusOr<Ptr> Open(const api::StorageCluster& cluster);
+
+ private:
+  struct Opened {
+    std::string settings;
+    Ptr backend;
+  };
+  kube::Informer<api::StorageCluster>& clusters_;
+  const OpenBackend open_;
+  base::Mutex mutex_;
+  std::map<std::string, Opened> opened_ ABSL_GUARDED_BY(mutex_);  // by the cluster's name
+};
+
+// `call` between the two fault points of its name.
+template <base::FaultName kCall, typename Call>
+auto Passing(Call call) -> decltype(call()) {
+  const base::CallPoints points = base::CallPointsOf<kCall>();
+  RETURN_IF_ERROR(points.before->Pass());
+  auto result = call();
+  RETURN_IF_ERROR(points.after->Pass());
+  return result;
+}
+
+}  // namespace berth::controllers::blockoperator

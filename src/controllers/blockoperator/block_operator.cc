@@ -1,0 +1,30 @@
+#include "controllers/blockoperator/block_operator.h"
+
+namespace berth::controllers::blockoperator {
+
+BlockOperator::BlockOperator(const Context& context, const Options& options)
+    : backends_(context.informers.OfOptional<api::StorageCluster>(), options.open_backend),
+      proofs_(context.client, options.node_silence),
+      provisioner_(context, backends_, proofs_, options),
+      grower_(context, backends_, options),
+      stale_uses_(context, backends_, proofs_, options),
+      clusters_(context, backends_, proofs_, options),
+      agents_(context, options) {}
+
+void BlockOperator::Start() {
+  provisioner_.Start();
+  grower_.Start();
+  stale_uses_.Start();
+  clusters_.Start();
+  agents_.Start();
+}
+
+void BlockOperator::Stop() {
+  agents_.Stop();
+  clusters_.Stop();
+  stale_uses_.Stop();
+  grower_.Stop();
+  provisioner_.Stop();
+}
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,38 @@
+// The cluster's side of the block agent: volumes for claims, their growth and end (provisioner.h,
+// grower.h); what dead nodes left (stale_uses.h); StorageClusters (clusters.h); and what runs on
+// the nodes (agents.h). One at a time: the role has a lease.
+//
+// The kinds of storage.berth.dev need not be there yet: until they are, nothing is decided by the
+// absence of an object.
+#pragma once
+
+#include "controllers/blockoperator/agents.h"
+#include "controllers/blockoperator/backends.h"
+#include "controllers/blockoperator/clusters.h"
+#include "controllers/blockoperator/grower.h"
+#include "controllers/blockoperator/node_proofs.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/blockoperator/stale_uses.h"
+
+namespace berth::controllers::blockoperator {
+
+class BlockOperator : public Controller {
+ public:
+  BlockOperator(const Context& context, const Options& options);
+  ~BlockOperator() override { Stop(); }
+
+  std::string_view name() const override { return "block-operator"; }
+  void Start() override;
+  void Stop() override;
+
+ private:
+  Backends backends_;
+  NodeProofs proofs_;
+  Provisioner provisioner_;
+  Grower grower_;
+  StaleUses stale_uses_;
+  Clusters clusters_;
+  Agents agents_;
+};
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,40 @@
+#include "controllers/blockoperator/block_volume.h"
+
+#include "api/attachable.h"
+
+namespace berth::controllers::blockoperator {
+
+std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume) {
+  if (api::FlexDriverOf(volume) != api::kBlockDriver) return std::nullopt;
+  BlockVolume out{.cluster = volume.String({"spec", "flexVolume", "options", api::kClusterOption}),
+                  .image = volume.String({"spec", "flexVolume", "options", api::kImageOption})};
+  if (out.cluster.empty() || out.image.empty()) return std::nullopt;
+  return out;
+}
+
+std::string ImageKey(const BlockVolume& volume) { return volume.cluster + "/" + volume.image; }
+
+void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {
+  volumes.AddIndex(kVolumesByCluster, [](const api::Object& object) {
+    const auto volume = BlockVolumeOf(static_cast<const api::PersistentVolume&>(object));
+    return volume.has_value() ? std::vector<std::string>{volume->cluster}
+                              : std::vector<std::string>{};
+  });
+  volumes.AddIndex(kVolumesByImage, [](const api::Object& object) {
+    const auto volume = BlockVolumeOf(static_cast<const api::PersistentVolume&>(object));
+    return volume.has_value() ? std::vector<std::string>{ImageKey(*volume)}
+                              : std::vector<std::string>{};
+  });
+}
+
+void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences) {
+  fences.AddIndex(kFencesByNode, [](const api::Object& object) {
+    std::vector<std::string> nodes;
+    for (const api::FenceEntry& entry : static_cast<const api::VolumeFence&>(object).entries()) {
+      nodes.push_back(entry.node);
+    }
+    return nodes;
+  });
+}
+
+}  // namespace berth::controllers::blockoperator

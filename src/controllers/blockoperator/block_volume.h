@@ -1,0 +1,28 @@
+// What a PersistentVolume of the block agent names: a StorageCluster, and an image in it. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "api/block_kinds.h"
+#include "kube/informer.h"
+
+namespace berth::controllers::blockoperator {
+
+struct BlockVolume {
+  std::string cluster;
+  std::string image;
+};
+
+// nullopt: a volume of another kind, or one that does not say both.
+std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume);
+
+// Indexes: a cluster's volumes, those that show one image (ImageKey), and fences by node.
+inline constexpr char kVolumesByCluster[] = "blockCluster";
+inline constexpr char kVolumesByImage[] = "blockImage";
+inline constexpr char kFencesByNode[] = "blockNode";
+std::string ImageKey(const BlockVolume& volume);
+void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes);
+void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences);
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,206 @@
+// From a claim to a PersistentVolume (provisioner.h).
+#include "controllers/claims.h"
+
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/data_source.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using base::EventType;
+
+Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
+  const auto claim = claims_.Get(key);
+  if (claim == nullptr || (claim->annotation(kStorageProvisioner) != api::kBlockProvisioner &&
+                           claim->annotation(kBetaStorageProvisioner) != api::kBlockProvisioner)) {
+    return Outcome::Done();
+  }
+  const bool held = claim->has_finalizer(kProvisioningFinalizer);
+  const bool unwanted = claim->deleting() || !claim->volume_name().empty();
+  const auto object = volumes_.Get(VolumeName(*claim));
+  if (object != nullptr && RefersTo(*object, *claim)) {
+    // Named by an object. Berth's binder lets the claim go when it binds it; others do not.
+    return held && unwanted ? Release(*claim) : Outcome::Done();
+  }
+  if (unwanted) return held ? GiveUp(*claim) : Outcome::Done();
+  const std::string class_name = ClassName(*claim, classes_);
+  const auto storage_class = classes_.Get(class_name);
+  if (storage_class == nullptr || storage_class->provisioner() != api::kBlockProvisioner) {
+    return Outcome::Done();
+  }
+  if (object != nullptr) {
+    return Failed(
+        *claim, class_name,
+        base::Error(StatusCode::kAlreadyExists,
+                    "PersistentVolume '{}' exists and belongs to another claim", object->name()));
+  }
+  if (storage_class->wait_for_first_consumer() && claim->annotation(kSelectedNode).empty()) {
+    return Outcome::Done();
+  }
+  return Provision(*claim, *storage_class);
+}
+
+Provisioner::Outcome Provisioner::Provision(const Claim& claim,
+                                            const api::StorageClass& storage_class) {
+  const StatusOr<ClassSettings> settings = ReadClass(storage_class);
+  if (!settings.ok()) return Failed(claim, storage_class.name(), settings.status());
+  const auto cluster = clusters_.Get(settings->cluster);
+  if (cluster == nullptr) {
+    const Status missing =
+        base::Error(StatusCode::kFailedPrecondition,
+                    "StorageCluster '{}' does not exist: create it, or name another one in the "
+                    "class's parameter '{}'",
+                    settings->cluster, api::kClusterOption);
+    return Failed(claim, storage_class.name(), missing);
+  }
+  if (cluster->deleting()) {
+    return Failed(claim, storage_class.name(),
+                  base::Error(StatusCode::kFailedPrecondition,
+                              "StorageCluster '{}' is being deleted", cluster->name()));
+  }
+  const StatusOr<Plan> plan = MakePlan(claim, storage_class, *cluster);
+  if (!plan.ok()) return Failed(claim, storage_class.name(), plan.status());
+  if (const std::string selected = claim.annotation(kSelectedNode); !selected.empty()) {
+    const auto node = nodes_.Get(selected);
+    const Volume volume = VolumeObject(*plan, claim, storage_class, plan->image.size_bytes);
+    if (node == nullptr || !VolumeReachableFrom(volume, *node)) {
+      const Status elsewhere =
+          node == nullptr
+              ? base::Error(StatusCode::kFailedPrecondition,
+                            "node '{}', which was selected, is gone", selected)
+              : base::Error(StatusCode::kFailedPrecondition,
+                            "node '{}', which was selected, is not one that uses StorageCluster "
+                            "'{}' (its nodeSelector) and that the class allows (allowedTopologies)",
+                            selected, cluster->name());
+      return Reschedule(claim, storage_class.name(), elsewhere);
+    }
+  }
+  return Create(claim, storage_class, *plan);
+}
+
+Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
+                                         const Plan& plan) {
+  // The class was made anew for another cluster in between.
+  const std::string begun_in = claim.annotation(kBegunIn);
+  if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
+    return GiveUp(claim);
+  }
+  const StatusOr<Backends::Ptr> backend = backends_.Of(plan.settings.cluster);
+  if (!backend.ok()) return Failed(claim, storage_class.name(), backend.status());
+  block::NewImage wanted = plan.image;
+  const StatusOr<std::string> source = SourceImage(claim, plan, **backend);
+  if (source.status().code() == StatusCode::kUnimplemented) return Outcome::Done();
+  if (!source.ok()) return Failed(claim, storage_class.name(), source.status());
+  wanted.source = *source;
+  const StatusOr<Claim> begun = Begin(claim, plan);
+  if (!begun.ok()) return AfterApi(begun.status());
+
+  const StatusOr<block::ImageInfo> image =
+      wanted.source.empty()
+          ? Passing<"blockoperator.create">([&] { return (*backend)->Create(wanted); })
+          : CreateCopy(*begun, wanted, **backend);
+  if (!image.ok()) {
+    return Failed(
+        *begun, storage_class.name(),
+        base::Annotate(image.status(), fmt::format("make image '{}' in StorageCluster '{}'",
+                                                   wanted.name, plan.settings.cluster)));
+  }
+  if (image->size_bytes < wanted.size_bytes) {
+    return Failed(*begun, storage_class.name(),
+                  base::Error(StatusCode::kOutOfRange,
+                              "the back end made an image of {} bytes where {} were asked for",
+                              image->size_bytes, wanted.size_bytes));
+  }
+  return WriteVolume(*begun, VolumeObject(plan, *begun, storage_class, image->size_bytes));
+}
+
+StatusOr<Provisioner::Claim> Provisioner::Begin(const Claim& claim, const Plan& plan) {
+  if (claim.has_finalizer(kProvisioningFinalizer)) return claim;
+  Json patch = FinalizersPatch(claim, kProvisioningFinalizer, "");
+  patch["metadata"]["annotations"][std::string(kBegunIn)] = plan.settings.cluster;
+  return PatchAt(context_.client, claims_, claim, std::move(patch));
+}
+
+Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& volume) {
+  StatusOr<Volume> created = kube::Create(context_.client, volume);
+  if (created.status().code() == StatusCode::kAlreadyExists) {
+    // An earlier run's, whose answer was lost or whose object the informer has not seen yet.
+    created = kube::Get<Volume>(context_.client, "", volume.name());
+    if (created.ok() && created->claim_uid() != claim.uid()) {
+      return Failed(
+          claim, volume.storage_class_name(),
+          base::Error(StatusCode::kAlreadyExists,
+                      "PersistentVolume '{}' exists and belongs to another claim", volume.name()));
+    }
+  }
+  // The next run finds the image made.
+  if (!created.ok()) return AfterApi(base::Annotate(created.status(), "create PersistentVolume"));
+  volumes_.Observe(created->json());
+  context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
+                         fmt::format("Successfully provisioned volume {}", volume.name()));
+  return Outcome::Done();
+}
+
+Provisioner::Outcome Provisioner::GiveUp(const Claim& claim) {
+  const std::string name = VolumeName(claim);
+  const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
+  if (live.ok()) {
+    // An object that the copy has not seen names the image, which is its affair from now on.
+    volumes_.Observe(live->json());
+    return Release(claim);
+  }
+  if (live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
+  const BlockVolume block{.cluster = claim.annotation(kBegunIn), .image = name};
+  const auto failed = [&](const Status& why) {
+    context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningCleanupFailed",
+                           fmt::format("delete image '{}' in StorageCluster '{}': {}", name,
+                                       block.cluster, base::Message(why)));
+  };
+  if (block.cluster.empty() || !volumes_.ByIndex(kVolumesByImage, ImageKey(block)).empty()) {
+    return Release(claim);
+  }
+  const StatusOr<Backends::Ptr> backend = backends_.Of(block.cluster);
+  if (backend.status().code() == StatusCode::kNotFound) {
+    failed(base::Error(StatusCode::kNotFound,
+                       "the StorageCluster is gone; if the image exists it is left there"));
+    return Release(claim);
+  }
+  const Status deleted =
+      backend.ok() ? Passing<"blockoperator.delete">([&] { return (*backend)->Delete(name); })
+                   : backend.status();
+  if (!deleted.ok()) {
+    failed(deleted);
+    return Outcome::Retry(deleted);
+  }
+  return Release(claim);
+}
+
+Provisioner::Outcome Provisioner::Release(const Claim& claim) {
+  Json patch = FinalizersPatch(claim, "", kProvisioningFinalizer);
+  patch["metadata"]["annotations"][std::string(kBegunIn)] = nullptr;
+  return AfterApi(PatchAt(context_.client, claims_, claim, std::move(patch)).status());
+}
+
+// The scheduler chooses anew.
+Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::string& class_name,
+                                             const Status& why) {
+  const Outcome failed = Failed(claim, class_name, why);
+  const Status written =
+      PatchAt(context_.client, claims_, claim,
+              {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}})
+          .status();
+  return written.ok() ? Outcome::Done() : failed;
+}
+
+Provisioner::Outcome Provisioner::Failed(const Claim& claim, const std::string& class_name,
+                                         const Status& why) {
+  // Something else has the image at the moment, or what this run knew is old: nothing to tell.
+  if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
+  context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
+                         fmt::format("failed to provision volume with StorageClass \"{}\": {}",
+                                     class_name, base::Message(why)));
+  return Outcome::Retry(why);
+}
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,245 @@
+#include "controllers/blockoperator/clusters.h"
+
+#include <algorithm>
+
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/claim_plan.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/claims.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using base::Error;
+using base::EventType;
+
+namespace {
+
+constexpr char kReady[] = "Ready";
+constexpr char kFailed[] = "Failed";
+constexpr char kDeleting[] = "Deleting";
+constexpr char kClean[] = "Clean";
+constexpr char kGone[] = "Gone";
+// While nodes are waited for; their answers come sooner.
+constexpr std::chrono::seconds kLookAgain{10};
+constexpr size_t kNamesTold = 10;
+
+std::string StateOf(const api::StorageCluster& cluster, const std::string& node) {
+  return cluster.String({"status", "nodes", node, "state"});
+}
+
+// What a node could not do, for people.
+std::string TroubleOf(const api::StorageCluster& cluster, const std::string& node) {
+  std::string out;
+  for (const Json& volume :
+       base::json::Array(cluster.json(), {"status", "nodes", node, "volumes"})) {
+    if (base::json::String(volume, {"state"}) != "Failed") continue;
+    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", base::json::String(volume, {"volume"}),
+                       base::json::String(volume, {"message"}));
+  }
+  return out;
+}
+
+}  // namespace
+
+Clusters::Clusters(const Context& context, Backends& backends, NodeProofs& proofs,
+                   const Options& options)
+    : context_(context),
+      backends_(backends),
+      proofs_(proofs),
+      options_(options),
+      clusters_(context.informers.OfOptional<Cluster>()),
+      claims_(context.informers.Of<api::PersistentVolumeClaim>()),
+      volumes_(context.informers.Of<Volume>()),
+      fences_(context.informers.OfOptional<api::VolumeFence>()),
+      nodes_(context.informers.Of<api::Node>()),
+      workers_(QueueOptions("block-cluster", options, context.flight),
+               [this](const std::string& key) { return Sync(key); }) {
+  clusters_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    const bool news = change.before == nullptr || change.after->deleting() ||
+                      change.before->generation() != change.after->generation();
+    if (news) {
+      workers_.AddNow(change.key);
+    } else {
+      workers_.Add(change.key);
+    }
+  });
+  fences_.AddHandler([this](const auto& change) {
+    for (const api::FenceEntry& entry : change.latest().entries()) {
+      const auto cluster = clusters_.Get(entry.cluster_name);
+      if (cluster != nullptr && cluster->deleting()) workers_.AddNow(cluster->name());
+    }
+  });
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.after != nullptr) return;
+    const auto block = BlockVolumeOf(*change.before);
+    const auto cluster = block.has_value() ? clusters_.Get(block->cluster) : nullptr;
+    if (cluster != nullptr && cluster->deleting()) workers_.AddNow(cluster->name());
+  });
+}
+
+Clusters::Outcome Clusters::Sync(const std::string& name) {
+  const auto cluster = clusters_.Get(name);
+  if (cluster == nullptr) return Outcome::Done();
+  if (cluster->deleting()) {
+    return cluster->has_finalizer(api::kClusterFinalizer) ? Clean(*cluster) : Outcome::Done();
+  }
+  if (cluster->has_finalizer(api::kClusterFinalizer)) return Check(*cluster);
+  const StatusOr<Cluster> held = PatchAt(context_.client, clusters_, *cluster,
+                                         FinalizersPatch(*cluster, api::kClusterFinalizer, ""));
+  return held.ok() ? Check(*held) : AfterApi(held.status());
+}
+
+Status Clusters::Ask(const Cluster& cluster) {
+  ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Open(cluster));
+  const Status listed = backend->List().status();
+  // Then it answers, at least.
+  return listed.code() == StatusCode::kUnimplemented ? base::OkStatus() : listed;
+}
+
+Clusters::Outcome Clusters::Check(const Cluster& cluster) {
+  const Status there = Ask(cluster);
+  const std::string phase = there.ok() ? kReady : kFailed;
+  if (cluster.String({"status", "phase"}) != phase) {
+    context_.events.Record(cluster.reference(),
+                           there.ok() ? EventType::kNormal : EventType::kWarning,
+                           there.ok() ? "BackendReady" : "BackendFailed",
+                           there.ok() ? "the back end answers" : std::string(base::Message(there)));
+  }
+  const Status said = Say(cluster, phase, std::string(base::Message(there)));
+  if (!said.ok()) return AfterApi(said);
+  return there.ok() ? Outcome::After(options_.check_interval) : Outcome::Retry(there);
+}
+
+Status Clusters::Say(const Cluster& cluster, std::string_view phase, const std::string& message) {
+  if (cluster.String({"status", "phase"}) == phase &&
+      cluster.String({"status", "message"}) == message) {
+    return base::OkStatus();
+  }
+  return Patch(context_.client, clusters_, cluster,
+               {{"status", {{"phase", std::string(phase)}, {"message", message}}}}, "status")
+      .status();
+}
+
+Clusters::Outcome Clusters::Clean(const Cluster& cluster) {
+  // Agents begin at the deletionTimestamp, and wait for nobody here.
+  if (const Status deleted = DeleteClaims(cluster); !deleted.ok()) return AfterApi(deleted);
+  const auto nodes = Nodes(cluster);
+  if (!nodes.ok()) return AfterApi(nodes.status());
+  std::string waiting;
+  for (const auto& [node, state] : *nodes) {
+    if (state == kClean || state == kGone) continue;
+    const StatusOr<bool> gone = IsGone(cluster, node);
+    if (!gone.ok()) return AfterApi(gone.status());
+    if (*gone) continue;
+    const std::string trouble = TroubleOf(cluster, node);
+    waiting += fmt::format("{}'{}' ({}{}{})", waiting.empty() ? "" : ", ", node,
+                           state.empty() ? "no answer from its agent" : state,
+                           trouble.empty() ? "" : "; ", trouble);
+  }
+  std::string message = waiting.empty() ? "" : "waiting for nodes: " + waiting;
+  if (message.empty()) {
+    if (const auto images = ImagesLeft(cluster); !images.empty()) {
+      message = fmt::format(
+          "waiting for images to be deleted: {}{}",
+          fmt::join(images.begin(), images.begin() + std::min(images.size(), kNamesTold), ", "),
+          images.size() > kNamesTold ? ", ..." : "");
+    }
+  }
+  if (message.empty()) return Finish(cluster);
+  if (const Status said = Say(cluster, kDeleting, message); !said.ok()) return AfterApi(said);
+  return Outcome::After(kLookAgain);
+}
+
+Status Clusters::DeleteClaims(const Cluster& cluster) {
+  if (!cluster.deletes_claims()) return base::OkStatus();
+  for (const auto& volume : volumes_.ByIndex(kVolumesByCluster, cluster.name())) {
+    const auto claim = claims_.Get(volume->claim_namespace(), volume->claim_name());
+    if (claim == nullptr || claim->deleting() || !RefersTo(*volume, *claim) ||
+        claim->uid() != volume->claim_uid()) {
+      continue;
+    }
+    RETURN_IF_ERROR(kube::Delete(context_.client, *claim));
+    context_.events.Record(
+        claim->reference(), EventType::kWarning, "ClusterDeleted",
+        fmt::format("deleted the claim with StorageCluster '{}' (spec.cleanup.claims)",
+                    cluster.name()));
+  }
+  return base::OkStatus();
+}
+
+// On the API's own word: what is not listed is not there.
+StatusOr<std::map<std::string, std::string>> Clusters::Nodes(const Cluster& cluster) {
+  std::map<std::string, std::string> nodes;
+  for (const auto& [node, said] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
+    nodes[node] = StateOf(cluster, node);
+  }
+  const auto list = [&](const api::KindInfo& kind) { return context_.client.List(kind, "", {}); };
+  // An entry moves from a fence to a NodeCleanup: these are read second, and miss none.
+  ASSIGN_OR_RETURN(const kube::ListResult fences, list(api::kinds::kVolumeFence));
+  ASSIGN_OR_RETURN(const kube::ListResult cleanups, list(api::kinds::kNodeCleanup));
+  const auto add = [&](const std::string& node) {
+    // One that is clean has nothing in a fence any more: it takes it off before it says so.
+    std::string& state = nodes[node];
+    if (state == kClean) state = "Cleaning";
+  };
+  for (const Json& item : fences.items) {
+    for (const api::FenceEntry& entry : api::VolumeFence(item).entries()) {
+      if (entry.cluster_name == cluster.name()) add(entry.node);
+    }
+  }
+  for (const Json& item : cleanups.items) {
+    for (const api::CleanupEntry& entry : api::NodeCleanup(item).entries()) {
+      if (entry.cluster_name == cluster.name()) add(entry.attachment.node);
+    }
+  }
+  return nodes;
+}
+
+StatusOr<bool> Clusters::IsGone(const Cluster& cluster, const std::string& node) {
+  const auto proof = proofs_.ProveGone(node);
+  if (proof.status().code() == StatusCode::kFailedPrecondition) return false;
+  RETURN_IF_ERROR(proof);
+  RETURN_IF_ERROR(Patch(context_.client, clusters_, cluster,
+                        {{"status", {{"nodes", {{node, {{"state", kGone}}}}}}}}, "status"));
+  context_.events.Record(cluster.reference(), EventType::kWarning, "NodeGone",
+                         fmt::format("the clean-up does without node '{}': {}", node, proof->text));
+  return true;
+}
+
+std::vector<std::string> Clusters::ImagesLeft(const Cluster& cluster) const {
+  std::vector<std::string> left;
+  if (!cluster.deletes_claims()) return left;
+  const auto deleted = api::ParseTime(cluster.String({"metadata", "deletionTimestamp"}));
+  if (deleted.ok() && context_.clock.Now() - *deleted > options_.image_patience) return left;
+  for (const auto& volume : volumes_.ByIndex(kVolumesByCluster, cluster.name())) {
+    if (volume->has_finalizer(kImageFinalizer)) left.push_back(volume->name());
+  }
+  return left;
+}
+
+Clusters::Outcome Clusters::Finish(const Cluster& cluster) {
+  std::map<std::string, int> volumes;  // by what became of them
+  for (const auto& [node, said] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
+    for (const Json& volume : base::json::Array(said, {"volumes"})) {
+      ++volumes[base::json::String(volume, {"state"})];
+    }
+  }
+  const size_t left = volumes_.ByIndex(kVolumesByCluster, cluster.name()).size();
+  const std::string text = fmt::format(
+      "no node has a volume of it any more: {} unmapped, {} forced off, {} failed; {} "
+      "PersistentVolumes of it are left",
+      volumes["Unmapped"], volumes["Forced"], volumes["Failed"], left);
+  const Status freed = PatchAt(context_.client, clusters_, cluster,
+                               FinalizersPatch(cluster, "", api::kClusterFinalizer))
+                           .status();
+  if (!freed.ok()) return AfterApi(freed);
+  context_.events.Record(cluster.reference(), EventType::kNormal, "ClusterCleaned", text);
+  LOG_INFO("StorageCluster {}: {}", base::Quote(cluster.name()), text);
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::blockoperator

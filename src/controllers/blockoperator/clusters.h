@@ -1,0 +1,68 @@
+// StorageClusters from their first sight to their end.
+//
+//   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened, or does not answer
+//   deleted ──▶ Deleting ── claims deleted, where spec.cleanup says so
+//                        ── each node that may have a volume of it has answered, or is proven gone
+//                        ── images of deleted claims are gone, or the wait for them is over
+//                        ──▶ finalizer off, with an event that tells what became of the volumes
+//
+// The nodes are those with an entry in a fence or a NodeCleanup of the cluster, which are written
+// before anything is mapped, and those that wrote themselves into status.nodes. Each agent writes
+// its own member there ("Cleaning", "Clean"); the operator writes "Gone" for one that is proven
+// gone (node_proofs.h). Deleting asks the back end for nothing, so that one that is out of reach
+// holds nothing up.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/block_kinds.h"
+#include "base/keyed_workers.h"
+#include "controllers/blockoperator/backends.h"
+#include "controllers/blockoperator/node_proofs.h"
+#include "controllers/blockoperator/options.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::blockoperator {
+
+class Clusters {
+ public:
+  // `backends` and `proofs` are borrowed.
+  Clusters(const Context& context, Backends& backends, NodeProofs& proofs, const Options& options);
+  ~Clusters() { Stop(); }
+
+  void Start() { workers_.Start(); }
+  void Stop() { workers_.Stop(); }
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Cluster = api::StorageCluster;
+  using Volume = api::PersistentVolume;
+
+  Outcome Sync(const std::string& name);
+  Outcome Check(const Cluster& cluster);
+  base::Status Ask(const Cluster& cluster);
+  Outcome Clean(const Cluster& cluster);
+  base::Status DeleteClaims(const Cluster& cluster);
+  // What each node says that may have a volume of the cluster; "" of one that has not answered.
+  base::StatusOr<std::map<std::string, std::string>> Nodes(const Cluster& cluster);
+  base::StatusOr<bool> IsGone(const Cluster& cluster, const std::string& node);
+  // The volumes of deleted claims whose images are to go before the cluster does.
+  std::vector<std::string> ImagesLeft(const Cluster& cluster) const;
+  Outcome Finish(const Cluster& cluster);
+  base::Status Say(const Cluster& cluster, std::string_view phase, const std::string& message);
+
+  const Context context_;
+  Backends& backends_;
+  NodeProofs& proofs_;
+  const Options options_;
+  kube::Informer<Cluster>& clusters_;
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::VolumeFence>& fences_;
+  kube::Informer<api::Node>& nodes_;
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,108 @@
+// Volumes that begin as a copy of another claim's (provisioner.h).
+#include "api/quantity.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using base::Error;
+
+StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& plan,
+                                               block::Backend& backend) {
+  const std::string kind = claim.data_source().String({"kind"});
+  if (kind.empty()) return std::string();
+  if (!SnapshotSourceName(claim).empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "snapshots are not offered by '{}': name a claim in spec.dataSource, of which a "
+                 "copy is made",
+                 api::kBlockProvisioner);
+  }
+  const std::string name = CloneSourceName(claim);
+  if (name.empty()) {
+    return Error(StatusCode::kUnimplemented, "a {} fills the volume", kind);
+  }
+  const auto refuse = [&](const std::string& why) {
+    return Error(StatusCode::kFailedPrecondition, "copy claim '{}': {}", name, why);
+  };
+  const auto source = claims_.Get(claim.ns(), name);
+  if (source == nullptr) return refuse("it does not exist");
+  if (source->deleting()) return refuse("it is being deleted");
+  const auto volume = volumes_.Get(source->volume_name());
+  if (!IsBound(*source) || volume == nullptr || !RefersTo(*volume, *source)) {
+    return refuse("it is not bound yet");
+  }
+  const auto block = BlockVolumeOf(*volume);
+  if (!block.has_value() || block->cluster != plan.settings.cluster) {
+    return refuse(fmt::format("its volume is not in StorageCluster '{}'", plan.settings.cluster));
+  }
+  if (const std::string fs_type = volume->String({"spec", "flexVolume", "fsType"});
+      fs_type != plan.settings.fs_type) {
+    return refuse(fmt::format("its file system is {}, and that of the class is {}", fs_type,
+                              plan.settings.fs_type));
+  }
+  ASSIGN_OR_RETURN(const int64_t has, api::ParseBytes(volume->capacity()));
+  if (plan.image.size_bytes < has) {
+    return refuse(fmt::format("the copy has to have at least its size, {}", volume->capacity()));
+  }
+  if (const Status unused = CheckUnused(*volume, backend); !unused.ok()) {
+    return refuse(std::string(base::Message(unused)));
+  }
+  return block->image;
+}
+
+base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& backend) {
+  ASSIGN_OR_RETURN(const std::string user, uses_.Of(volume.name()));
+  if (!user.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "it is in use: {}; end that use", user);
+  }
+  const auto block = BlockVolumeOf(volume);
+  const StatusOr<bool> locked = backend.HasLock(block->image);
+  // Then the fence alone tells.
+  if (locked.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
+  RETURN_IF_ERROR(locked);
+  if (*locked) {
+    return Error(StatusCode::kFailedPrecondition, "a node has its image '{}' mapped still",
+                 block->image);
+  }
+  return base::OkStatus();
+}
+
+int64_t Provisioner::UsesSeen(const std::string& volume) {
+  base::MutexLock lock(mutex_);
+  return seen_[volume];
+}
+
+StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
+                                                   const block::NewImage& wanted,
+                                                   block::Backend& backend) {
+  const auto source = claims_.Get(claim.ns(), CloneSourceName(claim));
+  const auto volume = source == nullptr ? nullptr : volumes_.Get(source->volume_name());
+  if (volume == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "the claim to be copied is gone");
+  }
+  // One that an earlier run made may have been written under since: it is made anew, unless an
+  // object names it already.
+  const StatusOr<Volume> made = kube::Get<Volume>(context_.client, "", wanted.name);
+  if (made.ok()) {
+    volumes_.Observe(made->json());
+    return Error(StatusCode::kAborted, "PersistentVolume '{}' is there already", wanted.name);
+  }
+  if (made.status().code() != StatusCode::kNotFound) return made.status();
+  RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
+  const int64_t before = UsesSeen(volume->name());
+  // Looked at after the count began: a use that comes later is counted.
+  RETURN_IF_ERROR(CheckUnused(*volume, backend));
+  ASSIGN_OR_RETURN(const block::ImageInfo image,
+                   Passing<"blockoperator.copy">([&] { return backend.Create(wanted); }));
+  Status same = CheckUnused(*volume, backend);
+  if (same.ok() && UsesSeen(volume->name()) != before) {
+    same = Error(StatusCode::kFailedPrecondition, "it was in use meanwhile");
+  }
+  if (same.ok()) return image;
+  RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
+  return base::Annotate(same, fmt::format("copy claim '{}'", source->name()));
+}
+
+}  // namespace berth::controllers::blockoperator

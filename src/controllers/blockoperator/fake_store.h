@@ -1,0 +1,126 @@
+// A storage cluster in memory as the operator's tests want it: calls that fail, or whose answers
+// are lost, and a record of what was asked for. Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "block/fake_backend.h"
+
+namespace berth::controllers::blockoperator {
+
+class FakeStore {
+ public:
+  // The next call ("create", "delete", "grow", "list") is done, and its answer is lost.
+  void LoseNextAnswer(const std::string& call, base::Status status) {
+    base::MutexLock lock(mutex_);
+    lost_[call].push_back(std::move(status));
+  }
+  // All calls fail so, until it is OK again.
+  void SetOutage(base::Status status) {
+    base::MutexLock lock(mutex_);
+    outage_ = std::move(status);
+  }
+  // How often was asked for just that: "create pvc-1 1073741824 of pvc-0", "delete pvc-1".
+  int Count(const std::string& call) const {
+    base::MutexLock lock(mutex_);
+    return static_cast<int>(std::count(calls_.begin(), calls_.end(), call));
+  }
+
+  size_t size() {
+    base::MutexLock lock(images.mutex);
+    return images.images.size();
+  }
+  bool Has(const std::string& image) { return SizeOf(image) >= 0; }
+  // Negative: there is none.
+  int64_t SizeOf(const std::string& image) {
+    base::MutexLock lock(images.mutex);
+    const auto found = images.images.find(image);
+    return found == images.images.end() ? -1 : found->second.info.size_bytes;
+  }
+  // Makes an image as another program would.
+  void Add(const std::string& image, int64_t size_bytes) {
+    base::MutexLock lock(images.mutex);
+    images.images[image].info = {.name = image, .size_bytes = size_bytes};
+  }
+  void KnowsLocks(bool knows) {
+    base::MutexLock lock(images.mutex);
+    images.knows_locks = knows;
+  }
+  void CanFence(bool can) {
+    base::MutexLock lock(images.mutex);
+    images.can_fence = can;
+  }
+
+  base::Status Begin(const std::string& call) {
+    base::MutexLock lock(mutex_);
+    RETURN_IF_ERROR(outage_);
+    calls_.push_back(call);
+    return base::OkStatus();
+  }
+  base::Status End(const std::string& call) {
+    base::MutexLock lock(mutex_);
+    std::deque<base::Status>& lost = lost_[call];
+    if (lost.empty()) return base::OkStatus();
+    base::Status status = std::move(lost.front());
+    lost.pop_front();
+    return status;
+  }
+
+  block::FakeImages images;
+  // Called within each Create, set before the operator starts: what happens meanwhile.
+  std::function<void()> while_creating;
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<std::string, std::deque<base::Status>> lost_ ABSL_GUARDED_BY(mutex_);
+  base::Status outage_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The store as the operator reaches it.
+class FakeStoreBackend : public block::FakeBackend {
+ public:
+  explicit FakeStoreBackend(FakeStore& store)
+      : FakeBackend(store.images, "operator"), store_(store) {}
+
+  base::StatusOr<block::ImageInfo> Create(const block::NewImage& wanted) override {
+    if (store_.while_creating) store_.while_creating();
+    const std::string of = wanted.source.empty() ? "" : " of " + wanted.source;
+    RETURN_IF_ERROR(
+        store_.Begin(fmt::format("create {} {}{}", wanted.name, wanted.size_bytes, of)));
+    ASSIGN_OR_RETURN(block::ImageInfo made, FakeBackend::Create(wanted));
+    RETURN_IF_ERROR(store_.End("create"));
+    return made;
+  }
+  base::Status Delete(const std::string& image) override {
+    RETURN_IF_ERROR(store_.Begin("delete " + image));
+    RETURN_IF_ERROR(FakeBackend::Delete(image));
+    return store_.End("delete");
+  }
+  base::StatusOr<block::ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    RETURN_IF_ERROR(store_.Begin(fmt::format("grow {} {}", image, size_bytes)));
+    ASSIGN_OR_RETURN(block::ImageInfo grown, FakeBackend::Grow(image, size_bytes));
+    RETURN_IF_ERROR(store_.End("grow"));
+    return grown;
+  }
+  base::StatusOr<std::vector<block::ImageInfo>> List() override {
+    RETURN_IF_ERROR(store_.Begin("list"));
+    return FakeBackend::List();
+  }
+  base::StatusOr<bool> HasLock(const std::string& image) override {
+    RETURN_IF_ERROR(store_.Begin("haslock " + image));
+    return FakeBackend::HasLock(image);
+  }
+
+ private:
+  FakeStore& store_;
+};
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,47 @@
+// How the block operator works.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "block/backend.h"
+
+namespace berth::controllers::blockoperator {
+
+// block::OpenBackend with its parts.
+using OpenBackend =
+    std::function<base::StatusOr<std::unique_ptr<block::Backend>>(const base::Json& settings)>;
+
+// The DaemonSets, and the kinds that go with them.
+struct AgentOptions {
+  bool install = true;        // the CustomResourceDefinitions
+  bool deploy = true;         // the DaemonSets
+  std::string ns;             // where they are
+  std::string image;          // of their pods; empty: that of the operator's own pod
+  std::string own_pod;        // its name, in `ns`
+  std::string node_selector;  // "key=value,..." of the nodes that get an agent; empty: all
+};
+
+struct Options {
+  OpenBackend open_backend;
+  AgentOptions agents;
+  int workers = 8;       // claims, volumes, fences and clusters worked on at a time, of each kind
+  int max_workers = 32;  // the same where back ends let them wait
+  std::chrono::milliseconds retry_start{1000};
+  std::chrono::milliseconds retry_max{300000};
+  // How often all fences and clean-ups are looked through, whatever the watches told.
+  std::chrono::milliseconds scan_interval{std::chrono::hours(24)};
+  // How often a cluster's back end is asked whether it is there.
+  std::chrono::milliseconds check_interval{std::chrono::minutes(5)};
+  // How long a node without an object has to be silent until it counts as gone; longer where its
+  // Lease says so.
+  std::chrono::milliseconds node_silence{std::chrono::seconds(40)};
+  // How long a deleted cluster waits for the images of claims that were deleted with it.
+  std::chrono::milliseconds image_patience{std::chrono::minutes(5)};
+};
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,155 @@
+#include "controllers/blockoperator/provisioner.h"
+
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/names.h"
+
+namespace berth::controllers::blockoperator {
+
+namespace {
+
+bool AsksFor(const api::PersistentVolumeClaim& claim) {
+  return claim.annotation(kStorageProvisioner) == api::kBlockProvisioner ||
+         claim.annotation(kBetaStorageProvisioner) == api::kBlockProvisioner;
+}
+
+// Whether SyncClaim could have something to do.
+bool IsOpen(const api::PersistentVolumeClaim& claim) {
+  return AsksFor(claim) && (!IsBound(claim) || claim.has_finalizer(kProvisioningFinalizer));
+}
+
+}  // namespace
+
+base::KeyedWorkers::Options QueueOptions(const char* name, const Options& options,
+                                         base::FlightRecorder* flight) {
+  return {.name = name,
+          .workers = options.workers,
+          .max_workers = options.max_workers,
+          .retry_start = options.retry_start,
+          .retry_max = options.retry_max,
+          .flight = flight};
+}
+
+Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs& proofs,
+                         const Options& options)
+    : context_(context),
+      backends_(backends),
+      uses_(context, proofs),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      classes_(context.informers.Of<api::StorageClass>()),
+      nodes_(context.informers.Of<api::Node>()),
+      clusters_(context.informers.OfOptional<Cluster>()),
+      fences_(context.informers.OfOptional<api::VolumeFence>()),
+      cleanups_(context.informers.OfOptional<api::NodeCleanup>()),
+      claim_workers_(QueueOptions("block-claim", options, context.flight),
+                     [this](const std::string& key) { return SyncClaim(key); }),
+      volume_workers_(QueueOptions("block-volume", options, context.flight),
+                      [this](const std::string& key) { return SyncVolume(key); }) {
+  AddIndexes();
+  Watch();
+  WatchUses();
+}
+
+void Provisioner::AddIndexes() {
+  AddClaimIndexes(claims_);
+  claims_.AddSubset(kOpenClaims, &IsOpen);
+  AddBlockIndexes(volumes_);
+}
+
+void Provisioner::Watch() {
+  claims_.AddHandler([this](const auto& change) {
+    // Volumes are not deleted while a copy of them is begun.
+    if (change.before != nullptr && IsOpen(*change.before)) {
+      if (const std::string source = CloneSourceName(*change.before); !source.empty()) {
+        const std::string source_key = api::ObjectKey(change.before->ns(), source);
+        for (const auto& volume : volumes_.ByIndex(kVolumesByClaim, source_key)) {
+          volume_workers_.AddNow(volume->name());
+        }
+      }
+    }
+    if (change.after == nullptr || !IsOpen(*change.after)) return;
+    const bool news =
+        change.before == nullptr || change.before->deleting() != change.after->deleting() ||
+        change.before->annotation(kSelectedNode) != change.after->annotation(kSelectedNode) ||
+        !AsksFor(*change.before);
+    if (news) {
+      claim_workers_.AddNow(change.key);
+    } else {
+      claim_workers_.Add(change.key);
+    }
+  });
+  AddVolumeIndexes(volumes_);
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) {
+      base::MutexLock lock(mutex_);
+      seen_.erase(change.key);
+    }
+    if (change.after == nullptr || !BlockVolumeOf(*change.after).has_value()) return;
+    if (change.before == nullptr && change.after->has_claim_ref()) {
+      claim_workers_.Add(
+          api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
+    }
+    if (change.before == nullptr || change.before->phase() != change.after->phase()) {
+      volume_workers_.AddNow(change.key);
+    } else {
+      volume_workers_.Add(change.key);
+    }
+  });
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    for (const auto& claim : claims_.ByIndex(kClaimsByClass, change.key)) {
+      claim_workers_.AddNow(claim->key());
+    }
+  });
+  clusters_.AddHandler([this](const auto& change) {
+    const bool news =
+        change.before == nullptr || change.after == nullptr ||
+        change.before->generation() != change.after->generation() ||
+        change.before->String({"status", "phase"}) != change.after->String({"status", "phase"});
+    if (!news) return;
+    RetryClaims();
+    RetryVolumesOf(change.key);
+  });
+}
+
+// The end of a use is what a deletion or a copy may wait for.
+void Provisioner::WatchUses() {
+  fences_.AddHandler([this](const auto& change) {
+    {
+      base::MutexLock lock(mutex_);
+      if (const auto it = seen_.find(change.key); it != seen_.end()) ++it->second;
+    }
+    if (change.after != nullptr) return;
+    volume_workers_.AddNow(change.key);
+    RetryClaims();
+  });
+  cleanups_.AddHandler([this](const auto& change) {
+    if (change.before == nullptr) return;
+    for (const api::CleanupEntry& entry : change.before->entries()) {
+      volume_workers_.AddNow(entry.volume);
+    }
+  });
+}
+
+void Provisioner::RetryClaims() {
+  for (const auto& claim : claims_.Subset(kOpenClaims)) claim_workers_.AddNow(claim->key());
+}
+
+void Provisioner::RetryVolumesOf(const std::string& cluster) {
+  for (const auto& volume : volumes_.ByIndex(kVolumesByCluster, cluster)) {
+    volume_workers_.AddNow(volume->name());
+  }
+}
+
+void Provisioner::Start() {
+  claim_workers_.Start();
+  volume_workers_.Start();
+}
+
+void Provisioner::Stop() {
+  claim_workers_.Stop();
+  volume_workers_.Stop();
+}
+
+}  // namespace berth::controllers::blockoperator

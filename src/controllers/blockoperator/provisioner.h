@@ -1,0 +1,114 @@
+// Volumes of block.berth.dev for claims, and their end.
+//
+// A claim that the binder asked this provisioner to serve:
+//
+//   [asked] ── finalizer "provisioning" and the cluster written ──▶ [begun] ── Backend::Create ──▶
+//   PersistentVolume ──▶ bound: finalizer off, by the binder or here
+//
+// Image and PersistentVolume bear one name, made of the claim's uid, so that every step can be done
+// again. The finalizer is the record that is durable before the image is made: a claim that is
+// deleted, or bound to another volume, before its PersistentVolume exists has its image deleted,
+// and goes then.
+//
+// A volume that is Released, with policy Delete, made here:
+//
+//   [Released] ── no fence, no clean-up, no lock ── Backend::Delete ──▶ finalizer off ──▶ deleted
+//
+// A copy of another claim is made only while nobody uses that one: before and after, the fence and
+// the back end's lock are looked at, and a copy that somebody may have written under is thrown
+// away.
+//
+// Claims and volumes have a serial queue each; more workers are started where back ends are slow.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "api/block_kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/blockoperator/backends.h"
+#include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/claim_plan.h"
+#include "controllers/blockoperator/options.h"
+#include "controllers/blockoperator/uses.h"
+#include "controllers/controller.h"
+
+namespace berth::controllers::blockoperator {
+
+// The subset of the claims for which SyncClaim could have something to do.
+inline constexpr char kOpenClaims[] = "blockOpen";
+
+class Provisioner {
+ public:
+  // `backends` and `proofs` are borrowed.
+  Provisioner(const Context& context, Backends& backends, NodeProofs& proofs,
+              const Options& options);
+  ~Provisioner() { Stop(); }
+
+  void Start();
+  void Stop();
+
+ private:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+  using Volume = api::PersistentVolume;
+  using Cluster = api::StorageCluster;
+
+  void AddIndexes();
+  void Watch();
+  void WatchUses();
+  void RetryClaims();
+  void RetryVolumesOf(const std::string& cluster);
+
+  // claims.cc
+  Outcome SyncClaim(const std::string& key);
+  Outcome Provision(const Claim& claim, const api::StorageClass& storage_class);
+  Outcome Create(const Claim& claim, const api::StorageClass& storage_class, const Plan& plan);
+  base::StatusOr<Claim> Begin(const Claim& claim, const Plan& plan);
+  Outcome WriteVolume(const Claim& claim, const Volume& volume);
+  // The claim wants no image any more; one may exist without an object that names it.
+  Outcome GiveUp(const Claim& claim);
+  Outcome Release(const Claim& claim);
+  Outcome Reschedule(const Claim& claim, const std::string& class_name, const base::Status& why);
+  Outcome Failed(const Claim& claim, const std::string& class_name, const base::Status& why);
+
+  // copies.cc
+  // The image that the claim's is to be a copy of; "" for none. UNIMPLEMENTED: another program
+  // fills the volume.
+  base::StatusOr<std::string> SourceImage(const Claim& claim, const Plan& plan,
+                                          block::Backend& backend);
+  // Whoever begins to use the source while `copy` runs has it thrown away.
+  base::StatusOr<block::ImageInfo> CreateCopy(const Claim& claim, const block::NewImage& wanted,
+                                              block::Backend& backend);
+  base::Status CheckUnused(const Volume& volume, block::Backend& backend);
+  int64_t UsesSeen(const std::string& volume) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // volumes.cc
+  Outcome SyncVolume(const std::string& key);
+  base::Status SyncFinalizer(const Volume& volume);
+  base::Status Destroy(const Volume& volume, const BlockVolume& block);
+  base::Status CheckAlone(const Volume& volume, const BlockVolume& block) const;
+
+  const Context context_;
+  Backends& backends_;
+  const Uses uses_;
+  kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::StorageClass>& classes_;
+  kube::Informer<api::Node>& nodes_;
+  kube::Informer<Cluster>& clusters_;
+  kube::Informer<api::VolumeFence>& fences_;
+  kube::Informer<api::NodeCleanup>& cleanups_;
+  base::Mutex mutex_;
+  // How often the fence of a volume changed since a copy of it was begun first.
+  std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
+  base::KeyedWorkers claim_workers_;
+  base::KeyedWorkers volume_workers_;
+};
+
+// The queue of one kind of key.
+base::KeyedWorkers::Options QueueOptions(const char* name, const Options& options,
+                                         base::FlightRecorder* flight);
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,290 @@
+#include "controllers/blockoperator/block_operator_fixture.h"
+#include "controllers/claim_conditions.h"
+
+namespace berth::controllers::blockoperator {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+
+TEST_F(BlockOperatorTest, AClaimGetsAnImageAndAPersistentVolume) {
+  Begin();
+  Ask("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto volume = cluster_.Get<Volume>("", "pvc-uid-data");
+  EXPECT_EQ(volume.annotation(kProvisionedBy), "block.berth.dev");
+  EXPECT_EQ(volume.claim_uid(), "uid-data");
+  EXPECT_EQ(store_->SizeOf("pvc-uid-data"), int64_t{1} << 30);
+  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer)) << "the binder takes it off";
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal ProvisioningSucceeded default/data"));
+}
+
+TEST_F(BlockOperatorTest, TheFinalizerIsWrittenBeforeTheImageIsMade) {
+  bool held = false;
+  store_->while_creating = [&] {
+    const Claim claim = GetClaim("data");
+    held = claim.has_finalizer(kProvisioningFinalizer) && claim.annotation(kBegunIn) == "pool";
+  };
+  Begin();
+  Ask("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(held);
+}
+
+TEST_F(BlockOperatorTest, ABinderThatKnowsNoneOfItLeavesTheFinalizerToUs) {
+  Begin();
+  Ask("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  Claim claim = GetClaim("data");
+  claim.Set({"spec", "volumeName"}, "pvc-uid-data");
+  cluster_.Put(claim);
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    const Claim now = GetClaim("data");
+    return !now.has_finalizer(kProvisioningFinalizer) && !now.has_annotation(kBegunIn);
+  }));
+}
+
+TEST_F(BlockOperatorTest, AnAnswerThatIsLostMakesNoSecondImage) {
+  store_->LoseNextAnswer("create", base::Error(StatusCode::kUnavailable, "no answer"));
+  Begin();
+  cluster_.client.LoseNextAnswer("create", "persistentvolumes",
+                                 base::Error(StatusCode::kUnavailable, "no answer"));
+  Ask("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data: "));
+  EXPECT_TRUE(cluster_.events.WaitFor("no answer"));
+  EXPECT_EQ(store_->size(), 1U);
+}
+
+TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage) {
+  store_->LoseNextAnswer("create", base::Error(StatusCode::kUnavailable, "no answer"));
+  options_.retry_start = options_.retry_max = std::chrono::seconds(30);
+  Begin();
+  // Its first "Ready" has all claims tried again.
+  ASSERT_TRUE(cluster_.events.WaitFor("BackendReady"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    const auto cluster = cluster_.client.Peek<api::StorageCluster>("", "pool");
+    return cluster->String({"status", "phase"}) == "Ready";
+  }));
+  Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
+  ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data"));
+  ASSERT_TRUE(store_->Has("pvc-uid-data"));
+  ASSERT_TRUE(kube::Delete(cluster_.client, GetClaim("data")).ok());
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_FALSE(store_->Has("pvc-uid-data"));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, AnImageThatAnObjectNamesIsNotDeletedWithTheClaim) {
+  Begin();
+  Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  ASSERT_TRUE(kube::Delete(cluster_.client, GetClaim("data")).ok());
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_TRUE(store_->Has("pvc-uid-data")) << "it goes with its PersistentVolume";
+}
+
+TEST_F(BlockOperatorTest, SaysThatTheClusterIsMissingAndGoesOnWhenItIsThere) {
+  cluster_.Put(MakeClass(
+      "fast", {{"provisioner", "block.berth.dev"}, {"parameters", {{"cluster", "pool"}}}}));
+  options_.retry_start = options_.retry_max = std::chrono::seconds(30);
+  Start();
+  Ask("data");
+  ASSERT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' does not exist: create it"));
+  PutCluster();
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, WaitsForItsFirstConsumer) {
+  Begin({{"volumeBindingMode", "WaitForFirstConsumer"}});
+  Ask("data");
+  Ask("other", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
+  ASSERT_TRUE(WaitVolume("pvc-uid-other"));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
+  Claim claim = GetClaim("data");
+  claim.set_annotation(kSelectedNode, "node-a");
+  cluster_.Put(claim);
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, ANodeThatDoesNotUseTheClusterIsGivenBackToTheScheduler) {
+  Begin({{"volumeBindingMode", "WaitForFirstConsumer"},
+         {"allowedTopologies",
+          {{{"matchLabelExpressions", {{{"key", "zone"}, {"values", {"a"}}}}}}}}});
+  Ask("data", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+  EXPECT_TRUE(cluster_.events.WaitFor("node 'node-a', which was selected, is not one"));
+  EXPECT_FALSE(store_->Has("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, ACopyIsMadeOfAClaimThatNobodyUses) {
+  Begin();
+  PutBound("data");
+  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  ASSERT_TRUE(WaitVolume("pvc-uid-copy"));
+  EXPECT_EQ(store_->Count("create pvc-uid-copy 1073741824 of pvc-uid-data"), 1);
+}
+
+TEST_F(BlockOperatorTest, ACopyOfWhatIsInUseWaits) {
+  Begin();
+  PutBound("data");
+  PutFence("pvc-uid-data", {Use("node-a", "web")});
+  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  ASSERT_TRUE(cluster_.events.WaitFor("pod 'default/web' on node 'node-a' may use it"));
+  EXPECT_FALSE(store_->Has("pvc-uid-copy"));
+  cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
+  EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
+}
+
+TEST_F(BlockOperatorTest, ACopyUnderWhichSomebodyWroteIsThrownAway) {
+  int copies = 0;
+  store_->while_creating = [&] {
+    if (++copies > 1) return;
+    PutFence("pvc-uid-data", {Use("node-a", "web")});
+  };
+  Begin();
+  PutBound("data");
+  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  ASSERT_TRUE(cluster_.events.WaitFor("may use it"));
+  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-copy"));
+  cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-copy"));
+  EXPECT_EQ(store_->Count("create pvc-uid-copy 1073741824 of pvc-uid-data"), 2);
+  EXPECT_GE(store_->Count("delete pvc-uid-copy"), 2);
+}
+
+TEST_F(BlockOperatorTest, ASnapshotIsRefusedWithWhatToDo) {
+  Begin();
+  Ask("data",
+      {{"spec",
+        {{"dataSource",
+          {{"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "s"}}}}}});
+  EXPECT_TRUE(cluster_.events.WaitFor("name a claim in spec.dataSource"));
+}
+
+TEST_F(BlockOperatorTest, AReleasedVolumeGoesWithItsImage) {
+  Begin();
+  PutBound("data");
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_FALSE(store_->Has("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, AReleasedVolumeThatIsToBeRetainedStays) {
+  Begin();
+  PutBound("data", {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return !cluster_.Get<Volume>("", "pvc-uid-data").has_finalizer(kImageFinalizer); }));
+  EXPECT_TRUE(store_->Has("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, NoImageIsDeletedThatAFenceNames) {
+  Begin();
+  PutBound("data");
+  PutFence("pvc-uid-data", {Use("node-a", "web")});
+  Release("data");
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data: pod 'default/web'"));
+  EXPECT_EQ(store_->Count("delete pvc-uid-data"), 0);
+  cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasMapped) {
+  Begin();
+  PutBound("data");
+  MapOn("node-a", "pvc-uid-data");
+  Release("data");
+  ASSERT_TRUE(cluster_.events.WaitFor("a node has image 'pvc-uid-data' mapped still"));
+  EXPECT_EQ(store_->Count("delete pvc-uid-data"), 0);
+  UnmapOn("node-a", "pvc-uid-data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasStillToTakeOff) {
+  Begin();
+  PutBound("data");
+  Cleanup cleanup;
+  cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
+  cleanup.Set({"kind"}, "NodeCleanup");
+  cleanup.set_name("node-a");
+  cleanup.set_entries({{.volume = "pvc-uid-data", .attachment = Use("node-a", "web")}});
+  cluster_.Put(cleanup);
+  Release("data");
+  ASSERT_TRUE(cluster_.events.WaitFor("node 'node-a' has still to take it off"));
+  EXPECT_TRUE(store_->Has("pvc-uid-data"));
+  cluster_.client.Remove(Cleanup::kInfo, "", "node-a");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(BlockOperatorTest, NothingIsDeletedWhereTheApiDoesNotServeFences) {
+  Begin();
+  PutBound("data");
+  cluster_.Stop();
+  FakeCluster other;
+  other.client.Serve(api::kinds::kStorageCluster);
+  other.client.Serve(api::kinds::kNodeCleanup);
+  other.client.StopServing(api::kinds::kVolumeFence);
+  other.client.Add(cluster_.Get<Cluster>("", "pool").json());
+  Json volume = cluster_.Get<Volume>("", "pvc-uid-data").json();
+  volume["status"]["phase"] = "Released";
+  other.client.Add(volume);
+  other.Add<BlockOperator>(options_);
+  other.Start();
+  ASSERT_TRUE(other.events.WaitFor("VolumeFailedDelete pvc-uid-data"));
+  EXPECT_TRUE(store_->Has("pvc-uid-data"));
+  other.Stop();
+}
+
+TEST_F(BlockOperatorTest, AnImageThatIsAnotherVolumeTooStays) {
+  Begin();
+  PutBound("data");
+  Json other = cluster_.Get<Volume>("", "pvc-uid-data").json();
+  other["metadata"] = {{"name", "by-hand"}};
+  other["spec"].erase("claimRef");
+  other["status"]["phase"] = "Available";
+  cluster_.Put(other);
+  Release("data");
+  ASSERT_TRUE(cluster_.events.WaitFor("is PersistentVolume 'by-hand', too"));
+  EXPECT_TRUE(store_->Has("pvc-uid-data"));
+}
+
+TEST_F(BlockOperatorTest, AVolumeOfAClusterThatIsGoneSaysWhatToDo) {
+  Begin();
+  PutBound("data");
+  cluster_.client.Remove(Cluster::kInfo, "", "pool");
+  Release("data");
+  EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
+  EXPECT_TRUE(cluster_.events.WaitFor("take the finalizer storage.berth.dev/image off"));
+}
+
+TEST_F(BlockOperatorTest, AVolumeGrowsAndTheNodeIsAskedForItsPart) {
+  Begin();
+  PutBound("data");
+  Claim claim = GetClaim("data");
+  claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
+  store_->LoseNextAnswer("grow", base::Error(StatusCode::kUnavailable, "no answer"));
+  cluster_.Put(claim);
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    return cluster_.Get<Volume>("", "pvc-uid-data").capacity() == "2Gi" &&
+           HasCondition(GetClaim("data"), kFileSystemResizePending) &&
+           !HasCondition(GetClaim("data"), kResizing);
+  }));
+  EXPECT_EQ(store_->SizeOf("pvc-uid-data"), int64_t{2} << 30);
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("VolumeResizeFailed default/data: growing the volume to 2Gi"));
+}
+
+TEST_F(BlockOperatorTest, AVolumeWhoseClassForbidsItDoesNotGrow) {
+  Begin({{"allowVolumeExpansion", false}});
+  PutBound("data");
+  Claim claim = GetClaim("data");
+  claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
+  cluster_.Put(claim);
+  ASSERT_TRUE(cluster_.events.WaitFor("StorageClass 'fast' does not allow it"));
+  EXPECT_EQ(store_->SizeOf("pvc-uid-data"), int64_t{1} << 30);
+}
+
+}  // namespace
+}  // namespace berth::controllers::blockoperator

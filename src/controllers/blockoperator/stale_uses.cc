@@ -1,0 +1,329 @@
+#include "controllers/blockoperator/stale_uses.h"
+
+#include <algorithm>
+#include <map>
+
+#include "api/time.h"
+#include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using api::CleanupEntry;
+using api::FenceEntry;
+using base::Error;
+using base::EventType;
+
+namespace {
+
+// Of the CustomResourceDefinition.
+constexpr size_t kMaxEntries = 4096;
+constexpr char kScanKey[] = "all";
+
+bool IsOutOfService(const api::Node* node) {
+  return node != nullptr && node->has_taint(kOutOfServiceTaint);
+}
+
+std::string DeviceOn(const api::VolumeFence& fence, const std::string& node) {
+  for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
+    if (base::json::String(device, {"node"}) == node) {
+      return base::json::String(device, {"devicePath"});
+    }
+  }
+  return "";
+}
+
+std::string Text(const FenceEntry& entry) {
+  return fmt::format("pod '{}/{}' on node '{}'", entry.pod_namespace, entry.pod, entry.node);
+}
+
+}  // namespace
+
+StaleUses::StaleUses(const Context& context, Backends& backends, NodeProofs& proofs,
+                     const Options& options)
+    : context_(context),
+      backends_(backends),
+      proofs_(proofs),
+      options_(options),
+      nodes_(context.informers.Of<api::Node>()),
+      volumes_(context.informers.Of<api::PersistentVolume>()),
+      fences_(context.informers.OfOptional<Fence>()),
+      cleanups_(context.informers.OfOptional<Cleanup>()),
+      fence_workers_(QueueOptions("block-fence", options, context.flight),
+                     [this](const std::string& key) { return SyncFence(key); }),
+      cleanup_workers_(QueueOptions("block-cleanup", options, context.flight),
+                       [this](const std::string& key) { return SyncCleanup(key); }),
+      scan_workers_({.name = "block-scan", .workers = 1, .flight = context.flight},
+                    [this](const std::string&) { return Scan(); }) {
+  AddBlockIndexes(fences_);
+  fences_.AddHandler([this](const auto& change) {
+    if (change.after != nullptr) fence_workers_.Add(change.key);
+  });
+  cleanups_.AddHandler([this](const auto& change) {
+    if (change.after != nullptr) cleanup_workers_.Add(change.key);
+  });
+  nodes_.AddHandler([this](const auto& change) {
+    const bool gone = change.after == nullptr;
+    const bool was_there = change.before != nullptr;
+    if (!gone && was_there &&
+        IsOutOfService(change.before.get()) == IsOutOfService(change.after.get())) {
+      return;
+    }
+    for (const auto& fence : fences_.ByIndex(kFencesByNode, change.key)) {
+      fence_workers_.AddNow(fence->name());
+    }
+    cleanup_workers_.AddNow(change.key);
+  });
+}
+
+void StaleUses::Start() {
+  fence_workers_.Start();
+  cleanup_workers_.Start();
+  scan_workers_.Start();
+  scan_workers_.AddAfter(kScanKey, options_.scan_interval);
+}
+
+void StaleUses::Stop() {
+  scan_workers_.Stop();
+  fence_workers_.Stop();
+  cleanup_workers_.Stop();
+}
+
+StaleUses::Outcome StaleUses::Scan() {
+  fences_.ForEach([this](const Fence& fence) { fence_workers_.AddNow(fence.name()); });
+  cleanups_.ForEach([this](const Cleanup& cleanup) { cleanup_workers_.AddNow(cleanup.name()); });
+  return Outcome::After(options_.scan_interval);
+}
+
+StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
+  const auto copy = fences_.Get(name);
+  if (copy == nullptr) return Outcome::Done();
+  const auto entries = copy->entries();
+  const auto may_be_stale = [&](const FenceEntry& entry) {
+    const auto node = nodes_.Get(entry.node);
+    return node == nullptr || IsOutOfService(node.get());
+  };
+  if (std::none_of(entries.begin(), entries.end(), may_be_stale)) return Outcome::Done();
+  const StatusOr<Fence> live = kube::Get<Fence>(context_.client, "", name);
+  if (!live.ok()) return AfterApi(live.status());
+
+  const auto volume = volumes_.Get(name);
+  const auto block = volume == nullptr ? std::nullopt : BlockVolumeOf(*volume);
+  const std::string image = block.has_value() ? block->image : name;
+  std::map<std::string, std::vector<CleanupEntry>> stale;  // by node
+  std::vector<FenceEntry> rest;
+  for (const FenceEntry& entry : live->entries()) {
+    const auto node = nodes_.Get(entry.node);
+    if (node == nullptr) {
+      // A copy may be late.
+      const StatusOr<bool> absent = proofs_.IsAbsent(entry.node);
+      if (!absent.ok()) return AfterApi(absent.status());
+      if (!*absent) return Outcome::After(std::chrono::seconds(1));
+    } else if (!IsOutOfService(node.get())) {
+      rest.push_back(entry);
+      continue;
+    }
+    stale[entry.node].push_back(
+        {.volume = name,
+         .attachment = entry,
+         .cluster_name = entry.cluster_name,
+         .image = image,
+         .device_path = DeviceOn(*live, entry.node),
+         .reason = node == nullptr ? "the Node was deleted" : "the Node is out of service"});
+  }
+  if (stale.empty()) return Outcome::Done();
+
+  Status missing = base::OkStatus();
+  std::vector<std::pair<FenceEntry, std::string>> proven;
+  for (auto& [node, of_node] : stale) {
+    if (const Status kept = Remember(node, of_node); !kept.ok()) return AfterApi(kept);
+    for (const CleanupEntry& entry : of_node) {
+      const StatusOr<std::string> proof = ProveUnused(entry);
+      if (proof.ok()) {
+        proven.emplace_back(entry.attachment, *proof);
+        continue;
+      }
+      rest.push_back(entry.attachment);
+      missing = proof.status();
+      if (missing.code() == StatusCode::kFailedPrecondition) {
+        context_.events.Record(
+            live->reference(), EventType::kWarning, "StaleAttachment",
+            fmt::format("{} keeps the volume: {}", Text(entry.attachment), base::Message(missing)));
+      }
+    }
+  }
+  if (!proven.empty()) {
+    for (auto& [node, of_node] : stale) {
+      for (CleanupEntry& entry : of_node) {
+        entry.reason =
+            fmt::format("taken off the fence at {}", api::FormatMicroTime(context_.clock.Now()));
+      }
+      if (const Status kept = Remember(node, of_node); !kept.ok()) return AfterApi(kept);
+    }
+    if (const Status freed = Free(*live, rest); !freed.ok()) return AfterApi(freed);
+    for (const auto& [entry, proof] : proven) {
+      context_.events.Record(live->reference(), EventType::kNormal, "FenceBroken",
+                             fmt::format("took {} off the fence: {}", Text(entry), proof));
+    }
+  }
+  return missing.ok() ? Outcome::Done() : Outcome::Retry(missing);
+}
+
+Status StaleUses::Free(const Fence& fence, const std::vector<FenceEntry>& rest) {
+  if (rest.empty()) {
+    return context_.client.Delete(
+        Fence::kInfo, "", fence.name(),
+        {.uid = fence.uid(), .resource_version = fence.resource_version()});
+  }
+  Fence changed(Json::object());
+  changed.set_entries(rest);
+  return PatchAt(context_.client, fences_, fence, changed.json()).status();
+}
+
+Status StaleUses::ProvePodGone(const FenceEntry& entry) {
+  const auto pod = kube::Get<api::Pod>(context_.client, entry.pod_namespace, entry.pod);
+  if (pod.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(pod);
+  if (pod->uid() != entry.pod_uid) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "the pod still exists; delete it (kubectl delete pod -n {} {} --force) if its node "
+               "cannot end it",
+               entry.pod_namespace, entry.pod);
+}
+
+StatusOr<std::string> StaleUses::ProveUnused(const CleanupEntry& entry) {
+  // The node first: its time of silence is measured from when it is first asked about.
+  const StatusOr<NodeProofs::Proof> node = proofs_.ProveGone(entry.attachment.node);
+  RETURN_IF_ERROR(ProvePodGone(entry.attachment));
+  RETURN_IF_ERROR(node);
+  if (node->out_of_service) return "its pod is gone, and " + node->text;
+  ASSIGN_OR_RETURN(const std::string shut_out, ProveShutOut(entry));
+  return fmt::format("its pod is gone, {}, and {}", node->text, shut_out);
+}
+
+// The Lease tells of the kubelet, not of the kernel.
+StatusOr<std::string> StaleUses::ProveShutOut(const CleanupEntry& entry) {
+  const auto unproven = [&](std::string_view why) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{}, so that the node may still write; if it is switched off for good, say so: "
+                 "berth fence break --dangerous {}",
+                 why, entry.volume);
+  };
+  const StatusOr<Backends::Ptr> backend = backends_.Of(entry.cluster_name);
+  if (!backend.ok()) return unproven(base::Message(backend.status()));
+  const StatusOr<bool> locked = (*backend)->HasLock(entry.image);
+  if (locked.ok() && !*locked) return std::string("the back end has no lock of the image");
+  const std::string& node = entry.attachment.node;
+  const Status fenced =
+      Passing<"blockoperator.fence">([&] { return (*backend)->Fence(entry.image, node); });
+  if (fenced.ok()) return fmt::format("the back end has shut node '{}' out", node);
+  if (locked.ok()) return unproven("the back end holds a lock");
+  if (locked.status().code() == StatusCode::kUnimplemented) {
+    return unproven("the back end knows of no locks");
+  }
+  return unproven(base::Message(locked.status()));
+}
+
+Status StaleUses::Remember(const std::string& node, const std::vector<CleanupEntry>& entries) {
+  StatusOr<Cleanup> live = kube::Get<Cleanup>(context_.client, "", node);
+  if (live.status().code() == StatusCode::kNotFound) {
+    Cleanup made;
+    made.Set({"apiVersion"}, Cleanup::kInfo.api_version());
+    made.Set({"kind"}, Cleanup::kInfo.kind);
+    made.set_name(node);
+    made.set_entries(entries);
+    return kube::Create(context_.client, made).status();
+  }
+  RETURN_IF_ERROR(live);
+  std::vector<CleanupEntry> all = live->entries();
+  for (const CleanupEntry& entry : entries) {
+    const auto known = std::find_if(all.begin(), all.end(), [&](const CleanupEntry& other) {
+      return other.volume == entry.volume && other.attachment.pod_uid == entry.attachment.pod_uid;
+    });
+    if (known == all.end()) {
+      all.push_back(entry);
+    } else {
+      *known = entry;
+    }
+  }
+  if (all == live->entries()) return base::OkStatus();
+  if (all.size() > kMaxEntries) {
+    return Error(StatusCode::kResourceExhausted,
+                 "NodeCleanup '{}' is full with {} entries: no more is taken off its fences", node,
+                 live->entries().size());
+  }
+  Cleanup changed(Json::object());
+  changed.set_entries(all);
+  return PatchAt(context_.client, cleanups_, *live, changed.json()).status();
+}
+
+StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
+  const auto copy = cleanups_.Get(node);
+  if (copy == nullptr) return Outcome::Done();
+  // Where the node is, its agent works.
+  if (nodes_.Get(node) != nullptr && !copy->entries().empty()) return Outcome::Done();
+  const StatusOr<Cleanup> live = kube::Get<Cleanup>(context_.client, "", node);
+  if (!live.ok()) return AfterApi(live.status());
+  const std::vector<CleanupEntry> entries = live->entries();
+  if (entries.empty()) return DeleteEmpty(*live);
+  const StatusOr<bool> absent = proofs_.IsAbsent(node);
+  if (!absent.ok()) return AfterApi(absent.status());
+  if (!*absent) return Outcome::Done();
+  const auto proof = proofs_.ProveGone(node);
+  if (proof.status().code() == StatusCode::kFailedPrecondition) {
+    return Outcome::After(options_.node_silence);
+  }
+  if (!proof.ok()) return AfterApi(proof.status());
+  std::vector<CleanupEntry> left;
+  for (const CleanupEntry& entry : entries) {
+    const StatusOr<bool> moot = IsMoot(entry);
+    // The scan asks again.
+    if (!moot.ok() || !*moot) left.push_back(entry);
+  }
+  if (left.size() == entries.size()) return Outcome::Done();
+  Cleanup changed(Json::object());
+  changed.set_entries(left);
+  const auto written = PatchAt(context_.client, cleanups_, *live, changed.json());
+  if (!written.ok()) return AfterApi(written.status());
+  return left.empty() ? DeleteEmpty(*written) : Outcome::Done();
+}
+
+StaleUses::Outcome StaleUses::DeleteEmpty(const Cleanup& cleanup) {
+  // What the agent confirmed is a proof that somebody may need.
+  if (!base::json::Array(cleanup.json(), {"status", "entries"}).empty()) return Outcome::Done();
+  const StatusOr<bool> absent = proofs_.IsAbsent(cleanup.name());
+  if (!absent.ok()) return AfterApi(absent.status());
+  if (*absent) {
+    const auto proof = proofs_.ProveGone(cleanup.name());
+    if (proof.status().code() == StatusCode::kFailedPrecondition) {
+      return Outcome::After(options_.node_silence);
+    }
+    if (!proof.ok()) return AfterApi(proof.status());
+  }
+  return AfterApi(context_.client.Delete(
+      Cleanup::kInfo, "", cleanup.name(),
+      {.uid = cleanup.uid(), .resource_version = cleanup.resource_version()}));
+}
+
+StatusOr<bool> StaleUses::IsMoot(const CleanupEntry& entry) {
+  const auto volume = kube::Get<api::PersistentVolume>(context_.client, "", entry.volume);
+  if (volume.status().code() != StatusCode::kNotFound) {
+    RETURN_IF_ERROR(volume);
+    return false;
+  }
+  const auto fence = kube::Get<Fence>(context_.client, "", entry.volume);
+  if (fence.status().code() != StatusCode::kNotFound) {
+    RETURN_IF_ERROR(fence);
+    return false;
+  }
+  const StatusOr<Backends::Ptr> backend = backends_.Of(entry.cluster_name);
+  if (backend.status().code() == StatusCode::kNotFound) return true;
+  RETURN_IF_ERROR(backend);
+  ASSIGN_OR_RETURN(const std::vector<block::ImageInfo> images, (*backend)->List());
+  return std::none_of(images.begin(), images.end(),
+                      [&](const block::ImageInfo& image) { return image.name == entry.image; });
+}
+
+}  // namespace berth::controllers::blockoperator

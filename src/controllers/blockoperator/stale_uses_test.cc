@@ -1,0 +1,190 @@
+#include "controllers/blockoperator/block_operator_fixture.h"
+
+namespace berth::controllers::blockoperator {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+
+constexpr char kVolume[] = "pvc-uid-data";
+
+Json MakeLease(const std::string& node, const std::string& renewed) {
+  return {{"apiVersion", "coordination.k8s.io/v1"},
+          {"kind", "Lease"},
+          {"metadata", {{"name", node}, {"namespace", "kube-node-lease"}}},
+          {"spec", {{"renewTime", renewed}, {"leaseDurationSeconds", 0}}}};
+}
+
+class StaleUsesTest : public BlockOperatorTest {
+ protected:
+  // Two nodes, and a pod on node-b that has the volume.
+  void BeginWithUse() {
+    Begin();
+    cluster_.Put(MakeNode("node-b"));
+    cluster_.Put(MakeLease("node-b", "2026-01-01T00:00:00.000000Z"));
+    cluster_.Put(MakePod("web", "data", {{"spec", {{"nodeName", "node-b"}}}}));
+    PutBound("data");
+    MapOn("node-b", kVolume);
+    PutFence(kVolume, {Use("node-b", "web")});
+  }
+  void EndPod() { cluster_.client.Remove(api::Pod::kInfo, "default", "web"); }
+  void EndNode() { cluster_.client.Remove(api::Node::kInfo, "", "node-b"); }
+  std::vector<api::CleanupEntry> Remembered() {
+    return cluster_.Get<Cleanup>("", "node-b").entries();
+  }
+  bool WaitRemembered() {
+    return cluster_.WaitUntil([&] { return Remembered().size() == 1; });
+  }
+  bool WaitFree() {
+    return cluster_.WaitUntil([&] { return !cluster_.Has<Fence>("", kVolume); });
+  }
+};
+
+TEST_F(StaleUsesTest, NothingIsDoneWhereTheNodeIs) {
+  BeginWithUse();
+  EndPod();
+  PutFence("other", {Use("node-gone", "x")});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return cluster_.Has<Cleanup>("", "node-gone"); }));
+  EXPECT_FALSE(cluster_.Has<Cleanup>("", "node-b"));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
+}
+
+TEST_F(StaleUsesTest, TheEndOfANodeIsRememberedAndTheLockKeepsTheFence) {
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(WaitRemembered());
+  EXPECT_EQ(Remembered()[0].volume, kVolume);
+  EXPECT_EQ(Remembered()[0].image, kVolume);
+  EXPECT_EQ(Remembered()[0].attachment, Use("node-b", "web"));
+  ASSERT_TRUE(cluster_.events.WaitFor("StaleAttachment pvc-uid-data"));
+  ASSERT_TRUE(cluster_.events.WaitFor("the back end holds a lock"));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume)) << "its kernel may still write";
+  UnmapOn("node-b", kVolume);
+  ASSERT_TRUE(WaitFree());
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal FenceBroken pvc-uid-data: took pod 'default/web'"));
+  EXPECT_EQ(Remembered().size(), 1U) << "what it left is taken off if it returns";
+}
+
+TEST_F(StaleUsesTest, APodThatIsStillThereKeepsTheFence) {
+  BeginWithUse();
+  UnmapOn("node-b", kVolume);
+  EndNode();
+  ASSERT_TRUE(cluster_.events.WaitFor("the pod still exists"));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
+  // The workload's next pod has the same name.
+  EndPod();
+  cluster_.Put(MakePod("web", "data", {{"metadata", {{"uid", "another"}}}}));
+  EXPECT_TRUE(WaitFree());
+}
+
+TEST_F(StaleUsesTest, ALeaseThatIsRenewedKeepsTheFence) {
+  options_.node_silence = std::chrono::milliseconds(300);
+  BeginWithUse();
+  UnmapOn("node-b", kVolume);
+  EndPod();
+  EndNode();
+  for (int i = 0; i < 20; ++i) {
+    cluster_.Put(MakeLease("node-b", fmt::format("2026-01-01T00:00:{:02}.000000Z", i)));
+    ASSERT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Fence>("", kVolume); },
+                                           std::chrono::milliseconds(40)));
+  }
+  EXPECT_TRUE(WaitFree());
+}
+
+TEST_F(StaleUsesTest, TheTaintOutOfServiceIsAPersonsWord) {
+  BeginWithUse();
+  EndPod();
+  cluster_.Put(MakeNode(
+      "node-b",
+      {{"spec",
+        {{"taints", {{{"key", std::string(kOutOfServiceTaint)}, {"effect", "NoExecute"}}}}}}}));
+  ASSERT_TRUE(WaitFree());
+  EXPECT_EQ(Remembered().size(), 1U);
+  EXPECT_TRUE(cluster_.events.WaitFor("carries the taint node.kubernetes.io/out-of-service"));
+}
+
+TEST_F(StaleUsesTest, ABackEndThatKnowsNoLocksHasToShutTheNodeOut) {
+  store_->KnowsLocks(false);
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(cluster_.events.WaitFor("the back end knows of no locks"));
+  ASSERT_TRUE(cluster_.events.WaitFor("berth fence break --dangerous pvc-uid-data"));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
+  store_->CanFence(true);
+  EXPECT_TRUE(WaitFree());
+}
+
+TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {
+  Begin();
+  PutBound("data", {{"spec", {{"accessModes", {"ReadOnlyMany"}}}}});
+  PutFence(kVolume, {Use("node-a", "here"), Use("node-b", "web")});
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return cluster_.Get<Fence>("", kVolume).entries().size() == 1; }));
+  EXPECT_EQ(cluster_.Get<Fence>("", kVolume).entries()[0], Use("node-a", "here"));
+}
+
+TEST_F(StaleUsesTest, NoEntryIsLostWhereAnotherWritesTheSameCleanup) {
+  Begin();
+  PutBound("data");
+  Cleanup cleanup;
+  cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
+  cleanup.Set({"kind"}, "NodeCleanup");
+  cleanup.set_name("node-b");
+  cleanup.set_entries({{.volume = "other", .attachment = Use("node-b", "x")}});
+  cluster_.Put(cleanup);
+  cluster_.client.FailNext("patch", "nodecleanups", base::Error(StatusCode::kAborted, "conflict"));
+  cluster_.client.LoseNextAnswer("patch", "nodecleanups",
+                                 base::Error(StatusCode::kUnavailable, "no answer"));
+  PutFence(kVolume, {Use("node-b", "web")});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Remembered().size() == 2; }));
+  EXPECT_EQ(Remembered()[0].volume, "other");
+  EXPECT_TRUE(WaitFree());
+}
+
+TEST_F(StaleUsesTest, TheCleanupIsWrittenBeforeTheFence) {
+  Begin();
+  PutBound("data");
+  cluster_.client.TakeActions();
+  PutFence(kVolume, {Use("node-b", "web")});
+  ASSERT_TRUE(WaitFree());
+  std::vector<std::string> names;
+  for (const std::string& name : cluster_.client.ActionNames()) {
+    if (name.find("nodecleanups") != std::string::npos ||
+        name.find("volumefences") != std::string::npos) {
+      names.push_back(name);
+    }
+  }
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("create nodecleanups/node-b", "patch nodecleanups/node-b",
+                                     "delete volumefences/pvc-uid-data"));
+}
+
+TEST_F(StaleUsesTest, WhatIsLeftOfAGoneNodeGoesWithTheVolume) {
+  BeginWithUse();
+  UnmapOn("node-b", kVolume);
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(WaitFree());
+  ASSERT_EQ(Remembered().size(), 1U);
+  // A node that never returns does not keep the volume from being deleted.
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", kVolume); }));
+  cluster_.Put(cluster_.Get<Cleanup>("", "node-b"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Cleanup>("", "node-b"); }));
+}
+
+TEST_F(StaleUsesTest, TheScanFindsWhatTheWatchesDidNotTell) {
+  options_.scan_interval = std::chrono::milliseconds(30);
+  options_.retry_start = options_.retry_max = std::chrono::minutes(5);
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(cluster_.events.WaitFor("StaleAttachment pvc-uid-data"));
+  UnmapOn("node-b", kVolume);
+  EXPECT_TRUE(WaitFree());
+}
+
+}  // namespace
+}  // namespace berth::controllers::blockoperator

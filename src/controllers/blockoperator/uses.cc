@@ -1,0 +1,43 @@
+#include "controllers/blockoperator/uses.h"
+
+#include <algorithm>
+
+namespace berth::controllers::blockoperator {
+
+using base::StatusCode;
+using base::StatusOr;
+
+StatusOr<std::string> Uses::Of(const std::string& volume) const {
+  // A kind that is not there has no objects, which says nothing.
+  RETURN_IF_ERROR(fences_.CheckListed());
+  RETURN_IF_ERROR(cleanups_.CheckListed());
+  const auto fence = kube::Get<api::VolumeFence>(client_, "", volume);
+  if (fence.ok()) {
+    const auto entries = fence->entries();
+    if (entries.empty()) return fmt::format("VolumeFence '{}' is there", volume);
+    return fmt::format("pod '{}/{}' on node '{}' may use it (VolumeFence '{}')",
+                       entries.front().pod_namespace, entries.front().pod, entries.front().node,
+                       volume);
+  }
+  if (fence.status().code() != StatusCode::kNotFound) return fence.status();
+  // What leaves a fence is in a NodeCleanup before: read after it, these miss nothing.
+  const auto list = client_.List(api::kinds::kNodeCleanup, "", {});
+  RETURN_IF_ERROR(list);
+  for (const base::Json& item : list->items) {
+    const api::NodeCleanup cleanup(item);
+    const auto entries = cleanup.entries();
+    if (std::none_of(entries.begin(), entries.end(),
+                     [&](const api::CleanupEntry& entry) { return entry.volume == volume; })) {
+      continue;
+    }
+    // One that never returns takes nothing off; the entry goes when the volume has.
+    const auto gone = proofs_.ProveGone(cleanup.name());
+    if (gone.ok()) continue;
+    if (gone.status().code() != StatusCode::kFailedPrecondition) return gone.status();
+    return fmt::format("node '{}' has still to take it off (NodeCleanup '{}'): {}", cleanup.name(),
+                       cleanup.name(), base::Message(gone.status()));
+  }
+  return std::string();
+}
+
+}  // namespace berth::controllers::blockoperator

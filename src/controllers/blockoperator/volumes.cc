@@ -1,0 +1,117 @@
+// From a released PersistentVolume to nothing (provisioner.h).
+#include "base/log.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using base::Error;
+
+namespace {
+
+bool IsUnwanted(const api::PersistentVolume& volume) {
+  return volume.phase() == "Released" && volume.reclaim_policy() == "Delete";
+}
+
+bool WantsFinalizer(const api::PersistentVolume& volume) {
+  return volume.reclaim_policy() == "Delete" &&
+         (!volume.deleting() || volume.has_finalizer(kImageFinalizer));
+}
+
+// One that is deleted and has lost the finalizer has no image any more; others hold the object.
+bool WantsDeletion(const api::PersistentVolume& volume) {
+  return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kImageFinalizer));
+}
+
+}  // namespace
+
+Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
+  const auto volume = volumes_.Get(key);
+  if (volume == nullptr || volume->annotation(kProvisionedBy) != api::kBlockProvisioner ||
+      !BlockVolumeOf(*volume).has_value()) {
+    return Outcome::Done();
+  }
+  if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
+
+  // Data is destroyed on the API's own word, not on a copy's.
+  const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
+  if (!live.ok()) return AfterApi(live.status());
+  const auto block = BlockVolumeOf(*live);
+  if (live->uid() != volume->uid() || live->claim_uid() != volume->claim_uid() ||
+      !WantsDeletion(*live) || !block.has_value()) {
+    volumes_.Observe(live->json());
+    return Outcome::Done();
+  }
+  if (const Status destroyed = Destroy(*live, *block); !destroyed.ok()) {
+    context_.events.Record(live->reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           base::Message(destroyed));
+    return Outcome::Retry(destroyed);
+  }
+  if (live->has_finalizer(kImageFinalizer)) {
+    const Status freed =
+        PatchAt(context_.client, volumes_, *live, FinalizersPatch(*live, "", kImageFinalizer))
+            .status();
+    if (!freed.ok()) return AfterApi(freed);
+  }
+  return live->deleting() ? Outcome::Done() : AfterApi(kube::Delete(context_.client, *live));
+}
+
+base::Status Provisioner::SyncFinalizer(const Volume& volume) {
+  const bool wanted = WantsFinalizer(volume);
+  if (wanted == volume.has_finalizer(kImageFinalizer)) return base::OkStatus();
+  return PatchAt(
+             context_.client, volumes_, volume,
+             FinalizersPatch(volume, wanted ? kImageFinalizer : "", wanted ? "" : kImageFinalizer))
+      .status();
+}
+
+// While another object that shows the image is wanted, or a copy of it is begun, its data is, too.
+base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& block) const {
+  for (const auto& other : volumes_.ByIndex(kVolumesByImage, ImageKey(block))) {
+    if (other->name() == volume.name() || IsUnwanted(*other)) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "image '{}' is PersistentVolume '{}', too, and is not deleted with this one",
+                 block.image, other->name());
+  }
+  for (const auto& claim : claims_.Subset(kOpenClaims)) {
+    if (claim->ns() == volume.claim_namespace() && claim->volume_name().empty() &&
+        claim->has_finalizer(kProvisioningFinalizer) &&
+        CloneSourceName(*claim) == volume.claim_name()) {
+      return Error(StatusCode::kFailedPrecondition, "claim '{}' is to become a copy of it",
+                   claim->key());
+    }
+  }
+  return base::OkStatus();
+}
+
+base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
+  RETURN_IF_ERROR(CheckAlone(volume, block));
+  ASSIGN_OR_RETURN(const std::string user, uses_.Of(volume.name()));
+  if (!user.empty()) return Error(StatusCode::kFailedPrecondition, "{}", user);
+  const StatusOr<Backends::Ptr> backend = backends_.Of(block.cluster);
+  if (backend.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kNotFound,
+                 "StorageCluster '{}' is gone, and image '{}' with it or out of reach: create the "
+                 "cluster again, or take the finalizer {} off this PersistentVolume to forget it",
+                 block.cluster, block.image, kImageFinalizer);
+  }
+  RETURN_IF_ERROR(backend);
+  const StatusOr<bool> locked = (*backend)->HasLock(block.image);
+  if (locked.status().code() != StatusCode::kUnimplemented) {
+    if (locked.status().code() != StatusCode::kNotFound) RETURN_IF_ERROR(locked);
+    if (locked.ok() && *locked) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "a node has image '{}' mapped still (the back end holds a lock)", block.image);
+    }
+  }
+  RETURN_IF_ERROR_WITH(
+      Passing<"blockoperator.delete">([&] { return (*backend)->Delete(block.image); }),
+      fmt::format("delete image '{}'", block.image));
+  LOG_INFO("deleted image {} of {}", base::Quote(block.image), base::Quote(volume.name()));
+  return base::OkStatus();
+}
+
+}  // namespace berth::controllers::blockoperator

@@ -1,0 +1,46 @@
+// Changes a driver folder at random, as bad installers would, with drivers that know whether they
+// are whole.
+#pragma once
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "volume/flex/fake_driver_folder.h"
+
+namespace berth::volume {
+
+class FakeDriverVandal {
+ public:
+  static constexpr int kDrivers = 5;
+  // "v.example/d3".
+  static std::string DriverName(int number);
+
+  // A driver whose digest is not its own adds its name to the file `partial`, and fails. Borrows
+  // the folder.
+  FakeDriverVandal(const FakeDriverFolder& folder, std::string partial, unsigned seed);
+
+  // Creates, renames, deletes, links, changes the mode, writes in part, replaces a folder or all.
+  // What is closed under an executable's name, for anyone to run, is whole; what is open, is not.
+  // One of several vandals of a folder changes a driver at a time.
+  void Change();
+
+ private:
+  int Choose(int below) { return std::uniform_int_distribution<int>(0, below - 1)(random_); }
+  void ChangeDriver(const std::string& name);
+  void Link(const std::string& path) const;
+  void Write(const std::string& path, unsigned mode, bool slowly);
+  void Away(const std::string& path) const;
+
+  const FakeDriverFolder& folder_;
+  const std::string partial_;
+  std::mt19937 random_;
+};
+
+// A driver that mounts a tmpfs: for each pod, or, if it attaches, as a device that pods share. Its
+// last line is the digest of all before it.
+std::string SelfCheckingDriver(int version, bool attaches, std::string_view partial,
+                               size_t padding);
+
+}  // namespace berth::volume
