@@ -1,5 +1,3 @@
-#include "blockagent/attachments.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include <iostream>
 
 #include "base/fake_faults.h"
+#include "blockagent/attachments.h"
 #include "blockagent/fake_site.h"
 #include "platform/file_system.h"
 
@@ -261,10 +260,9 @@ TEST_F(AttachmentsTest, UnmountLeavesWhatIsNotOurs) {
   site_.AddVolume("pv-1");
   auto agent = site_.Start("n1");
   const MountCall call = site_.AddPod("n1", "web", "pv-1");
-  ASSERT_TRUE(site_.mounter->Mount({.source = "tmpfs", .target = call.mount_dir, .fs_type = "tmpfs"})
-                  .ok());
-  EXPECT_THAT(Refusal(agent->Unmount(call.mount_dir, FakeSite::Soon())),
-              HasSubstr("left mounted"));
+  ASSERT_TRUE(
+      site_.mounter->Mount({.source = "tmpfs", .target = call.mount_dir, .fs_type = "tmpfs"}).ok());
+  EXPECT_THAT(Refusal(agent->Unmount(call.mount_dir, FakeSite::Soon())), HasSubstr("left mounted"));
   EXPECT_THAT(Refusal(agent->Mount(call, FakeSite::Soon())), HasSubstr("already"));
   ASSERT_TRUE(site_.MountAt(call.mount_dir).has_value());
   ASSERT_TRUE(site_.mounter->Unmount(call.mount_dir).ok());

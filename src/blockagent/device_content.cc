@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 
@@ -12,9 +13,8 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/child.h"
+#include "platform/errno.h"
 #include "platform/file_system.h"
-#include "volume/device_file_system.h"
 
 namespace berth::blockagent {
 namespace {
@@ -28,7 +28,7 @@ using platform::FileSystem;
 
 // Less than that a file system leaves unused at its end.
 constexpr int64_t kNoticeable = 64 * 1024;
-constexpr std::chrono::seconds kReadTime{10};
+constexpr std::string_view kDefaultType = "ext4";
 
 // mkfs over what is there.
 std::vector<std::string> ForceFlag(std::string_view type) { return {type == "ext4" ? "-F" : "-f"}; }
@@ -64,21 +64,35 @@ std::optional<int64_t> BytesOf(std::string_view type, const std::array<char, 409
   return std::nullopt;
 }
 
+// By one look at the superblocks, which a probe or the kernel just read.
 StatusOr<std::optional<int64_t>> ContentBytes(const std::string& device, std::string_view type) {
-  struct {
-    std::array<char, 4096> head, btrfs;
-  } blocks{};
   constexpr off_t kBtrfsSuperblock = 64 * 1024;
-  RETURN_IF_ERROR(platform::RunInChild(
-      fmt::format("read the superblock of {}", Quote(device)), kReadTime, &blocks, sizeof(blocks),
-      [&]() -> int {
-        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0) return errno;
-        if (pread(fd, blocks.head.data(), blocks.head.size(), 0) < 0) return errno;
-        return pread(fd, blocks.btrfs.data(), blocks.btrfs.size(), kBtrfsSuperblock) < 0 ? errno
-                                                                                         : 0;
-      }));
-  return BytesOf(type, blocks.head, blocks.btrfs);
+  std::array<char, 4096> head{}, btrfs{};
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid() || pread(fd.get(), head.data(), head.size(), 0) < 0 ||
+      (type == "btrfs" && pread(fd.get(), btrfs.data(), btrfs.size(), kBtrfsSuperblock) < 0)) {
+    return platform::ErrnoError(errno, fmt::format("read the superblock of {}", Quote(device)));
+  }
+  return BytesOf(type, head, btrfs);
+}
+
+// The type that the device is to be mounted with, of what a probe found there.
+StatusOr<std::string> TypeOf(const ContentRequest& request,
+                             const std::optional<platform::Signature>& found) {
+  if (request.fs_type.empty() && !found.has_value()) return std::string(kDefaultType);
+  if (request.fs_type.empty()) {
+    if (found->usage == "filesystem") return found->type;
+    return Error(StatusCode::kFailedPrecondition, "device {} holds {} ({}), no file system",
+                 Quote(request.device), found->type, found->usage);
+  }
+  if (platform::FindFileSystem(request.fs_type) != nullptr ||
+      (found.has_value() && found->type == request.fs_type)) {
+    return request.fs_type;
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "device {} holds {}, and a file system of type {} can be mounted but not made",
+               Quote(request.device), found.has_value() ? found->type : "nothing",
+               Quote(request.fs_type));
 }
 
 Status Make(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
@@ -98,10 +112,10 @@ Status Make(platform::Exec& exec, const ContentRequest& request, const FileSyste
 
 StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request) {
   const std::string& device = request.device;
-  ASSIGN_OR_RETURN(const std::string type, volume::FileSystemTypeFor(device, request.fs_type));
+  ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
+  ASSIGN_OR_RETURN(const std::string type, TypeOf(request, found));
   const FileSystem* fs = platform::FindFileSystem(type);
   if (fs == nullptr) return type;
-  ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
   const bool own = !request.formatting_uuid.empty() &&
                    (!found.has_value() || found->uuid == request.formatting_uuid);
   if (!found.has_value() || own) {

@@ -46,8 +46,8 @@ class FakeSite {
           mounter->Mount({.source = "tmpfs", .target = folder.path(), .fs_type = "tmpfs"});
       EXPECT_TRUE(mounted.ok()) << mounted;
     }
-    for (const auto* kind : {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
-                             &api::kinds::kStorageCluster}) {
+    for (const auto* kind :
+         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
       client.Serve(*kind);
     }
     std::filesystem::create_directories(images());
@@ -85,19 +85,19 @@ class FakeSite {
   // An agent's attachments, as after its start.
   std::unique_ptr<Attachments> Start(const std::string& node) {
     nodes_.push_back(node);
-    auto made = Attachments::Open(
-        {.node = node,
-         .data_folder = folder / ("data-" + node),
-         .kubelet_folder = folder / ("kubelet-" + node),
-         .consumers = {.now = [this] { return now; }}},
-        {.client = client,
-         .exec = *exec,
-         .mounter = *mounter,
-         .events = events,
-         .clock = clock,
-         .make_backend = [this, node](const base::Json& settings) {
-           return block::OpenBackend(settings, {*exec, *mounter, "", node});
-         }});
+    auto made =
+        Attachments::Open({.node = node,
+                           .data_folder = folder / ("data-" + node),
+                           .kubelet_folder = folder / ("kubelet-" + node),
+                           .consumers = {.now = [this] { return now; }}},
+                          {.client = client,
+                           .exec = *exec,
+                           .mounter = *mounter,
+                           .events = events,
+                           .clock = clock,
+                           .make_backend = [this, node](const base::Json& settings) {
+                             return block::OpenBackend(settings, {*exec, *mounter, "", node});
+                           }});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
@@ -105,8 +105,7 @@ class FakeSite {
   void AddVolume(const std::string& name, int64_t megabytes = 64,
                  const std::vector<std::string>& modes = {"ReadWriteOnce"},
                  const std::string& fs_type = "ext4") {
-    const auto image =
-        BackendOf("operator")->Create({.name = name, .size_bytes = megabytes << 20});
+    const auto image = BackendOf("operator")->Create({.name = name, .size_bytes = megabytes << 20});
     ASSERT_TRUE(image.ok()) << image.status();
     client.Add({{"apiVersion", "v1"},
                 {"kind", "PersistentVolume"},
@@ -130,8 +129,8 @@ class FakeSite {
                 {"spec",
                  {{"nodeName", node},
                   {"volumes",
-                   base::Json::array({{{"name", "v"},
-                                       {"persistentVolumeClaim", {{"claimName", volume}}}}})}}}});
+                   base::Json::array(
+                       {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", volume}}}}})}}}});
     const std::string dir = fmt::format("{}/pods/{}/volumes/berth.dev~block/{}",
                                         folder / ("kubelet-" + node), uid, volume);
     std::filesystem::create_directories(dir);

@@ -165,7 +165,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     }
     const std::vector<FenceEntry> entries = fence.entries();
     std::vector<ConsumerFacts> facts;
-    for (const FenceEntry& old : Conflicting(entries, request)) facts.push_back(callbacks.find_facts(old));
+    for (const FenceEntry& old : Conflicting(entries, request))
+      facts.push_back(callbacks.find_facts(old));
     const Decision decision = Decide(entries, request, facts);
     if (decision.verdict == Verdict::kHeld) {
       RETURN_IF_ERROR(callbacks.entering());

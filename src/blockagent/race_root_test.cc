@@ -60,8 +60,7 @@ TEST(RaceTest, TwentyAgentsWantOneVolumeAThousandTimes) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < kAgents; ++i) {
     threads.emplace_back([&, i] {
-      const MountCall call =
-          site.AddPod(fmt::format("n{}", i), fmt::format("pod-{}", i), "pv-1");
+      const MountCall call = site.AddPod(fmt::format("n{}", i), fmt::format("pod-{}", i), "pv-1");
       uint64_t round = 0;
       while ((had < rounds || wants < kWants) && std::chrono::steady_clock::now() < end) {
         ++wants;

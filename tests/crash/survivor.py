@@ -17,6 +17,7 @@ class Survivor:
         self.double = double
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
+        self.beside = []  # processes that are revived, too
 
     def start(self):
         self.berth.start(env=self.environment, wait=False)
@@ -25,6 +26,8 @@ class Survivor:
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()
+        for process in self.beside:
+            process.revive()
 
     def stop(self):
         """In order; if the stop itself is cut short by a crash, once more."""

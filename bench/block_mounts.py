@@ -1,0 +1,146 @@
+"""Mounts through the Flexvolume driver and the block agent, beside losetup and mount by hand on the same images."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import time
+
+from lib import block_agent, local_api, mounts
+
+MEGABYTES = 16
+# Durable records that a mount writes one after the other: three of the agent's own, and two objects of the API.
+RECORDS, OBJECTS = 3, 2
+
+
+class Site:
+    """An agent, and volumes that were formatted before."""
+
+    def __init__(self, berth, folder, count):
+        self.folder = folder
+        self.images = folder / "images"
+        self.images.mkdir(parents=True)
+        self.api = local_api.LocalApi(berth.data / "api.sock", timeout=60)
+        self.names = [f"block-{number:03}" for number in range(count)]
+        block_agent.define_kinds(berth)
+        berth.apply(block_agent.storage_cluster("bench", self.images))
+        # A node of its own: its pods are nobody's.
+        self.agent = block_agent.BlockAgent(berth, "bench-node", folder / "d", folder)
+        (folder / "d" / "volume-plugins").mkdir(parents=True)
+        self.agent.start()
+        self.driver = folder / "d" / "volume-plugins" / "berth.dev~block" / "block"
+        block_agent.wait_for("the driver", self.driver.exists)
+        self.call("init")
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            self.calls = dict(zip(self.names, pool.map(self._volume, self.names)))
+
+    def _volume(self, name):
+        image = block_agent.make_image(self.images, name, MEGABYTES << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-b", "4096", image], check=True)
+        for item in block_agent.volume(name, "bench", size=f"{MEGABYTES}Mi"):
+            item["metadata"].setdefault("namespace", "default")
+            if item["kind"] == "PersistentVolume":
+                del item["metadata"]["namespace"]
+            self.api.create(item)
+        pod = self.api.create({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}],
+                     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}})
+        uid = (pod or self.api.get("pods", name))["metadata"]["uid"]
+        target = self.folder / "d" / "kubelet" / "pods" / uid / "volumes" / "berth.dev~block" / name
+        target.mkdir(parents=True)
+        options = {"kubernetes.io/fsType": "ext4", "kubernetes.io/readwrite": "rw", "kubernetes.io/pod.name": name,
+                   "kubernetes.io/pod.namespace": "default", "kubernetes.io/pod.uid": uid,
+                   "kubernetes.io/pvOrVolumeName": name}
+        return target, json.dumps(options)
+
+    def call(self, *arguments):
+        done = subprocess.run([self.driver, *arguments], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{arguments[0]}: {done.stdout}{done.stderr}\n{self.agent.log_tail(20)}")
+
+    def mount(self, name):
+        self.call("mount", *self.calls[name])
+
+    def unmount(self, name):
+        self.call("unmount", self.calls[name][0])
+
+    def by_hand(self, name):
+        """Gives the device."""
+        device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", self.images / name],
+                                capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(["mount", "-t", "ext4", device, self.calls[name][0]], check=True)
+        return device
+
+    def undo_by_hand(self, name, device):
+        subprocess.run(["umount", self.calls[name][0]], check=True)
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+    def close(self):
+        self.agent.stop()
+        mounts.unmount_below(self.folder)
+        mounts.detach_loops_below(self.folder)
+        for name in self.names:
+            self.api.delete("pods", name)
+        for name in self.names:
+            self.api.delete("persistentvolumeclaims", name)
+            self.api.delete("persistentvolumes", name)
+        shutil.rmtree(self.folder)
+
+
+def _took(action, *arguments):
+    began = time.monotonic()
+    value = action(*arguments)
+    return (time.monotonic() - began) * 1000, value
+
+
+def durable_file_ms(folder, runs=40):
+    """The median of one durable record here: write, fsync, rename, fsync of the folder."""
+    def once(number):
+        with open(folder / ".probe", "wb") as file:
+            file.write(b"x" * 1024)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(folder / ".probe", folder / "probe")
+        handle = os.open(folder, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+        (folder / "probe").unlink()
+    return statistics.median(_took(once, number)[0] for number in range(runs))
+
+
+def one(berth, folder, runs=40):
+    """Medians and p99 in milliseconds: through the agent, by hand, and one durable record."""
+    site = Site(berth, pathlib.Path(folder), 1)
+    try:
+        name, = site.names
+        through, hand = [], []
+        for number in range(runs + 3):
+            took, _ = _took(site.mount, name)
+            site.unmount(name)
+            by_hand, device = _took(site.by_hand, name)
+            site.undo_by_hand(name, device)
+            if number >= 3:  # what is before that warms up
+                through.append(took)
+                hand.append(by_hand)
+        return sorted(through), sorted(hand), durable_file_ms(site.folder)
+    finally:
+        site.close()
+
+
+def at_once(berth, folder, count=200):
+    """Seconds: of all mounts at once, and of the same by hand by two at a time."""
+    site = Site(berth, pathlib.Path(folder), count)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            list(pool.map(lambda _: time.sleep(0.05), range(count)))  # its threads are there
+            took, _ = _took(lambda: list(pool.map(site.mount, site.names)))
+            list(pool.map(site.unmount, site.names))
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            by_hand, devices = _took(lambda: list(pool.map(site.by_hand, site.names)))
+            list(pool.map(site.undo_by_hand, site.names, devices))
+        return took / 1000, by_hand / 1000
+    finally:
+        site.close()
