@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "block/images_backend.h"
+#include "block/nbd_backend.h"
 
 namespace berth::block {
 
@@ -29,6 +30,31 @@ base::StatusOr<std::unique_ptr<Backend>> OpenImages(const Json& settings,
   return NewImagesBackend(options, parts);
 }
 
+base::StatusOr<std::unique_ptr<Backend>> OpenNbd(const Json& settings, const BackendParts& parts) {
+  NbdOptions options{.server = base::json::String(settings, {"server"}),
+                     .folder = base::json::String(settings, {"folder"})};
+  while (options.folder.size() > 1 && options.folder.ends_with('/')) options.folder.pop_back();
+  if (!options.folder.empty() && !options.folder.starts_with('/')) {
+    return Error(StatusCode::kInvalidArgument, "nbd.folder is not an absolute path: {}",
+                 base::Quote(options.folder));
+  }
+  const size_t colon = options.server.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == options.server.size()) {
+    return Error(StatusCode::kInvalidArgument, "nbd.server is neither HOST:PORT nor unix:/PATH: {}",
+                 base::Quote(options.server));
+  }
+  const std::string access = base::json::String(settings, {"access"}, "Auto");
+  if (access == "Kernel") {
+    options.access = NbdAccess::kKernel;
+  } else if (access == "Proxy") {
+    options.access = NbdAccess::kProxy;
+  } else if (access != "Auto") {
+    return Error(StatusCode::kInvalidArgument, "nbd.access is none of Auto, Kernel, Proxy: {}",
+                 base::Quote(access));
+  }
+  return NewNbdBackend(options, parts);
+}
+
 }  // namespace
 
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Json& settings,
@@ -38,6 +64,7 @@ base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Json& settings,
                  "a back end's settings have one member, which names its type: images or nbd");
   }
   const std::string& type = settings.begin().key();
+  if (type == "nbd") return OpenNbd(settings.begin().value(), parts);
   if (type == "images") return OpenImages(settings.begin().value(), parts);
   return Error(StatusCode::kInvalidArgument, "there is no back end of type {}", base::Quote(type));
 }

@@ -64,7 +64,8 @@ class Backend {
 
   // --- The images; where the images are reached (the operator) ---
 
-  // The image, made now or before. ALREADY_EXISTS: one of another size or source.
+  // The image, made now or before, grown since or not. ALREADY_EXISTS: one that was made with
+  // another size or source.
   virtual base::StatusOr<ImageInfo> Create(const NewImage& wanted) = 0;
   // OK also for one that does not exist. FAILED_PRECONDITION: it has a lock.
   virtual base::Status Delete(const std::string& image) = 0;

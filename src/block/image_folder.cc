@@ -155,17 +155,18 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
   ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(wanted.name));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(wanted.name, place));
   if (before.has_value()) {
-    if (before->size_bytes == size && before->source == wanted.source &&
+    if (before->made_bytes == size && before->source == wanted.source &&
         before->snapshot_of.empty()) {
       return before->Info();
     }
     return Error(StatusCode::kAlreadyExists,
-                 "image {} exists with {} bytes{}{}, and is wanted with {} bytes{}{}",
-                 Quote(wanted.name), before->size_bytes, before->source.empty() ? "" : " from ",
+                 "image {} was made with {} bytes{}{}, and is wanted with {} bytes{}{}",
+                 Quote(wanted.name), before->made_bytes, before->source.empty() ? "" : " from ",
                  before->source, size, wanted.source.empty() ? "" : " from ", wanted.source);
   }
   ImageRecord record{.name = wanted.name,
                      .size_bytes = size,
+                     .made_bytes = size,
                      .source = wanted.source,
                      .created = base::SystemClock().Now()};
   return Make(std::move(record), place);
@@ -185,6 +186,7 @@ base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
   ASSIGN_OR_RETURN(const ImageRecord source, ReadReady(image));
   ImageRecord record{.name = snapshot,
                      .size_bytes = source.size_bytes,
+                     .made_bytes = source.size_bytes,
                      .source = image,
                      .snapshot_of = image,
                      .created = base::SystemClock().Now()};

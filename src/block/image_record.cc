@@ -38,6 +38,7 @@ std::string Encode(const ImageRecord& record) {
       {"name", record.name},
       {"state", kStates[static_cast<size_t>(record.state)]},
       {"sizeBytes", record.size_bytes},
+      {"madeBytes", record.made_bytes},
       {"createdUnixNanos", created},
       {"image",
        {{"device", record.identity.device},
@@ -64,6 +65,7 @@ base::StatusOr<ImageRecord> DecodeImageRecord(std::string_view text) {
   ImageRecord record;
   record.name = json::String(value, {"name"});
   record.size_bytes = json::Int(value, {"sizeBytes"});
+  record.made_bytes = json::Int(value, {"madeBytes"});
   record.growing_from = json::Int(value, {"growingFrom"});
   record.source = json::String(value, {"source"});
   record.snapshot_of = json::String(value, {"snapshotOf"});

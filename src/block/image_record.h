@@ -24,6 +24,7 @@ struct ImageRecord {
   std::string name;
   ImageState state = ImageState::kCreating;
   int64_t size_bytes = 0;
+  int64_t made_bytes = 0;    // what it was made with: a creation is repeated with that
   int64_t growing_from = 0;  // while the image is made longer: what it was; else 0
   std::string source;        // the image or snapshot that it was copied from; empty: none
   std::string snapshot_of;   // of a snapshot: the image; else empty

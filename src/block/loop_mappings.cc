@@ -7,17 +7,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <set>
 
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "block/mounts.h"
+#include "block/mount_shutdown.h"
 #include "block/sizes.h"
 #include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/mount_holders.h"
 
 namespace berth::block {
 
@@ -35,12 +33,6 @@ constexpr uint64_t kNoRoom = 512;
 // A file system remembers the sector size that it was made with and refuses a larger one. The
 // largest is on each node and over each kind of device a size that direct I/O takes.
 constexpr uint32_t kSectorSize = 4096;
-
-#ifndef FS_IOC_SHUTDOWN
-#define FS_IOC_SHUTDOWN _IOR('X', 125, __u32)
-#endif
-// Without writing the log out first, which could wait for ever.
-constexpr uint32_t kShutDownAtOnce = 2;
 
 std::string_view FileNameOf(std::string_view path) {
   constexpr std::string_view kDeleted = " (deleted)";
@@ -182,44 +174,12 @@ base::Status LoopMappings::Detach(const Mapping& mapping) const {
   return base::FaultPoint<"block.unmap.after">();
 }
 
-// A file system that is shut down writes nothing any more, whoever has it mounted in whichever
-// mount namespace.
-base::Status LoopMappings::ShutDownMounts(const Mapping& mapping,
-                                          std::chrono::milliseconds patience, bool& mounted) const {
-  const LoopDevice loop = LoopOf(mapping);
-  std::set<std::string> paths;
-  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
-  for (const platform::MountEntry& entry : table) {
-    if (ShowsFileSystemOf(entry, loop)) paths.insert(entry.mount_point);
-  }
-  if (paths.empty()) {
-    for (const platform::MountHolder& holder : platform::FindMountHolders(loop.device)) {
-      paths.insert(fmt::format("/proc/{}/root{}", holder.pid, holder.where));
-    }
-  }
-  mounted = !paths.empty();
-  base::Status last;
-  for (const std::string& path : paths) {
-    last = platform::RunInChild(
-        fmt::format("shut down the file system at {}", base::Quote(path)), patience, [&] {
-          const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-          if (fd < 0) return errno;
-          uint32_t how = kShutDownAtOnce;
-          const int error = ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
-          close(fd);
-          return error;
-        });
-    if (last.ok()) return last;  // all show one file system
-  }
-  return last;
-}
-
 base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::milliseconds patience) const {
   ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.before">());
   bool mounted = false;
-  const base::Status shut_down = ShutDownMounts(mapping, patience, mounted);
+  const base::Status shut_down = ShutDownMounts(mounter_, LoopOf(mapping), patience, mounted);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.shut_down">());
   const char* device = mapping.device.c_str();
   // Recent kernels refuse it while a mount or an exclusive user holds the device.

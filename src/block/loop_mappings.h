@@ -53,8 +53,6 @@ class LoopMappings {
   std::string LabelOf(std::string_view image) const;
   bool IsMine(const platform::LoopEntry& entry, std::string_view image) const;
   base::StatusOr<Mapping> ToMapping(const platform::LoopEntry& entry, std::string_view image) const;
-  base::Status ShutDownMounts(const Mapping& mapping, std::chrono::milliseconds patience,
-                              bool& mounted) const;
 
   const Options options_;
   platform::Mounter& mounter_;

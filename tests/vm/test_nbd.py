@@ -41,3 +41,9 @@ def test_a_device_keeps_its_data_and_gives_errors_when_its_server_dies(machine):
     assert "Input/output error" in output, output
     assert "read: 1" in output and "write: 1" in output, output
     assert "unmount: 0" in output and "disconnect: 0" in output, output
+
+
+def test_a_back_end_maps_exports_by_the_kernels_client(machine):
+    result = machine.run("berth_block_vm_test", seconds=400)
+    assert "[  SKIPPED ]" not in result.output, result.output
+    assert "[  PASSED  ] 5 tests." in result.output, result.output

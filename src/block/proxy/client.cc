@@ -46,7 +46,7 @@ base::StatusOr<Message> Client::Call(const Message& request,
   if (socket_.empty()) {
     return Error(StatusCode::kFailedPrecondition,
                  "access by proxy needs `berth io-proxy` on this node, and the agent was not told "
-                 "of one (--proxy-socket)");
+                 "of one (--io-proxy-socket)");
   }
   auto reply = base::ipc::Call(socket_, request, base::ipc::In(within));
   if (reply.ok()) return *std::move(reply);

@@ -1,0 +1,56 @@
+#include "block/mount_shutdown.h"
+
+#include <fcntl.h>
+#include <linux/types.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+
+#include "base/log.h"
+#include "block/mounts.h"
+#include "platform/child.h"
+#include "platform/mount_holders.h"
+
+namespace berth::block {
+namespace {
+
+#ifndef FS_IOC_SHUTDOWN
+#define FS_IOC_SHUTDOWN _IOR('X', 125, __u32)
+#endif
+// Without writing the log out first, which could wait for ever.
+constexpr uint32_t kAtOnce = 2;
+
+}  // namespace
+
+base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,
+                            std::chrono::milliseconds patience, bool& mounted) {
+  std::set<std::string> paths;
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
+  for (const platform::MountEntry& entry : table) {
+    if (ShowsFileSystemOf(entry, device)) paths.insert(entry.mount_point);
+  }
+  if (paths.empty()) {
+    for (const platform::MountHolder& holder : platform::FindMountHolders(device.device)) {
+      paths.insert(fmt::format("/proc/{}/root{}", holder.pid, holder.where));
+    }
+  }
+  mounted = !paths.empty();
+  base::Status last;
+  for (const std::string& path : paths) {
+    last = platform::RunInChild(
+        fmt::format("shut down the file system at {}", base::Quote(path)), patience, [&] {
+          const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+          if (fd < 0) return errno;
+          uint32_t how = kAtOnce;
+          const int error = ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
+          close(fd);
+          return error;
+        });
+    if (last.ok()) return last;  // all show one file system
+  }
+  return last;
+}
+
+}  // namespace berth::block

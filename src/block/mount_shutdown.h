@@ -1,0 +1,19 @@
+// Ends the writing of file systems by force.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/status.h"
+#include "platform/loop_device.h"
+#include "platform/mounter.h"
+
+namespace berth::block {
+
+// Shuts down whatever file system is mounted of `device` (its path and number), in whichever mount
+// namespace: it writes nothing any more. `mounted` tells whether there was one. Fails where the
+// file system cannot, as btrfs, or does not answer within `patience`.
+base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,
+                            std::chrono::milliseconds patience, bool& mounted);
+
+}  // namespace berth::block

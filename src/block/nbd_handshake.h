@@ -1,0 +1,42 @@
+// The client's half of NBD's fixed newstyle negotiation, up to the point where the kernel or nobody
+// takes the connection over (doc/proto.md of the NBD project). Nothing that the server says is
+// believed beyond its bound.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace berth::block {
+
+struct NbdExport {
+  uint64_t size_bytes = 0;
+  uint16_t flags = 0;  // transmission flags, as the kernel's client takes them
+  bool read_only() const { return (flags & 2) != 0; }
+};
+
+struct NbdConnection {
+  base::UniqueFd socket;  // in the transmission phase
+  NbdExport exported;
+};
+
+using NbdDeadline = std::chrono::steady_clock::time_point;
+
+// Connects to "HOST:PORT" or "unix:/PATH". INVALID_ARGUMENT; UNAVAILABLE; DEADLINE_EXCEEDED.
+base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline);
+
+// Asks for the export of that name. NOT_FOUND: the server has none. FAILED_PRECONDITION: it speaks
+// an older protocol, wants TLS, or its blocks are larger than a page. INTERNAL: what it says is no
+// NBD.
+base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
+                                    NbdDeadline deadline);
+
+// Both.
+base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,
+                                      NbdDeadline deadline);
+
+}  // namespace berth::block
