@@ -7,6 +7,7 @@ REASONS = {
               "the garbage collector, which keep nothing but what the API keeps",
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
     "flex.isattached.*": "looks, now and then",
+    "blockoperator.fence.*": "where a node is gone and its lock is not: no back end of files can shut a node out",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",

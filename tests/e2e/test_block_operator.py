@@ -9,6 +9,7 @@ import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
 from lib.local_api import LocalApi
+from lib.roles import LEASE
 from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
@@ -196,3 +197,56 @@ def test_a_node_that_is_deleted_leaves_a_cleanup_and_no_fence(site):
     berth.run("delete", "pvc", "data")
     berth.wait_gone("persistentvolumes", name)
     berth.run("delete", "nodecleanups", "node-dead")
+
+
+def test_a_cluster_is_deleted_under_a_pod(site):
+    berth = site.berth
+    folder = berth.folder / "doomed"
+    folder.mkdir()
+    berth.apply(block_agent.storage_cluster("doomed", folder))
+    site.storage_class("doomed", cluster="doomed")
+    site.claim("data", "doomed")
+    name = site.bound("data")
+    site.run("one", "data")
+    assert list(loops_of(folder)) == [name]
+    berth.run("delete", "storageclusters", "doomed", "--wait=false")
+    berth.wait_gone("storageclusters", "doomed")
+    assert not loops_of(folder) and berth.get("volumefences", name) is None
+    said = [e["message"] for e in berth.events("doomed") if e["reason"] == "ClusterCleaned"]
+    assert "1 forced off, 0 failed; 1 PersistentVolumes of it are left" in said[0]
+    assert berth.get("pvc", "data") and (folder / name).exists(), "data is retained"
+    berth.run("delete", "pod", "one")
+    berth.wait_gone("pods", "one")
+    # Its volumes can be deleted once more when the cluster is there again, as they say.
+    berth.run("delete", "pvc", "data", "--wait=false")
+    assert "StorageCluster 'doomed' is gone" in site.why_not(name, "VolumeFailedDelete")[0]
+    berth.apply(block_agent.storage_cluster("doomed", folder))
+    berth.wait_gone("persistentvolumes", name)
+    assert not (folder / name).exists()
+    berth.run("delete", "storageclusters", "doomed")
+    berth.wait_gone("storageclusters", "doomed")
+
+
+def test_a_role_beside_the_cluster_makes_the_agents(site, start):
+    """As a pod of deploy/block-agent would; no node is one of the selected."""
+    berth = site.berth
+    role = start("controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
+                 "--block-operator-agent-namespace=kube-system", "--block-operator-agent-image=example.com/berth:1",
+                 "--block-operator-agent-node-selector=berth.dev/none=here")
+    names = ("berth-block-agent", "berth-io-proxy")
+    try:
+        for name in names:
+            made = wait_for(f"DaemonSet {name}", lambda: berth.get("daemonsets", name, ns="kube-system"))
+            pod = made["spec"]["template"]["spec"]
+            assert pod["containers"][0]["image"] == "example.com/berth:1"
+            assert pod["nodeSelector"] == {"berth.dev/none": "here"}
+        assert "'berth-block-operator' is ours" in role.log()
+        # One that is deleted is made again.
+        uid = berth.get("daemonsets", names[0], ns="kube-system")["metadata"]["uid"]
+        berth.run("delete", "daemonsets", names[0], "-n", "kube-system", "--wait=false")
+        wait_for("it to be made again", lambda: (berth.get("daemonsets", names[0], ns="kube-system") or
+                                                 {"metadata": {"uid": uid}})["metadata"]["uid"] != uid)
+        assert role.stop() == 0
+    finally:
+        for name in names:
+            berth.run("delete", "daemonsets", name, "-n", "kube-system", check=False)

@@ -4,10 +4,11 @@ A flow is a function of a Survivor: every step is repeated until it succeeds, so
 `beside_double` has the CSI driver double beside the shipped driver.
 """
 from flows.attaching import attach, fail_over
+from flows.clusters import cluster
 from flows.copies import clone, kept_snapshot, populator, snapshot
 from flows.flexvolumes import flex
 from flows.lives import deletion, expansion, host_mount, inline, main_job
 from flows.utilities import helper_mount
 
 FLOWS = {flow.__name__: flow for flow in (main_job, deletion, inline, host_mount, expansion, snapshot, kept_snapshot,
-                                          clone, populator, fail_over, attach, helper_mount, flex)}
+                                          clone, populator, fail_over, attach, helper_mount, flex, cluster)}
