@@ -169,7 +169,8 @@ class AgentImpl : public Agent {
   Status InstallDriver(const std::string& socket) {
     plugin_folder_ = options_.plugin_folder;
     if (plugin_folder_.empty()) {
-      ASSIGN_OR_RETURN(const volume::PluginFolder found, volume::FindPluginFolder());
+      ASSIGN_OR_RETURN(const volume::PluginFolder found,
+                       volume::FindPluginFolder(options_.host_root));
       LOG_INFO("the kubelet looks for drivers in '{}': {}", found.path, found.why);
       plugin_folder_ = found.path;
     }
@@ -177,7 +178,7 @@ class AgentImpl : public Agent {
                      DriverWithTrailer(options_.driver_executable, socket));
     for (const std::string& driver : options_.drivers) {
       RETURN_IF_ERROR_WITH(
-          volume::InstallDriverFile(plugin_folder_, driver, content),
+          volume::InstallDriverFile(options_.host_root + plugin_folder_, driver, content),
           fmt::format("install driver {} in {}", Quote(driver), Quote(plugin_folder_)));
       LOG_INFO("installed driver '{}' in '{}'", driver, plugin_folder_);
     }

@@ -34,6 +34,8 @@ struct AgentOptions {
   // Where the kubelet looks for drivers; empty: found (volume/flex/plugin_folder.h).
   std::string plugin_folder;
   std::string driver_executable;  // berth-flex
+  // Where the node's file system begins, for the plugin folder alone: "" but in a container.
+  std::string host_root;
   std::string proxy_socket;       // of `berth io-proxy`; empty: there is none
   std::chrono::milliseconds resync = std::chrono::minutes(1);
 };

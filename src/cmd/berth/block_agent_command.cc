@@ -117,6 +117,9 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
                       "berth-flex (default: beside this program)");
   command->add_option("--volume-plugin-dir", flags->agent.plugin_folder,
                       "Where the kubelet looks for Flexvolume drivers (default: found)");
+  command->add_option("--host-root", flags->agent.host_root,
+                      "Where the node's file system is mounted, in a container: the folder for "
+                      "drivers is found and written below it");
   command->add_option("--kubelet-dir", flags->agent.kubelet_folder, "The kubelet's folder")
       ->capture_default_str();
   command->add_option("--io-proxy-socket", flags->agent.proxy_socket,

@@ -18,6 +18,27 @@ constexpr char kKey[] = "agents";
 // As long as the operator's end may wait for it.
 constexpr std::chrono::seconds kServedTimeout{5};
 
+constexpr std::string_view kManifestsKubeletFolder = "/var/lib/kubelet";
+
+// Gives the pod another kubelet's folder, by the same path inside and outside.
+void MoveKubeletFolder(Json& pod, const std::string& folder) {
+  if (folder == kManifestsKubeletFolder || !pod.contains("volumes")) return;
+  for (Json& volume : pod["volumes"]) {
+    if (base::json::String(volume, {"hostPath", "path"}) == kManifestsKubeletFolder) {
+      volume["hostPath"]["path"] = folder;
+    }
+  }
+  for (Json& container : pod["containers"]) {
+    bool has_it = false;
+    for (Json& mount : container["volumeMounts"]) {
+      if (base::json::String(mount, {"mountPath"}) != kManifestsKubeletFolder) continue;
+      mount["mountPath"] = folder;
+      has_it = true;
+    }
+    if (has_it) container["args"].push_back("--kubelet-dir=" + folder);
+  }
+}
+
 }  // namespace
 
 bool Covers(const Json& present, const Json& wanted) {
@@ -54,6 +75,7 @@ StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings
     if (!pod.contains(containers)) continue;
     for (Json& container : pod[containers]) container["image"] = settings.image;
   }
+  MoveKubeletFolder(pod, settings.kubelet_folder);
   for (const auto& [key, value] : settings.node_selector) pod["nodeSelector"][key] = value;
   return set;
 }
@@ -108,7 +130,8 @@ Status Agents::Install() {
 }
 
 StatusOr<AgentSettings> Agents::Settings() const {
-  AgentSettings settings{.ns = options_.ns, .image = options_.image};
+  AgentSettings settings{
+      .ns = options_.ns, .image = options_.image, .kubelet_folder = options_.kubelet_folder};
   ASSIGN_OR_RETURN(const auto selector, api::LabelSelector::Parse(options_.node_selector));
   for (const api::Requirement& requirement : selector.requirements()) {
     if (requirement.op != api::Requirement::Operator::kIn || requirement.values.size() != 1) {

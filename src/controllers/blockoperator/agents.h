@@ -24,6 +24,7 @@ std::span<const std::string_view> AgentManifests();
 struct AgentSettings {
   std::string ns;
   std::string image;
+  std::string kubelet_folder = "/var/lib/kubelet";
   api::Labels node_selector;
 };
 

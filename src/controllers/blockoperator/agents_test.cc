@@ -92,6 +92,19 @@ TEST_F(AgentsTest, InstallsTheKinds) {
   }));
 }
 
+TEST(AgentSetTest, AKubeletsFolderIsAtTheSamePathInsideAndOutside) {
+  for (const std::string_view manifest : AgentManifests()) {
+    const auto set = AgentSet(manifest, {.ns = "x", .image = "y", .kubelet_folder = "/k/kubelet"});
+    ASSERT_TRUE(set.ok()) << base::ToString(set.status());
+    const std::string text = base::json::Dump(set->json());
+    EXPECT_EQ(text.find("/var/lib/kubelet"), std::string::npos);
+    if (set->name() != "berth-block-agent") continue;
+    EXPECT_NE(text.find("--kubelet-dir=/k/kubelet"), std::string::npos);
+    EXPECT_NE(text.find(R"("mountPath":"/k/kubelet")"), std::string::npos);
+    EXPECT_NE(text.find(R"("path":"/k/kubelet")"), std::string::npos);
+  }
+}
+
 TEST(AgentsCoversTest, ComparesWhatIsWantedAlone) {
   const Json wanted = {{"a", 1}, {"list", {{{"name", "x"}}}}};
   EXPECT_TRUE(Covers({{"a", 1}, {"b", 2}, {"list", {{{"name", "x"}, {"more", true}}}}}, wanted));

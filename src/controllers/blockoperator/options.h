@@ -18,11 +18,12 @@ using OpenBackend =
 
 // The DaemonSets, and the kinds that go with them.
 struct AgentOptions {
-  bool install = true;        // the CustomResourceDefinitions
-  bool deploy = true;         // the DaemonSets
-  std::string ns;             // where they are
-  std::string image;          // of their pods; empty: that of the operator's own pod
-  std::string own_pod;        // its name, in `ns`
+  bool install = true;  // the CustomResourceDefinitions
+  bool deploy = true;   // the DaemonSets
+  std::string ns;       // where they are
+  std::string image;    // of their pods; empty: that of the operator's own pod
+  std::string own_pod;  // its name, in `ns`
+  std::string kubelet_folder = "/var/lib/kubelet";  // of the nodes
   std::string node_selector;  // "key=value,..." of the nodes that get an agent; empty: all
 };
 

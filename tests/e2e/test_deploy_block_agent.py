@@ -1,0 +1,89 @@
+"""deploy/block-agent: what it renders to, and that the programs take what it says."""
+import subprocess
+
+import pytest
+import yaml
+from lib.standalone import BINARY, ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.blockagent]
+
+FOLDER = ROOT / "deploy" / "block-agent"
+AGENTS = ("agent", "io-proxy")
+
+
+@pytest.fixture(scope="module")
+def objects():
+    result = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(result.stdout)}
+
+
+def agent_set(name):
+    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+
+
+def pod_of(workload):
+    return workload["spec"]["template"]["spec"]
+
+
+def check_flags(container):
+    command, *flags = container["args"]
+    said = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    for flag in flags:
+        assert f"  {flag.partition('=')[0]} " in said, flag
+
+
+def test_the_operator_is_all_that_is_applied(objects):
+    assert [name for kind, name in objects if kind in ("Deployment", "DaemonSet")] == ["berth-block-operator"]
+    operator = objects["Deployment", "berth-block-operator"]
+    container, = pod_of(operator)["containers"]
+    check_flags(container)
+    assert operator["spec"]["replicas"] == 2 and "--leader-election" in container["args"]
+    assert {e["name"] for e in container["env"]} == {"POD_NAMESPACE", "POD_NAME"}, "whence it knows its own image"
+
+
+def test_rights_reach_the_accounts_that_work(objects):
+    accounts = {name for kind, name in objects if kind == "ServiceAccount"}
+    for name in AGENTS:
+        assert pod_of(agent_set(name))["serviceAccountName"] in accounts
+    for (kind, name), item in objects.items():
+        if not kind.endswith("Binding"):
+            continue
+        assert (item["roleRef"]["kind"], item["roleRef"]["name"]) in objects, "the role that it binds"
+        subject, = item["subjects"]
+        assert subject["name"] in accounts and subject["namespace"] == "berth-block"
+    rules = objects["ClusterRole", "berth-block-operator"]["rules"]
+    for rule in rules:
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+        assert "secrets" not in rule["resources"]
+
+
+def test_the_programs_take_the_flags():
+    for name in AGENTS:
+        check_flags(pod_of(agent_set(name))["containers"][0])
+
+
+def test_devices_and_mounts_reach_the_node_and_back():
+    agent = pod_of(agent_set("agent"))
+    container, = agent["containers"]
+    mounts = {m["mountPath"]: m for m in container["volumeMounts"]}
+    paths = {v["name"]: v["hostPath"]["path"] for v in agent["volumes"]}
+    assert container["securityContext"]["privileged"] and agent["hostNetwork"] and agent["hostPID"]
+    assert mounts["/var/lib/kubelet"]["mountPropagation"] == "Bidirectional"
+    for path in ("/var/lib/kubelet", "/dev", "/run/berth", "/var/lib/berth", "/srv/berth"):
+        assert paths[mounts[path]["name"]] == path, "the same path inside and outside"
+    assert paths[mounts["/host"]["name"]] == "/" and "--host-root=/host" in container["args"]
+    # The proxy shows files under which the agent sets up loop devices.
+    proxy = pod_of(agent_set("io-proxy"))
+    assert {m["mountPath"]: m.get("mountPropagation") for m in proxy["containers"][0]["volumeMounts"]}[
+        "/run/berth"] == "Bidirectional"
+    assert mounts["/run/berth"]["mountPropagation"] == "HostToContainer"
+
+
+def test_the_proxys_life_is_that_of_the_volumes():
+    assert agent_set("io-proxy")["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert "limits" not in pod_of(agent_set("io-proxy"))["containers"][0]["resources"]
+
+
+def test_the_example_is_what_the_kinds_allow(kubectl):
+    kubectl.run("apply", "--dry-run=server", "-f", str(FOLDER / "example.yaml"))
