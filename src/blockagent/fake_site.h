@@ -82,7 +82,7 @@ class FakeSite {
         {.node = node,
          .data_folder = folder / ("data-" + node),
          .kubelet_folder = folder / ("kubelet-" + node),
-         .consumers = {.now = [this] { return now; }}},
+         .consumers = {.lease_time = lease_time, .now = [this] { return now; }}},
         {.client = client,
          .exec = *exec,
          .mounter = *mounter,
@@ -158,6 +158,7 @@ class FakeSite {
   base::FakeClock clock;
   kube::FakeClient client{clock};
   FakeEvents events;
+  std::chrono::milliseconds lease_time = kLeaseTime;
   Consumers::Time now = std::chrono::steady_clock::now();
   platform::TempFolder folder;
   const std::unique_ptr<platform::Exec> exec = platform::NewHostExec();
