@@ -10,11 +10,18 @@ def beside_double(flow):
     return flow
 
 
+def beside_agent(flow):
+    """The flow has a block agent, which is killed and started again apart from Berth."""
+    flow.beside_agent = True
+    return flow
+
+
 class Survivor:
-    def __init__(self, berth, environment=None, double=None):
+    def __init__(self, berth, environment=None, double=None, agent=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
+        self.agent = agent
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -22,6 +29,9 @@ class Survivor:
         self.berth.start(env=self.environment, wait=False)
 
     def revive(self):
+        if self.agent is not None and self.agent.process is not None and self.agent.process.poll() is not None:
+            self.restarts += 1
+            self.agent.start(env=self.environment)
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()
@@ -54,14 +64,18 @@ class Survivor:
         try:
             return standalone.wait_for(what, attempt, seconds)
         except standalone.Failure as failure:
-            raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.berth.log_tail(60)}") from None
+            raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.log_tail()}") from None
+
+    def log_tail(self):
+        return self.berth.log_tail(60) + ("" if self.agent is None else f"\n-- block agent:\n{self.agent.log_tail()}")
 
     def state(self):
         """The objects that a failure is about, for its message."""
         try:
             return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
                              for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
-                                           "volumesnapshotcontents")
+                                           "volumesnapshotcontents", "storageclusters", "volumefences",
+                                           "nodecleanups")
                              for item in self.api.items(plural))
         except standalone.Failure as failure:
             return str(failure)
@@ -104,7 +118,7 @@ class Survivor:
 
     def phase(self, name):
         phase = (self.api.get("pods", name) or {}).get("status", {}).get("phase")
-        assert phase != "Failed", f"pod {name} failed\n{self.state()}\n{self.berth.log_tail(60)}"
+        assert phase != "Failed", f"pod {name} failed\n{self.state()}\n{self.log_tail()}"
         return phase
 
     def succeeded(self, name):

@@ -7,6 +7,8 @@ REASONS = {
               "the garbage collector, which keep nothing but what the API keeps",
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
     "flex.isattached.*": "looks, now and then",
+    "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
+    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy_root_test.cc ends them",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
