@@ -10,7 +10,7 @@ import threading
 import time
 
 from survivor import Survivor
-from lib import csi_double, leaks, mounts, standalone
+from lib import block_agent, csi_double, leaks, mounts, roles, standalone
 
 CLONE_NEWNET = 0x40000000
 
@@ -37,6 +37,7 @@ class Place:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
         self.berth = None
         self.double = None
+        self.agent = None
         self._make()
         return self
 
@@ -49,6 +50,8 @@ class Place:
         self.berth = standalone.Standalone(self.folder / "b", runtime)
 
     def _unmake(self):
+        if self.agent is not None:
+            self.agent.kill()
         self.berth.kill()
         self._end_double()
         standalone.own_containerd("stop", self.folder / "r")
@@ -71,6 +74,12 @@ class Place:
         shutil.rmtree(self.folder / "d")
         self.double = None
         self.berth.flags = []
+
+    def _begin_agent(self):
+        """The node's block agent, which reaches the API wherever it listens after a crash. It is not started."""
+        config = roles.kubeconfig_of(self.folder / "agent.kubeconfig", self.berth.data / "api.sock")
+        self.agent = block_agent.BlockAgent(self.berth, "node-a", self.berth.data, self.folder, kubeconfig=config)
+        self.agent.log.unlink(missing_ok=True)
 
     def begin_anew(self):
         """Nothing of what was: after a failure, whose remains would fail every later flow, too."""
@@ -106,9 +115,11 @@ class Place:
         self.berth.log.unlink(missing_ok=True)
         if getattr(flow, "beside_double", False):
             self._begin_double()
+        if getattr(flow, "beside_agent", False):
+            self._begin_agent()
         faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
         survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
-                            self.double)
+                            self.double, self.agent)
         killed = threading.Event()
         try:
             survivor.start()
@@ -121,8 +132,10 @@ class Place:
             left = before.leaked_since() + self._left_at_double()
             assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
             self._end_double()
+            self.agent = None
         except BaseException:
             self.begin_anew()
+            self.agent = None
             raise
         return killed.is_set() if kill is not None else len(list(marks.iterdir())) == len(crashes)
 

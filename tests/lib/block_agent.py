@@ -15,8 +15,10 @@ CRDS = sorted((ROOT / "deploy" / "crds").glob("storage.berth.dev_*.yaml"))
 class BlockAgent:
     """The agent of one node: of the `berth up` itself, or of a FurtherNode."""
 
-    def __init__(self, berth, name, data, folder, inside=lambda *command: list(map(str, command)), flags=()):
+    def __init__(self, berth, name, data, folder, inside=lambda *command: list(map(str, command)), flags=(),
+                 kubeconfig=None):
         self.berth = berth
+        self.kubeconfig = kubeconfig or berth.data / "kubeconfig"
         self.name = name
         self.data = pathlib.Path(data)
         self.inside = inside
@@ -28,7 +30,7 @@ class BlockAgent:
     def start(self, env=None):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.inside(self.berth.binary, "block-agent", "--kubeconfig", self.berth.data / "kubeconfig",
+                self.inside(self.berth.binary, "block-agent", "--kubeconfig", self.kubeconfig,
                             "--node-name", self.name, "--data", self.data, "--socket", self.socket,
                             "--kubelet-dir", self.data / "kubelet", "--volume-plugin-dir",
                             self.data / "volume-plugins", *self.flags),
@@ -55,6 +57,14 @@ class BlockAgent:
 
     def records(self):
         return sorted(path.stem for path in (self.data / "block-agent" / "volumes").glob("*.json"))
+
+    def size_of(self, volume):
+        """Of the device, as recorded; None: it is not mapped."""
+        try:
+            record = json.loads((self.data / "block-agent" / "volumes" / f"{volume}.json").read_text())
+        except FileNotFoundError:
+            return None
+        return (record.get("mapping") or {}).get("sizeBytes")
 
     def log_tail(self, lines=60):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

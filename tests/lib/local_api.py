@@ -18,13 +18,16 @@ PATHS = {
     "volumeattributesclasses": "/apis/storage.k8s.io/v1/volumeattributesclasses",
     "hostmounts": "/apis/storage.berth.dev/v1alpha1/namespaces/default/hostmounts",
     "storageclusters": "/apis/storage.berth.dev/v1alpha1/storageclusters",
+    "volumefences": "/apis/storage.berth.dev/v1alpha1/volumefences",
+    "nodecleanups": "/apis/storage.berth.dev/v1alpha1/nodecleanups",
     "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
            "Node": "nodes", "Endpoints": "endpoints", "StorageClass": "storageclasses", "CSINode": "csinodes",
-           "HostMount": "hostmounts", "StorageCluster": "storageclusters",
+           "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
+           "NodeCleanup": "nodecleanups",
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
            "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents"}
 

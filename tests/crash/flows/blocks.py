@@ -1,0 +1,134 @@
+"""Volumes of a storage cluster, which the block operator makes and the block agent attaches."""
+import shutil
+
+from data import check, larger_than, stay, write
+from survivor import beside_agent
+from flows.flexvolumes import grow
+from lib import block_agent, objects
+
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+HERE = {"nodeSelector": {"kubernetes.io/hostname": "node-a"}}
+
+
+def images(s):
+    return s.berth.folder / "images"
+
+
+def begin(s, claims="Retain"):
+    """A storage cluster with a class of its own, and the agent."""
+    images(s).mkdir(exist_ok=True)
+    s.agent.start(env=s.environment)
+    cluster = block_agent.storage_cluster("main", images(s))
+    cluster["spec"]["cleanup"] = {"claims": claims, "unmapTimeoutSeconds": 5}
+    s.create(cluster)
+    s.create(objects.storage_class("of-main", provisioner="block.berth.dev", binding="Immediate",
+                                   parameters={"cluster": "main"}))
+    s.step("the cluster to be ready",
+           lambda: s.api.get("storageclusters", "main").get("status", {}).get("phase") == "Ready")
+
+
+def end(s):
+    """Nothing is mapped, fenced, on record or in the folder; and the driver goes with its agent."""
+    s.nothing_left()
+    s.quiet()
+    s.step("the agent to have nothing on record", lambda: not s.agent.records())
+    s.step("the fences to be gone", lambda: not s.api.items("volumefences"))
+    s.step("the devices to be gone", lambda: not block_agent.loops_of(images(s)))
+    s.step("the images to be gone", lambda: not [path for path in images(s).rglob("*") if path.is_file()])
+    s.gone("storageclasses", "of-main")
+    stop(s)
+    shutil.rmtree(s.berth.data / "volume-plugins" / "berth.dev~block")
+    store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
+    s.step("the copies of the driver to be gone",
+           lambda: not [path for path in store.rglob("*") if path.is_file()])
+    shutil.rmtree(images(s))
+    shutil.rmtree(s.berth.data / "block-agent")
+
+
+def stop(s):
+    """The agent ends in order; if a crash cuts that short, once more."""
+    def ended():
+        process = s.agent.process
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+        return process.returncode == 0
+    s.step("the agent to end", ended)
+    s.agent.process = None
+
+
+def entries_of(s, volume):
+    return (s.api.get("volumefences", volume) or {}).get("attachments", [])
+
+
+def name_of(s, claim):
+    return s.volume_of(claim)["metadata"]["name"]
+
+
+@beside_agent
+def block(s):
+    """A volume is made, written, grown, copied and shared; kept by a node that is out of service; taken off."""
+    begin(s)
+    s.create(objects.claim("data", "16Mi", "of-main"))
+    s.running(objects.pod("writer", stay(write("/data")), ["data"], **HERE))
+    grow(s, "32Mi")
+    s.step("the agent to have grown it", lambda: s.agent.size_of(name_of(s, "data")) == 32 << 20)
+    s.gone("pods", "writer")
+    s.quiet()
+    source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "data"}}
+    s.create(objects.claim("copy", "32Mi", "of-main", accessModes=["ReadWriteMany"], **source))
+    s.run(objects.pod("reader", f"{check('/copy')} && {larger_than('/copy', 20000)}", ["copy"], **HERE))
+    s.gone("pods", "reader")
+    s.gone("persistentvolumeclaims", "copy")
+    kept(s)
+    taken(s)
+    s.run(objects.pod("last", check("/data"), ["data"], **HERE))
+    s.gone("pods", "last")
+    s.gone("persistentvolumeclaims", "data")
+    s.nothing_left()
+    s.gone("storageclusters", "main")
+    end(s)
+
+
+def kept(s):
+    """By the fence of a pod that is gone, on a node that is switched off."""
+    volume = name_of(s, "data")
+    s.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-x"}, "spec": {"unschedulable": True}})
+    s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": volume},
+              "attachments": [{"node": "node-x", "podNamespace": "default", "pod": "db", "podUID": "a-uid",
+                               "mountDir": "/var/lib/kubelet/pods/a-uid", "readOnly": False, "clusterName": "main"}]})
+    s.create(objects.pod("db", stay(check("/data")), ["data"], **HERE))
+    s.step("node-x to be asked to take the volume off", lambda: s.api.get("nodecleanups", "node-x"))
+    s.done("node-x to be out of service",
+           lambda: s.api.patch("nodes", "node-x", {"spec": {"taints": [OUT_OF_SERVICE]}}))
+    s.step("the pod to have the volume", lambda: [e["node"] for e in entries_of(s, volume)] == ["node-a"]
+           and s.phase("db") == "Running", seconds=120)
+    s.gone("nodecleanups", "node-x")
+    s.gone("nodes", "node-x")
+
+
+def taken(s):
+    """From a pod that has it, as by 'berth fence break --dangerous'."""
+    volume = name_of(s, "data")
+    entry, = entries_of(s, volume)
+    s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "NodeCleanup", "metadata": {"name": "node-a"},
+              "entries": [{"volume": volume, "clusterName": "main", "image": volume, "reason": "a test",
+                           "attachment": entry}]})
+    s.gone("volumefences", volume)
+    s.step("the agent to have taken it off", lambda: not s.agent.records() and not s.api.items("nodecleanups"))
+    s.gone("pods", "db")
+    s.quiet()
+
+
+@beside_agent
+def block_cluster(s):
+    """A cluster is deleted with its claims, one of which a pod uses."""
+    begin(s, claims="Delete")
+    s.create(objects.claim("data", "16Mi", "of-main"))
+    s.running(objects.pod("user", stay(write("/data")), ["data"], **HERE))
+    s.delete_soon("storageclusters", "main")
+    s.step("the volume to be forced off", lambda: not s.agent.records())
+    s.gone("pods", "user")
+    s.gone("persistentvolumeclaims", "data")
+    s.step("the cluster to be gone", lambda: s.api.get("storageclusters", "main") is None)
+    end(s)
