@@ -36,7 +36,7 @@ struct AgentOptions {
   std::string driver_executable;  // berth-flex
   // Where the node's file system begins, for the plugin folder alone: "" but in a container.
   std::string host_root;
-  std::string proxy_socket;       // of `berth io-proxy`; empty: there is none
+  std::string proxy_socket;  // of `berth io-proxy`; empty: there is none
   std::chrono::milliseconds resync = std::chrono::minutes(1);
 };
 

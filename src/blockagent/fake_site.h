@@ -85,19 +85,19 @@ class FakeSite {
   // An agent's attachments, as after its start.
   std::unique_ptr<Attachments> Start(const std::string& node) {
     nodes_.push_back(node);
-    auto made = Attachments::Open(
-        {.node = node,
-         .data_folder = folder / ("data-" + node),
-         .kubelet_folder = folder / ("kubelet-" + node),
-         .consumers = {.lease_time = lease_time, .now = [this] { return now; }}},
-        {.client = client,
-         .exec = *exec,
-         .mounter = *mounter,
-         .events = events,
-         .clock = clock,
-         .make_backend = [this, node](const base::Json& settings) {
-           return block::OpenBackend(settings, {*exec, *mounter, "", node});
-         }});
+    auto made =
+        Attachments::Open({.node = node,
+                           .data_folder = folder / ("data-" + node),
+                           .kubelet_folder = folder / ("kubelet-" + node),
+                           .consumers = {.lease_time = lease_time, .now = [this] { return now; }}},
+                          {.client = client,
+                           .exec = *exec,
+                           .mounter = *mounter,
+                           .events = events,
+                           .clock = clock,
+                           .make_backend = [this, node](const base::Json& settings) {
+                             return block::OpenBackend(settings, {*exec, *mounter, "", node});
+                           }});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
