@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "block/backend.h"
+#include "block/nbd_kernel.h"
 #include "block/proxy/client.h"
 #include "block/proxy/service.h"
 #include "block/sizes.h"
@@ -235,6 +236,33 @@ TEST_F(ProxyTest, ADaemonThatDiedWhileNoProxyRanIsSeenAtTheNextStart) {
   StartProxy();
   ListUntil(
       [](const base::Json& one) { return base::json::String(one, {"state"}) == "quarantined"; });
+}
+
+TEST_F(ProxyTest, AnExportOfAnNbdServerIsShownWhereTheKernelHasNoClient) {
+  if (HasKernelNbd()) GTEST_SKIP() << "skipped: this kernel has a client of its own";
+  const std::string server = "unix:" + (folder_ / "nbd");
+  ASSERT_OK(platform::RunOk(*exec_, {.argv = {"nbdkit", "--pidfile", folder_ / "pid", "--unix",
+                                              folder_ / "nbd", "file", "dir=" + images_},
+                                     .leaves_daemon = true}));
+  const auto nbd = OpenBackend(
+      {{"nbd", {{"server", server}, {"folder", images_}}}},
+      {.exec = *exec_, .mounter = *mounter_, .proxy_socket = run_ + "/sock", .node = "one"});
+  ASSERT_OK(nbd);
+  ASSERT_OK((*nbd)->Create({.name = "pvc-2", .size_bytes = 64 * kMiB}));
+  for (int i = 0; i < 2; ++i) {
+    const auto mapping = (*nbd)->Map("pvc-2", {});
+    ASSERT_OK(mapping);
+    EXPECT_EQ(mapping->size_bytes, 64 * kMiB);
+    EXPECT_EQ((*nbd)->FindMapping("pvc-2")->value().device, mapping->device);
+    Mount(*mapping);
+    if (i == 0) std::ofstream(mount_ + "/file") << "precious";
+    EXPECT_EQ(*platform::ReadFile(mount_ + "/file"), "precious");
+    ASSERT_OK(mounter_->Unmount(mount_));
+    ASSERT_OK((*nbd)->Unmap(*mapping));
+  }
+  EXPECT_FALSE((*nbd)->Map("pvc-9", {}).ok());
+  EXPECT_EQ((*nbd)->HasLock("pvc-2").status().code(), StatusCode::kUnimplemented);
+  kill(std::stoi(*platform::ReadFile(folder_ / "pid")), SIGKILL);
 }
 
 // QEMU before 10.1 mixes up the contents of writes that reach its FUSE export at once.
