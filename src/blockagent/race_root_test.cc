@@ -212,7 +212,8 @@ class RaceTest : public testing::TestWithParam<unsigned> {
     return site_.Start(node);
   }
 
-  FakeSite site_;
+  // Most of the time would be a disk's flushes.
+  FakeSite site_{FakeSite::Disk::kMemory};
   base::Mutex mutex_;
   std::counting_semaphore<> rush_{0};  // those who were refused wait here, but not for long
   std::atomic<int> holders_{0};
@@ -222,11 +223,6 @@ class RaceTest : public testing::TestWithParam<unsigned> {
 };
 
 TEST_P(RaceTest, TwentyAgentsNeverHoldOneVolumeTogether) {
-  // Most of the time would be the disk's flushes.
-  ASSERT_TRUE(
-      site_.mounter->Mount({.source = "tmpfs", .target = site_.folder.path(), .fs_type = "tmpfs"})
-          .ok());
-  std::filesystem::create_directories(site_.images());
   // There are no Node objects, and no node's Lease is waited for.
   site_.lease_time = std::chrono::milliseconds(0);
   site_.AddVolume(kVolume, 16);
