@@ -1,0 +1,86 @@
+"""Death of a node while it mounts, and its return: one writer always. The volume comes free by itself where it is
+proven that the old node writes no more, and stays fenced with the reason where it is not."""
+import shutil
+
+import pytest
+from lib.block_agent import loops_of
+from lib.standalone import wait_for
+from test_block_agent import OUT_OF_SERVICE, module_site, power_off, site  # noqa: F401  (fixtures)
+
+pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
+
+BEHIND_THE_FENCE = ["blockagent.map.after"]
+
+
+def arm(site, point):
+    """Node b's agent dies at that point."""
+    marks = site.further.folder / "crashed"
+    shutil.rmtree(marks, ignore_errors=True)
+    marks.mkdir()
+    agent = site.agents["node-b"]
+    agent.kill()
+    agent.log.unlink()
+    agent.start(env={"BERTH_FAULTS": f"block-agent/{point}=crash", "BERTH_FAULT_ONCE": str(marks)}).wait_ready()
+    return agent
+
+
+def revive(site):
+    """Node b comes back with its records, and takes off what is another's by now."""
+    agent = site.agents["node-b"]
+    if site.further.machine is None:
+        site.further.start()
+    elif site.further.agent.poll() is not None:
+        site.further.start_agent()
+    agent.kill()
+    agent.log.unlink()
+    agent.start().wait_ready()
+    wait_for("node-b to be ready", site.further.ready, seconds=120)
+    if site.berth.get("nodes", "node-b")["spec"].get("taints"):
+        site.api.patch("nodes", "node-b", {"spec": {"taints": []}})
+    wait_for("node-b to forget the volume", lambda: not agent.records())
+    wait_for("node-b to have nothing to clean up", lambda: site.berth.get("nodecleanups", "node-b") is None)
+
+
+def force_away(site, name):
+    site.berth.run("delete", "pod", name, "--grace-period=0", "--wait=false")
+    site.berth.wait_gone("pods", name)
+
+
+def has_alone(site, node):
+    """Nobody else has the volume, neither by the fence nor by a device."""
+    assert [entry["node"] for entry in site.fence("data")["attachments"]] == [node]
+    assert [len(devices) for devices in loops_of(site.images).values()] == [1]
+
+
+@pytest.fixture(autouse=True)
+def comes_back(site):
+    """Whatever becomes of a test, both nodes are there for what follows."""
+    yield
+    if site.further.machine is None or site.agents["node-b"].process.poll() is not None:
+        revive(site)
+
+
+@pytest.mark.parametrize("point", BEHIND_THE_FENCE)
+def test_a_node_dies_while_it_mounts_and_comes_back(site, point):
+    site.volume("data")
+    agent = arm(site, point)
+    site.berth.apply(site.pod("db", "node-b", "data"))
+    wait_for(f"the agent to die at {point}", lambda: agent.process.poll() == -9)
+    power_off(site)
+    force_away(site, "db")
+    site.berth.apply(site.pod("db", "node-a", "data"))
+    if point in BEHIND_THE_FENCE:
+        # The same name is no proof, and the Node is there.
+        said = wait_for("the refusal", lambda: site.blocked("db"))
+        assert "node 'node-b' has not confirmed" in said[-1] and "out-of-service" in said[-1]
+        assert [entry["node"] for entry in site.fence("data")["attachments"]] == ["node-b"]
+        condition, = site.fence("data")["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Blocked", "True")
+        assert "berth fence break --dangerous data" in condition["message"]
+        site.api.patch("nodes", "node-b", {"spec": {"taints": [OUT_OF_SERVICE]}})
+    site.berth.wait_phase("pods", "db", "Running", seconds=150)
+    has_alone(site, "node-a")
+    assert site.read("db") == ["db"]
+    revive(site)
+    has_alone(site, "node-a")
+    assert site.read("db") == ["db"]
