@@ -1,0 +1,120 @@
+// Reads and writes of a volume through an I/O proxy, beside a plain loop device of the same image,
+// in turns; by fio.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "bench/measure.h"
+#include "block/backend.h"
+#include "block/proxy/service.h"
+#include "block/sizes.h"
+#include "platform/durable_file.h"
+#include "rpc/unix_socket.h"
+
+namespace berth::bench {
+namespace {
+
+using base::Json;
+
+struct Job {
+  std::string_view name;
+  std::string_view rw;
+  std::string_view block;
+  int depth;
+};
+
+constexpr Job kJobs[] = {{"write", "write", "1M", 8},
+                         {"read", "read", "1M", 8},
+                         {"random_write", "randwrite", "4k", 16},
+                         {"random_read", "randread", "4k", 16}};
+
+// Bytes a second.
+base::StatusOr<double> Fio(platform::Exec& exec, const Job& job, const std::string& device,
+                           int seconds) {
+  ASSIGN_OR_RETURN(
+      const std::string said,
+      platform::RunOk(exec, {.argv = {"fio", "--name=proxy", "--filename=" + device,
+                                      fmt::format("--rw={}", job.rw),
+                                      fmt::format("--bs={}", job.block),
+                                      fmt::format("--iodepth={}", job.depth), "--ioengine=libaio",
+                                      "--direct=1", fmt::format("--runtime={}", seconds),
+                                      "--time_based", "--output-format=json"},
+                             .timeout = std::chrono::seconds(60 + seconds),
+                             .max_output = size_t{1} << 20}));
+  ASSIGN_OR_RETURN(const Json report, base::json::Parse(said));
+  const Json& jobs = base::json::Array(report, {"jobs"});
+  if (jobs.empty()) return base::Error(base::StatusCode::kInternal, "fio reports no job");
+  return static_cast<double>(base::json::Int(jobs.front(), {"read", "bw_bytes"}) +
+                             base::json::Int(jobs.front(), {"write", "bw_bytes"}));
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
+  const std::string images = folder + "/images";
+  const std::string run = folder + "/run";
+  RETURN_IF_ERROR(platform::MakeFolders(images));
+  RETURN_IF_ERROR(platform::MakeFolders(run));
+  ASSIGN_OR_RETURN(const auto exports, block::proxy::Exports::Open({.folder = run}));
+  ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(run + "/sock"));
+  const auto server = block::proxy::Serve(*exports, std::move(listener));
+  const auto exec = platform::NewHostExec();
+  const auto mounter = platform::NewMounter();
+  std::map<std::string, std::unique_ptr<block::Backend>> backends;
+  for (const char* access : {"Loop", "Proxy"}) {
+    ASSIGN_OR_RETURN(
+        backends[access],
+        block::OpenBackend({{"images", {{"folder", images}, {"access", access}}}},
+                           {.exec = *exec,
+                            .mounter = *mounter,
+                            .proxy_socket = run + "/sock",
+                            .node = "bench"}));
+  }
+  RETURN_IF_ERROR(
+      backends["Loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
+  std::map<std::string, std::map<std::string, std::vector<double>>> seen;
+  // The first round writes every block of the file, and is not counted.
+  for (int round = 0; round <= rounds; ++round) {
+    for (const auto& [access, backend] : backends) {
+      ASSIGN_OR_RETURN(const block::Mapping mapping, backend->Map("bench", {}));
+      base::Status failed;
+      for (const Job& job : kJobs) {
+        const auto rate = Fio(*exec, job, mapping.device, seconds);
+        if (!rate.ok()) {
+          failed = rate.status();
+          break;
+        }
+        if (round > 0) seen[std::string(job.name)][access].push_back(*rate);
+      }
+      RETURN_IF_ERROR(backend->Unmap(mapping));
+      RETURN_IF_ERROR(failed);
+    }
+  }
+  Json result = {{"rounds", rounds}};
+  for (const auto& [job, rates] : seen) {
+    const double loop = Median(rates.at("Loop"));
+    const double proxy = Median(rates.at("Proxy"));
+    result[job] = {{"loop_mib", loop / block::kMiB},
+                   {"proxy_mib", proxy / block::kMiB},
+                   {"ratio", proxy / loop}};
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Reads and writes through the I/O proxy, beside a plain loop device");
+  std::string folder;
+  int rounds = 5;
+  int seconds = 2;
+  app.add_option("--folder", folder, "An empty folder on the disk that is measured")->required();
+  app.add_option("--rounds", rounds)->check(CLI::Range(1, 100));
+  app.add_option("--seconds", seconds)->check(CLI::Range(1, 60));
+  CLI11_PARSE(app, argc, argv);
+  return berth::bench::Finish(berth::bench::Run(folder, rounds, seconds));
+}
