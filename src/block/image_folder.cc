@@ -286,10 +286,26 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   return base::OkStatus();
 }
 
+// Temp files of its record, which a crash left: whoever holds the lock writes none.
+base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
+  const std::string record = Beside(image, kRecordSuffix);
+  const std::string prefix = "." + record.substr(record.rfind('/') + 1) + ".";
+  const std::string folder = folder_ + "/.berth/";
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix) || !platform::IsTornWrite(name)) continue;
+    if (unlink((folder + name).c_str()) != 0 && errno != ENOENT) {
+      return platform::ErrnoError(errno, fmt::format("remove {}", Quote(folder + name)));
+    }
+  }
+  return base::OkStatus();
+}
+
 base::Status ImageFolder::Delete(const std::string& image) {
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
   ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(image));
+  RETURN_IF_ERROR(RemoveTornRecords(image));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, Settle(image, place));
   if (!record.has_value()) {
     unlink(Beside(image, ".lock").c_str());

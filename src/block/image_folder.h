@@ -84,6 +84,7 @@ class ImageFolder {
   base::Status Fill(const base::UniqueFd& image, const ImageRecord& record);
   base::StatusOr<ImageRecord> Finish(ImageRecord record, const PoolPlace& place);
   base::Status Remove(ImageRecord record, const PoolPlace& place);
+  base::Status RemoveTornRecords(const std::string& image);
   base::StatusOr<ImageRecord> CompleteGrowth(ImageRecord record, const PoolPlace& place);
   std::string Holders(const Located& image) const;
 

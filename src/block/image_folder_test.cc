@@ -54,6 +54,18 @@ TEST_F(ImageFolderTest, AnImageIsMadeOnceAsASparseFile) {
   EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
 }
 
+TEST_F(ImageFolderTest, WhatACrashLeftOfARecordGoesWithItsImage) {
+  for (const std::string name : {"pvc-1", "pvc-10"}) {
+    ASSERT_TRUE(images_.Create({.name = name, .size_bytes = kMiB}).ok());
+    std::ofstream(folder_ / (".berth/." + name + ".json.tmp-a1B2c3")) << "{";
+  }
+  ASSERT_TRUE(images_.Delete("pvc-1").ok());
+  EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"),
+              ElementsAre(".pvc-10.json.tmp-a1B2c3", "pvc-10.json", "pvc-10.lock"));
+  ASSERT_TRUE(images_.Delete("pvc-10").ok());
+  EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
+}
+
 TEST_F(ImageFolderTest, NamesThatLeadElsewhereAreRefused) {
   for (const std::string name : {"", "..", ".berth", "../x", "a/b", "A", "a b"}) {
     EXPECT_EQ(images_.Create({.name = name, .size_bytes = kMiB}).status().code(),
