@@ -33,14 +33,14 @@ base::StatusOr<double> Fio(platform::Exec& exec, const Job& job, const std::stri
                            int seconds) {
   ASSIGN_OR_RETURN(
       const std::string said,
-      platform::RunOk(exec, {.argv = {"fio", "--name=proxy", "--filename=" + device,
-                                      fmt::format("--rw={}", job.rw),
-                                      fmt::format("--bs={}", job.block),
-                                      fmt::format("--iodepth={}", job.depth), "--ioengine=libaio",
-                                      "--direct=1", fmt::format("--runtime={}", seconds),
-                                      "--time_based", "--output-format=json"},
-                             .timeout = std::chrono::seconds(60 + seconds),
-                             .max_output = size_t{1} << 20}));
+      platform::RunOk(
+          exec,
+          {.argv = {"fio", "--name=proxy", "--filename=" + device, fmt::format("--rw={}", job.rw),
+                    fmt::format("--bs={}", job.block), fmt::format("--iodepth={}", job.depth),
+                    "--ioengine=libaio", "--direct=1", fmt::format("--runtime={}", seconds),
+                    "--time_based", "--output-format=json"},
+           .timeout = std::chrono::seconds(60 + seconds),
+           .max_output = size_t{1} << 20}));
   ASSIGN_OR_RETURN(const Json report, base::json::Parse(said));
   const Json& jobs = base::json::Array(report, {"jobs"});
   if (jobs.empty()) return base::Error(base::StatusCode::kInternal, "fio reports no job");
@@ -67,14 +67,11 @@ base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
   for (const char* access : {"Loop", "Proxy"}) {
     ASSIGN_OR_RETURN(
         backends[access],
-        block::OpenBackend({{"images", {{"folder", images}, {"access", access}}}},
-                           {.exec = *exec,
-                            .mounter = *mounter,
-                            .proxy_socket = run + "/sock",
-                            .node = "bench"}));
+        block::OpenBackend(
+            {{"images", {{"folder", images}, {"access", access}}}},
+            {.exec = *exec, .mounter = *mounter, .proxy_socket = run + "/sock", .node = "bench"}));
   }
-  RETURN_IF_ERROR(
-      backends["Loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
+  RETURN_IF_ERROR(backends["Loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
   std::map<std::string, std::map<std::string, std::vector<double>>> seen;
   // The first round writes every block of the file, and is not counted.
   for (int round = 0; round <= rounds; ++round) {
