@@ -45,7 +45,9 @@ class Pace {
   const double per_second_;
   const int burst_;
   base::Mutex mutex_;
-  Time turn_ ABSL_GUARDED_BY(mutex_);  // of the next request, were there no burst
+  // Of the next request, were there no burst. The clock may begin with the machine's start, which
+  // is no time at which somebody asked.
+  Time turn_ ABSL_GUARDED_BY(mutex_) = Time::min();
 };
 
 }  // namespace berth::kube
