@@ -41,7 +41,9 @@ std::string PathIn(const std::string& folder, Choices& choices) {
 }
 
 void MakeFile(const std::string& path, off_t size) {
-  const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0755));
+  // What is there already may be a FIFO, whose reader nobody waits for.
+  const base::UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0755));
   if (!fd.valid() || ftruncate(fd.get(), size) != 0) return;
 }
 
