@@ -57,4 +57,12 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
   return base::FaultPoint<"platform.detached_mount.after">();
 }
 
+base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
+                              const std::function<int(int opened)>& grow) {
+  return RunInChild(what, timeout, [&] {
+    const int opened = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return opened < 0 ? errno : grow(opened);
+  });
+}
+
 }  // namespace berth::platform

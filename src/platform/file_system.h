@@ -68,6 +68,11 @@ class FileSystem {
   virtual base::Status Resize(Exec& exec, const std::string& device,
                               const std::string& mount_point) const = 0;
 
+  // Grows a mounted file system to the size of its device by a descriptor of its root (O_PATH will
+  // do), in whatever mount namespace it is mounted. Nothing to do is OK. PERMISSION_DENIED: the
+  // kernel wants a capability that this process lacks.
+  virtual base::Status GrowMounted(int root, const std::string& device) const = 0;
+
   // Gives an unmounted file system, a copy of another one, a random UUID of its own.
   virtual base::Status NewUuid(Exec& exec, const std::string& device) const = 0;
 

@@ -19,4 +19,9 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
                                std::chrono::milliseconds timeout,
                                const std::function<int(int root)>& body);
 
+// Opens the root of a file system by an O_PATH descriptor and calls `grow` with it, in a child
+// process: `grow` is as RunInChild wants it.
+base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
+                              const std::function<int(int opened)>& grow);
+
 }  // namespace berth::platform

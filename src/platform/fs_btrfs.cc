@@ -69,6 +69,11 @@ class BtrfsFileSystem : public FileSystem {
     });
   }
 
+  base::Status GrowMounted(int root, const std::string& device) const override {
+    return GrowByDescriptor(fmt::format("grow btrfs on {}", Quote(device)), root, kGrowTimeout,
+                            [](int opened) { return Grow(opened); });
+  }
+
   // -M changes only the UUID that is looked at, in the superblock, and leaves all metadata as it
   // is.
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

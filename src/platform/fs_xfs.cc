@@ -102,6 +102,11 @@ class XfsFileSystem : public FileSystem {
     });
   }
 
+  base::Status GrowMounted(int root, const std::string& device) const override {
+    return GrowByDescriptor(fmt::format("grow xfs on {}", Quote(device)), root, kGrowTimeout,
+                            [&](int opened) { return Grow(opened, device.c_str()); });
+  }
+
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
     // xfs_admin wants an empty log: a mount replays it, an unmount leaves it clean. nouuid, as the
     // original may be mounted.

@@ -65,11 +65,7 @@ class UsageCounter {
 
 }  // namespace
 
-base::StatusOr<FileSystemUsage> GetFileSystemUsage(const std::string& path,
-                                                   std::chrono::milliseconds timeout) {
-  struct statfs fs = {};
-  RETURN_IF_ERROR(RunInChild(fmt::format("usage of {}", Quote(path)), timeout, &fs, sizeof(fs),
-                             [&] { return statfs(path.c_str(), &fs) == 0 ? 0 : errno; }));
+FileSystemUsage UsageFrom(const struct statfs& fs) {
   const auto block = static_cast<int64_t>(fs.f_frsize != 0 ? fs.f_frsize : fs.f_bsize);
   FileSystemUsage usage;
   usage.total_bytes = static_cast<int64_t>(fs.f_blocks) * block;
@@ -79,6 +75,14 @@ base::StatusOr<FileSystemUsage> GetFileSystemUsage(const std::string& path,
   usage.available_inodes = static_cast<int64_t>(fs.f_ffree);
   usage.used_inodes = usage.total_inodes - usage.available_inodes;
   return usage;
+}
+
+base::StatusOr<FileSystemUsage> GetFileSystemUsage(const std::string& path,
+                                                   std::chrono::milliseconds timeout) {
+  struct statfs fs = {};
+  RETURN_IF_ERROR(RunInChild(fmt::format("usage of {}", Quote(path)), timeout, &fs, sizeof(fs),
+                             [&] { return statfs(path.c_str(), &fs) == 0 ? 0 : errno; }));
+  return UsageFrom(fs);
 }
 
 base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,

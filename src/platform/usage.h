@@ -1,6 +1,8 @@
 // How full file systems and folders are.
 #pragma once
 
+#include <sys/statfs.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -13,6 +15,9 @@ struct FileSystemUsage {
   int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;  // available: to others than root
   int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
 };
+
+// As statfs(2) has it.
+FileSystemUsage UsageFrom(const struct statfs& fs);
 
 // statfs in a child process, so that a dead file system costs `timeout` and no more.
 base::StatusOr<FileSystemUsage> GetFileSystemUsage(

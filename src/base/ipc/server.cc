@@ -75,12 +75,15 @@ void Server::Answer(UniqueFd socket) {
     LOG_INFO("ipc: a peer left before its request's turn came");
     return;
   }
-  const StatusOr<Message> reply = Reply(request);
+  const StatusOr<Reply> reply = ReplyTo(request);
   if (!reply.ok()) {
     connection->SendError(std::string(base::Message(reply.status())), In(options_.io_timeout));
     return;
   }
-  const Failure sent = connection->Send(*reply, kLargestReply, In(options_.io_timeout));
+  std::vector<int> descriptors;
+  for (const UniqueFd& fd : reply->descriptors) descriptors.push_back(fd.get());
+  const Failure sent =
+      connection->Send(reply->message, kLargestReply, In(options_.io_timeout), descriptors);
   if (sent.ok()) return;
   LOG_WARNING("ipc: a reply did not reach its peer: {}", Quote(sent.text));
   if (sent.problem == Problem::kTooLarge) {
@@ -88,7 +91,7 @@ void Server::Answer(UniqueFd socket) {
   }
 }
 
-StatusOr<Message> Server::Reply(const Request& request) {
+StatusOr<Reply> Server::ReplyTo(const Request& request) {
   const std::string* method = request.message.Text(kMethod);
   if (method == nullptr) {
     return Error(StatusCode::kInvalidArgument, "the request names no method");

@@ -25,8 +25,15 @@ struct Request {
   std::vector<UniqueFd> descriptors;
 };
 
+// What a method gives back: a message, and descriptors that go along.
+struct Reply {
+  Reply(Message text) : message(std::move(text)) {}  // NOLINT(google-explicit-constructor)
+  Message message;
+  std::vector<UniqueFd> descriptors;
+};
+
 // Called on several threads at once. What it fails with is the reply's `error`.
-using Method = std::function<StatusOr<Message>(const Request&)>;
+using Method = std::function<StatusOr<Reply>(const Request&)>;
 
 class Server {
  public:
@@ -47,7 +54,7 @@ class Server {
  private:
   void Accept();
   void Answer(UniqueFd socket);
-  StatusOr<Message> Reply(const Request& request);
+  StatusOr<Reply> ReplyTo(const Request& request);
 
   const Options options_;
   UniqueFd stop_;  // an eventfd: the accepting thread is to end

@@ -22,6 +22,7 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code);
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddIoProxyCommand(CLI::App& app, int& exit_code);
+void AddCrustHandlerCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
 
 // `berth node` with the arguments behind it, none of them --roles. The exit code.

@@ -1,0 +1,92 @@
+// What berth-oci, the node agent and the CRUST handler of a node say to each other, and where.
+//
+//   /run/berth/crust/
+//     plans/<pod uid>.json    the node agent, before RunPodSandbox: which of the pod's volumes are
+//                             deferred, by their target paths; {"targets": [...]}. It goes when
+//                             the pod has left the node.
+//     sandboxes/<sandbox id>  the handler: it knows this sandbox and wants to hear of its end
+//     graft/                  a private mount, on which berth-oci mounts a tmpfs in a mount
+//                             namespace of its own, with a container's volumes at m0, m1, ...
+//
+//   crust.create  sandbox, uid, kind ("sandbox" or "container"), bundle, from; and two
+//                 descriptors: the bundle's config.json to read, and a file to write it anew to
+//                 reply: count, of the container's mounts of deferred volumes; kinds ("d" for a
+//                 folder, "f" for a file) and as many descriptors, of the mounts from number
+//                 `from` on. The new config has them at their places in graft/. It is written if
+//                 `from` is 0 and `count` is not
+//   crust.end     sandbox: its container is deleted; the reply comes when its volumes are free
+//
+// A pod without a plan costs berth-oci one look for a file that is not there; a pod with one starts
+// no container without the handler.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/ipc/message.h"
+
+namespace berth::base::ipc::crust {
+
+inline constexpr std::string_view kCreate = "crust.create";
+inline constexpr std::string_view kEnd = "crust.end";
+inline constexpr std::string_view kSandbox = "sandbox";
+inline constexpr std::string_view kPodUid = "uid";
+inline constexpr std::string_view kKind = "kind";
+inline constexpr std::string_view kBundle = "bundle";
+inline constexpr std::string_view kFrom = "from";
+inline constexpr std::string_view kCount = "count";
+inline constexpr std::string_view kKinds = "kinds";
+inline constexpr std::string_view kTargets = "targets";
+
+inline constexpr const char* kRunFolder = "/run/berth/crust";
+inline constexpr const char* kHandlerSocket = "/run/berth/crust.sock";
+inline constexpr const char* kOciSocket = "/run/berth/crust-oci.sock";
+
+// As containerd's CRI plug-in annotates the containers of a pod.
+inline constexpr std::string_view kKindAnnotation = "io.kubernetes.cri.container-type";
+inline constexpr std::string_view kSandboxAnnotation = "io.kubernetes.cri.sandbox-id";
+inline constexpr std::string_view kPodUidAnnotation = "io.kubernetes.cri.sandbox-uid";
+
+// The file names that berth-oci may be asked for: a CRI id or a pod's UID, as one part of a path.
+inline constexpr size_t kLongestId = 128;
+inline bool IsId(std::string_view id) {
+  if (id.empty() || id.size() > kLongestId || id.front() == '.') return false;
+  for (const char c : id) {
+    const bool fits = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                      c == '-' || c == '_' || c == '.';
+    if (!fits) return false;
+  }
+  return true;
+}
+
+inline std::string PlanPath(std::string_view run_folder, std::string_view pod_uid) {
+  return std::string(run_folder) + "/plans/" + std::string(pod_uid) + ".json";
+}
+inline std::string MarkPath(std::string_view run_folder, std::string_view sandbox) {
+  return std::string(run_folder) + "/sandboxes/" + std::string(sandbox);
+}
+inline std::string GraftFolder(std::string_view run_folder) {
+  return std::string(run_folder) + "/graft";
+}
+// Where the mount number `index` of a container is put.
+inline std::string GraftPoint(std::string_view run_folder, size_t index) {
+  return GraftFolder(run_folder) + "/m" + std::to_string(index);
+}
+
+// The text of a plan.
+inline std::string WritePlan(Strings targets) {
+  return WriteJson(Message().Set(kTargets, std::move(targets))) + "\n";
+}
+
+inline constexpr size_t kLargestConfig = 8 * 1024 * 1024;
+inline constexpr size_t kLargestPlan = 256 * 1024;
+inline constexpr size_t kMostMounts = 1024;
+
+// How long berth-oci waits: for a create, less than the two minutes that the kubelet gives one, so
+// that its own words are what people read; for an end, less than the five seconds that containerd
+// gives the clean-up after a shim that died, and the handler finishes it alone.
+inline constexpr std::chrono::seconds kCreateTime{100};
+inline constexpr std::chrono::seconds kEndTime{4};
+
+}  // namespace berth::base::ipc::crust

@@ -1,0 +1,181 @@
+#include "cmd/berth-oci/annotations.h"
+
+#include <vector>
+
+#include "base/ipc/utf8.h"
+
+namespace berth::oci {
+
+namespace ipc = base::ipc;
+
+namespace {
+
+constexpr size_t kDeepest = 256;
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  // False: what is there is no such thing; the reader is then of no more use.
+  bool Take(char wanted) {
+    SkipSpace();
+    if (at_ >= text_.size() || text_[at_] != wanted) return false;
+    ++at_;
+    return true;
+  }
+  char Next() {
+    SkipSpace();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool AtEnd() {
+    SkipSpace();
+    return at_ == text_.size();
+  }
+  size_t at() const { return at_; }
+
+  bool String(std::string& out) {
+    if (!Take('"')) return false;
+    out.clear();
+    while (at_ < text_.size()) {
+      const char c = text_[at_++];
+      if (c == '"') return true;
+      if (static_cast<unsigned char>(c) < 0x20) return false;
+      if (c != '\\') {
+        out += c;
+      } else if (!Escape(out)) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  // Any value, however deep up to the bound.
+  bool Skip() {
+    std::string closing;  // what the open brackets wait for, the innermost last
+    std::string text;
+    do {
+      const char next = Next();
+      if (next == '{' || next == '[') {
+        if (closing.size() >= kDeepest) return false;
+        ++at_;
+        closing += next == '{' ? '}' : ']';
+        if (Next() == closing.back()) {
+          if (!Close(closing)) return false;
+        } else if (closing.back() == '}' && !Name(text)) {
+          return false;
+        }
+        continue;
+      }
+      if (!(next == '"' ? String(text) : Scalar()) || !AfterValue(closing, text)) return false;
+    } while (!closing.empty());
+    return true;
+  }
+
+ private:
+  void SkipSpace() {
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) {
+      ++at_;
+    }
+  }
+
+  bool Name(std::string& text) { return String(text) && Take(':'); }
+
+  bool Scalar() {
+    const size_t begin = at_;
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n,]}[{\":").find(text_[at_]) == std::string_view::npos) {
+      ++at_;
+    }
+    return at_ > begin;
+  }
+
+  // The innermost bracket closes here, and with it a value of the next one.
+  bool Close(std::string& closing) {
+    ++at_;
+    closing.pop_back();
+    std::string text;
+    return AfterValue(closing, text);
+  }
+
+  bool AfterValue(std::string& closing, std::string& text) {
+    while (!closing.empty()) {
+      if (Take(',')) return closing.back() == ']' || Name(text);
+      if (!Take(closing.back())) return false;
+      closing.pop_back();
+    }
+    return true;
+  }
+
+  bool Escape(std::string& out) {
+    if (at_ >= text_.size()) return false;
+    const char c = text_[at_++];
+    constexpr std::string_view kEscapes = "\"\\/bfnrt";
+    constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
+    if (const size_t i = kEscapes.find(c); i != std::string_view::npos) {
+      out += kMeanings[i];
+      return true;
+    }
+    if (c != 'u' || text_.size() - at_ < 4) return false;
+    unsigned code = 0;
+    for (int i = 0; i < 4; ++i) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      const char digit = text_[at_++];
+      const size_t value =
+          kDigits.find(digit >= 'A' && digit <= 'F' ? static_cast<char>(digit + 32) : digit);
+      if (value == std::string_view::npos) return false;
+      code = code * 16 + static_cast<unsigned>(value);
+    }
+    // No name or id that is looked for has half of a pair.
+    ipc::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
+    return true;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+// An object of strings; other values are left out.
+bool ReadStrings(Reader& reader, Annotations& out) {
+  if (!reader.Take('{')) return false;
+  if (reader.Take('}')) return true;
+  std::string name, value;
+  do {
+    if (!reader.String(name) || !reader.Take(':')) return false;
+    if (reader.Next() != '"') {
+      if (!reader.Skip()) return false;
+      continue;
+    }
+    if (!reader.String(value)) return false;
+    out[name] = value;
+  } while (reader.Take(','));
+  return reader.Take('}');
+}
+
+bool ReadConfig(Reader& reader, Annotations& out) {
+  if (!reader.Take('{')) return false;
+  if (reader.Take('}')) return true;
+  std::string name;
+  do {
+    if (!reader.String(name) || !reader.Take(':')) return false;
+    if (name == "annotations" && reader.Next() == '{') {
+      out.clear();
+      if (!ReadStrings(reader, out)) return false;
+    } else if (!reader.Skip()) {
+      return false;
+    }
+  } while (reader.Take(','));
+  return reader.Take('}');
+}
+
+}  // namespace
+
+ipc::Result<Annotations> ReadAnnotations(std::string_view config) {
+  Reader reader(config);
+  Annotations annotations;
+  if (ReadConfig(reader, annotations) && reader.AtEnd()) return annotations;
+  return ipc::Failure{ipc::Problem::kBroken, "config.json is no JSON object, as of its byte " +
+                                                 std::to_string(reader.at())};
+}
+
+}  // namespace berth::oci

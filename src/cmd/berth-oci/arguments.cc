@@ -1,0 +1,62 @@
+#include "cmd/berth-oci/arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace berth::oci {
+namespace {
+
+// Flags whose value is the next argument, unless it stands behind a '='. The others have none.
+constexpr std::array<std::string_view, 6> kGlobal = {
+    "root", "log", "log-format", "criu", "cgroup-manager", "rootless"};
+constexpr std::array<std::string_view, 6> kOfCreate = {"bundle",       "b",      "console-socket",
+                                                       "preserve-fds", "config", "pid-file"};
+
+// Takes the flag at `at`, with its value, and moves on.
+class Flag {
+ public:
+  Flag(const std::vector<std::string>& argv, size_t& at, auto& with_value) {
+    std::string_view text = argv[at++];
+    text.remove_prefix(text.starts_with("--") ? 2 : 1);
+    const size_t equals = text.find('=');
+    name_ = text.substr(0, equals);
+    if (equals != std::string_view::npos) {
+      value_ = text.substr(equals + 1);
+    } else if (std::ranges::find(with_value, name_) != with_value.end() && at < argv.size()) {
+      value_ = argv[at++];
+    }
+  }
+  std::string_view name() const { return name_; }
+  std::string value() const { return std::string(value_); }
+
+ private:
+  std::string_view name_;
+  std::string_view value_;
+};
+
+bool IsFlag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
+
+}  // namespace
+
+Arguments ReadArguments(const std::vector<std::string>& argv) {
+  Arguments arguments;
+  size_t at = 1;
+  while (at < argv.size() && IsFlag(argv[at])) {
+    const Flag flag(argv, at, kGlobal);
+    if (flag.name() == "log") arguments.log = flag.value();
+    if (flag.name() == "log-format") arguments.log_is_json = flag.value() == "json";
+  }
+  if (at < argv.size()) arguments.command = argv[at++];
+  while (at < argv.size()) {
+    if (!IsFlag(argv[at])) {
+      arguments.id = argv[at++];
+      continue;
+    }
+    const Flag flag(argv, at, kOfCreate);
+    if (flag.name() == "bundle" || flag.name() == "b") arguments.bundle = flag.value();
+  }
+  return arguments;
+}
+
+}  // namespace berth::oci

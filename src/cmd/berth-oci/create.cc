@@ -1,0 +1,202 @@
+#include "cmd/berth-oci/create.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/ipc/connection.h"
+#include "base/ipc/crust_call.h"
+#include "base/unique_fd.h"
+#include "cmd/berth-oci/annotations.h"
+#include "cmd/berth-oci/files.h"
+
+namespace berth::oci {
+
+namespace ipc = base::ipc;
+namespace crust = base::ipc::crust;
+using base::UniqueFd;
+using ipc::Failure;
+using ipc::Problem;
+using ipc::Result;
+
+namespace {
+
+// The bundle's files. The config as it was given stays beside the one that names our mounts: should
+// a create be cut short between, the next one begins with what was given.
+struct Bundle {
+  explicit Bundle(std::string folder)
+      : folder(std::move(folder)),
+        config(this->folder + "/config.json"),
+        original(this->folder + "/config.json.berth-original"),
+        fresh(this->folder + "/config.json.berth-new") {}
+  // What there is to read.
+  const std::string& given() const {
+    return access(original.c_str(), F_OK) == 0 ? original : config;
+  }
+  std::string folder, config, original, fresh;
+};
+
+struct Mounts {
+  std::vector<UniqueFd> descriptors;
+  ipc::Strings kinds;
+};
+
+Failure Broken(std::string text) { return {Problem::kBroken, std::move(text)}; }
+
+Failure Explain(Failure failure, const Config& config) {
+  if (failure.problem == Problem::kNobody) {
+    failure.text = "this pod's volumes are mounted by Berth's CRUST handler, which is not there: " +
+                   failure.text;
+  } else if (failure.problem != Problem::kRefused) {
+    failure.text = "ask Berth's CRUST handler at '" + config.socket + "': " + failure.text;
+  }
+  return failure;
+}
+
+Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
+                         std::span<const int> descriptors, std::vector<UniqueFd>* received) {
+  const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
+  Result<ipc::Connection> connection = ipc::Connection::To(config.socket, deadline);
+  if (!connection.ok()) return Explain(connection.failure(), config);
+  if (Failure sent = connection->Send(request, ipc::kLargestRequest, deadline, descriptors);
+      !sent.ok() && sent.problem != Problem::kClosed) {
+    return Explain(std::move(sent), config);
+  }
+  Result<ipc::Message> reply = connection->Receive(ipc::kLargestReply, deadline, received);
+  if (!reply.ok()) return Explain(reply.failure(), config);
+  if (const std::string* error = reply->Text(ipc::kError)) {
+    return Failure{Problem::kRefused, *error};
+  }
+  return reply;
+}
+
+ipc::Message CreateMessage(const std::string& kind, const std::string& sandbox,
+                           const std::string& uid, const std::string& bundle) {
+  return ipc::Message()
+      .Set(ipc::kMethod, std::string(crust::kCreate))
+      .Set(crust::kKind, kind)
+      .Set(crust::kSandbox, sandbox)
+      .Set(crust::kPodUid, uid)
+      .Set(crust::kBundle, bundle);
+}
+
+// The mounts of the container's volumes; none, and no new config, if it has no deferred ones.
+Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, const Bundle& bundle) {
+  const UniqueFd given(open(bundle.given().c_str(), O_RDONLY | O_CLOEXEC));
+  if (!given.valid()) return ipc::SystemFailure("open '" + bundle.given() + "'", errno);
+  const UniqueFd fresh(
+      open(bundle.fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fresh.valid()) return ipc::SystemFailure("make '" + bundle.fresh + "'", errno);
+  const int descriptors[] = {given.get(), fresh.get()};
+  Mounts mounts;
+  while (true) {
+    ipc::Message request = base;
+    request.Set(crust::kFrom, static_cast<int64_t>(mounts.descriptors.size()));
+    std::vector<UniqueFd> received;
+    Result<ipc::Message> reply = Ask(config, request, descriptors, &received);
+    if (!reply.ok()) return reply.failure();
+    const auto count = reply->Number(crust::kCount);
+    const ipc::Strings* kinds = reply->List(crust::kKinds);
+    if (!count || *count < 0 || kinds == nullptr || kinds->size() != received.size() ||
+        mounts.descriptors.size() + received.size() > static_cast<size_t>(*count)) {
+      return Broken("Berth's CRUST handler gave an answer that makes no sense");
+    }
+    for (UniqueFd& mount : received) mounts.descriptors.push_back(std::move(mount));
+    mounts.kinds.insert(mounts.kinds.end(), kinds->begin(), kinds->end());
+    if (mounts.descriptors.size() == static_cast<size_t>(*count)) return mounts;
+    if (received.empty()) return Broken("Berth's CRUST handler gave fewer mounts than it said");
+  }
+}
+
+// A namespace in which the mounts are at their places, and which is as the host's otherwise.
+Failure Graft(const Config& config, const Mounts& mounts) {
+  const std::string folder = crust::GraftFolder(config.run_folder);
+  if (unshare(CLONE_NEWNS) != 0) return ipc::SystemFailure("unshare the mount namespace", errno);
+  // This one alone: what is shared with the host otherwise stays so, or containers would miss what
+  // is mounted there later. It fails where the folder is no mount, in which case what is mounted in
+  // it could come to be seen on the host.
+  if (mount(nullptr, folder.c_str(), nullptr, MS_PRIVATE, nullptr) != 0) {
+    return ipc::SystemFailure("make '" + folder + "' private (Berth's CRUST handler mounts it)",
+                              errno);
+  }
+  if (mount("berth", folder.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+            "size=1m,mode=0700") != 0) {
+    return ipc::SystemFailure("mount a tmpfs at '" + folder + "'", errno);
+  }
+  for (size_t i = 0; i < mounts.descriptors.size(); ++i) {
+    const std::string point = crust::GraftPoint(config.run_folder, i);
+    const bool made =
+        mounts.kinds[i] == "f"
+            ? UniqueFd(open(point.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600)).valid()
+            : mkdir(point.c_str(), 0700) == 0;
+    if (!made) return ipc::SystemFailure("make '" + point + "'", errno);
+    if (move_mount(mounts.descriptors[i].get(), "", AT_FDCWD, point.c_str(),
+                   MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+      return ipc::SystemFailure("put a volume at '" + point + "'", errno);
+    }
+  }
+  return ipc::Ok();
+}
+
+Failure ReplaceConfig(const Bundle& bundle) {
+  if (link(bundle.config.c_str(), bundle.original.c_str()) != 0 && errno != EEXIST) {
+    return ipc::SystemFailure("keep '" + bundle.config + "'", errno);
+  }
+  if (rename(bundle.fresh.c_str(), bundle.config.c_str()) != 0) {
+    return ipc::SystemFailure("replace '" + bundle.config + "'", errno);
+  }
+  return ipc::Ok();
+}
+
+// Absolute, since the handler is asked with it.
+std::string FolderOf(const Arguments& arguments) {
+  char path[PATH_MAX];
+  const std::string& given = arguments.bundle;
+  return realpath(given.empty() ? "." : given.c_str(), path) == nullptr ? given : path;
+}
+
+std::string Value(const Annotations& annotations, std::string_view name) {
+  const auto found = annotations.find(name);
+  return found == annotations.end() ? "" : found->second;
+}
+
+}  // namespace
+
+Failure Prepare(const Config& config, const Arguments& arguments) {
+  const Bundle bundle(FolderOf(arguments));
+  const Result<std::string> text = ReadFile(bundle.given(), crust::kLargestConfig);
+  if (!text.ok()) return text.failure();
+  const Result<Annotations> annotations = ReadAnnotations(*text);
+  if (!annotations.ok()) return annotations.failure();
+  const std::string kind = Value(*annotations, crust::kKindAnnotation);
+  const std::string sandbox = Value(*annotations, crust::kSandboxAnnotation);
+  const std::string uid = Value(*annotations, crust::kPodUidAnnotation);
+  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // of no pod
+  // Without them nobody can say that nothing was deferred.
+  if (!crust::IsId(uid) || !crust::IsId(sandbox)) {
+    return Broken("the container's annotations name no pod and sandbox ('" +
+                  std::string(crust::kPodUidAnnotation) + "', containerd 1.6.16 or newer)");
+  }
+  const std::string plan = crust::PlanPath(config.run_folder, uid);
+  if (access(plan.c_str(), F_OK) != 0) {
+    return errno == ENOENT ? ipc::Ok() : ipc::SystemFailure("look for '" + plan + "'", errno);
+  }
+  const ipc::Message message = CreateMessage(kind, sandbox, uid, bundle.folder);
+  if (kind == "sandbox") return Ask(config, message, {}, nullptr).failure();
+  const Result<Mounts> mounts = AskForMounts(config, message, bundle);
+  if (!mounts.ok() || mounts->descriptors.empty()) {
+    unlink(bundle.fresh.c_str());
+    return mounts.failure();
+  }
+  Failure done = Graft(config, *mounts);
+  if (done.ok()) done = ReplaceConfig(bundle);
+  if (!done.ok()) unlink(bundle.fresh.c_str());
+  return done;
+}
+
+}  // namespace berth::oci

@@ -1,0 +1,87 @@
+#include "cmd/berth-oci/oci.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/ipc/connection.h"
+#include "base/ipc/crust_call.h"
+#include "cmd/berth-oci/arguments.h"
+#include "cmd/berth-oci/create.h"
+#include "cmd/berth-oci/files.h"
+#include "cmd/berth-oci/runtime.h"
+#include "cmd/berth-oci/runtime_log.h"
+
+namespace berth::oci {
+
+namespace ipc = base::ipc;
+namespace crust = base::ipc::crust;
+
+namespace {
+
+constexpr size_t kLargestSettings = 64 * 1024;
+constexpr const char* kSettings = "/etc/berth/oci.json";
+
+std::vector<std::string> SettingsPaths() {
+  std::vector<std::string> paths;
+  char self[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
+  if (size > 0 && static_cast<size_t>(size) < sizeof(self)) {
+    paths.push_back(std::string(self, static_cast<size_t>(size)) + ".json");
+  }
+  paths.emplace_back(kSettings);
+  return paths;
+}
+
+bool HandlerKnows(const Config& config, const std::string& id) {
+  return crust::IsId(id) && access(crust::MarkPath(config.run_folder, id).c_str(), F_OK) == 0;
+}
+
+// The runtime has deleted it. The handler finishes by itself what it cannot do now.
+void TellEnd(const Config& config, const std::string& id) {
+  const auto reply =
+      ipc::Call(config.socket,
+                ipc::Message().Set(ipc::kMethod, std::string(crust::kEnd)).Set(crust::kSandbox, id),
+                ipc::In(crust::kEndTime));
+  if (!reply.ok()) Write(STDERR_FILENO, "berth-oci: " + reply.failure().text + "\n");
+}
+
+}  // namespace
+
+ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths) {
+  Config config{.socket = crust::kOciSocket, .run_folder = crust::kRunFolder};
+  for (const std::string& path : paths) {
+    const auto text = ReadFile(path, kLargestSettings);
+    if (text.failure().problem == ipc::Problem::kNobody) continue;
+    if (!text.ok()) return text.failure();
+    const auto settings = ipc::ReadJson(*text);
+    if (!settings.ok()) {
+      return ipc::Failure{ipc::Problem::kBroken, "'" + path + "': " + settings.failure().text};
+    }
+    if (const std::string* runtime = settings->Text("runtime")) config.runtime = *runtime;
+    if (const std::string* socket = settings->Text("socket")) config.socket = *socket;
+    if (const std::string* run = settings->Text("run")) config.run_folder = *run;
+    break;
+  }
+  return config;
+}
+
+int Run(const std::vector<std::string>& argv) {
+  const Arguments arguments = ReadArguments(argv);
+  const auto config = ReadConfig(SettingsPaths());
+  if (!config.ok()) return Fail(arguments, config.failure().text);
+  const auto runtime = FindRuntime(config->runtime);
+  if (!runtime.ok()) return Fail(arguments, runtime.failure().text);
+  if (arguments.command == "create" || arguments.command == "run") {
+    if (const ipc::Failure ready = Prepare(*config, arguments); !ready.ok()) {
+      return Fail(arguments, ready.text);
+    }
+  } else if (arguments.command == "delete" && HandlerKnows(*config, arguments.id)) {
+    const auto code = RunRuntime(*runtime, argv);
+    if (!code.ok()) return Fail(arguments, code.failure().text);
+    if (*code == 0) TellEnd(*config, arguments.id);
+    return *code;
+  }
+  return Fail(arguments, BecomeRuntime(*runtime, argv).text);
+}
+
+}  // namespace berth::oci

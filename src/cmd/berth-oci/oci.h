@@ -1,0 +1,39 @@
+// Stands in for the OCI runtime of containerd (runc, crun), so that containers of a pod get volumes
+// that no one mounted on the host:
+//
+//   create, of a pod that has a plan (base/ipc/crust_call.h)
+//       sandbox    tells the handler of it
+//       container  gets its volumes' mounts from the handler, as descriptors; puts them under a
+//                  private mount in a mount namespace of its own, whose other mounts stay as they
+//                  are and go on to take part in propagation; writes config.json anew
+//   delete, of a sandbox that the handler knows: tells it afterwards
+//   all else   the runtime's alone
+//
+// It becomes the runtime (exec). A failure ends the create before the runtime began, is written to
+// the runtime's log, from where containerd reads it, and leaves nothing: what was mounted goes with
+// the process. Nothing is ever mounted on the host.
+//
+// Which runtime, and where the handler is: <this program>.json or /etc/berth/oci.json, with the
+// members runtime, socket and run; the defaults are "runc" and those of base/ipc/crust_call.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/ipc/result.h"
+
+namespace berth::oci {
+
+struct Config {
+  std::string runtime = "runc";
+  std::string socket;
+  std::string run_folder;
+};
+
+// Of the files at `paths` the first one that is there.
+base::ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths);
+
+// The exit code; does not come back where the runtime takes over.
+int Run(const std::vector<std::string>& argv);
+
+}  // namespace berth::oci

@@ -1,0 +1,18 @@
+// How an OCI runtime says what went wrong: on standard error, and in the log that its caller named.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <string_view>
+
+#include "cmd/berth-oci/arguments.h"
+
+namespace berth::oci {
+
+// A line of runc's log, in JSON or as text.
+std::string LogLine(std::string_view message, time_t when, bool json);
+
+// Says it to both; the exit code.
+int Fail(const Arguments& arguments, const std::string& message);
+
+}  // namespace berth::oci

@@ -1,0 +1,59 @@
+#include <memory>
+
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "cmd/berth/commands.h"
+#include "cmd/berth/signals.h"
+#include "crust/crust_handler.h"
+
+namespace berth::cmd {
+
+void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "crust-handler", "Run the handler that mounts volumes in sandboxes, not on the host");
+  auto options = std::make_shared<crust::CrustHandlerOptions>();
+  options->socket = base::ipc::crust::kHandlerSocket;
+  options->oci_socket = base::ipc::crust::kOciSocket;
+  options->run_folder = base::ipc::crust::kRunFolder;
+  auto verbosity = std::make_shared<int>(0);
+  command
+      ->add_option("--socket", options->socket,
+                   "Socket of the CRUST API, as RuntimeClass.fsMgmtSocket names it")
+      ->capture_default_str();
+  command->add_option("--oci-socket", options->oci_socket, "Socket that berth-oci asks at")
+      ->capture_default_str();
+  command->add_option("--data", options->data_folder, "Folder of what is known of sandboxes")
+      ->capture_default_str();
+  command->add_option("--run", options->run_folder, "Folder of pods' plans")->capture_default_str();
+  command->add_option("--kubelet", options->kubelet_folder, "The kubelet's folder")
+      ->capture_default_str();
+  command
+      ->add_option("--capabilities", options->capabilities,
+                   "What is offered of SUBPATH, VOLUME_STATS, ...; all by default")
+      ->delimiter(',');
+  command
+      ->add_option("--file-systems", options->file_systems,
+                   "File systems on block devices that are mounted")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--share-file-systems", options->shares,
+                   "File systems that the kernel mounts from a share, such as nfs4")
+      ->delimiter(',');
+  command->add_flag("-v", *verbosity, "Log more");
+  command->callback([options, verbosity, &exit_code] {
+    StopSignals signals;
+    base::InitLogging("crust-handler", *verbosity);
+    const auto handler = crust::CrustHandler::Start(*options);
+    if (!handler.ok()) {
+      LOG_ERROR("{}", base::ToString(handler.status()));
+      exit_code = 1;
+      return;
+    }
+    LOG_INFO("serving at {} and {}", base::Quote(options->socket),
+             base::Quote(options->oci_socket));
+    signals.Wait();
+  });
+}
+
+}  // namespace berth::cmd

@@ -1,0 +1,146 @@
+#include "crust/crust_handler.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "base/ipc/crust_call.h"
+#include "base/ipc/server.h"
+#include "base/log.h"
+#include "crust/handler.h"
+#include "crust/holder.h"
+#include "crust/namespace_sandbox.h"
+#include "crust/services.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "rpc/unix_server.h"
+#include "rpc/unix_socket.h"
+
+namespace berth::crust {
+namespace {
+
+namespace ipc = base::ipc;
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using Capability = wire::RuntimeCapability::RPC;
+
+Status CheckPaths(const CrustHandlerOptions& options) {
+  for (const std::string& path : {options.socket, options.oci_socket, options.data_folder,
+                                  options.run_folder, options.kubelet_folder}) {
+    if (!path.starts_with('/') || path == "/" || PlainPath(path) != path) {
+      return Error(StatusCode::kInvalidArgument,
+                   "path {} is not an absolute path in its plainest spelling", Quote(path));
+    }
+  }
+  return base::OkStatus();
+}
+
+StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::string>& names) {
+  std::vector<Capability::Type> types;
+  const google::protobuf::EnumDescriptor* all = Capability::Type_descriptor();
+  for (int i = 0; names.empty() && i < all->value_count(); ++i) {
+    if (all->value(i)->number() != Capability::UNKNOWN) {
+      types.push_back(static_cast<Capability::Type>(all->value(i)->number()));
+    }
+  }
+  for (const std::string& name : names) {
+    Capability::Type type = Capability::UNKNOWN;
+    if (!Capability::Type_Parse(name, &type) || type == Capability::UNKNOWN) {
+      return Error(StatusCode::kInvalidArgument, "there is no capability {}", Quote(name));
+    }
+    types.push_back(type);
+  }
+  return types;
+}
+
+// /proc/filesystems has those that are built in or loaded: a module's is loaded by its first mount.
+std::vector<std::string> KnownToKernel(const std::vector<std::string>& wanted) {
+  const auto text = platform::ReadFile("/proc/filesystems");
+  std::vector<std::string> known;
+  for (const std::string& type : wanted) {
+    std::istringstream lines(text.ok() ? *text : "");
+    bool found = false;
+    for (std::string line; std::getline(lines, line);) {
+      found = found || line.substr(line.find('\t') + 1) == type;
+    }
+    if (found) {
+      known.push_back(type);
+    } else {
+      LOG_INFO("{} volumes are not mounted here: the kernel does not have it", Quote(type));
+    }
+  }
+  return known;
+}
+
+class CrustHandlerImpl final : public CrustHandler {
+ public:
+  ~CrustHandlerImpl() override {
+    oci_server_.reset();
+    server_.reset();
+  }
+
+  Status Run(const CrustHandlerOptions& options) {
+    RETURN_IF_ERROR(CheckPaths(options));
+    Offer offer{.file_systems = KnownToKernel(options.file_systems), .shares = options.shares};
+    ASSIGN_OR_RETURN(offer.capabilities, Capabilities(options.capabilities));
+    const Paths paths(options.data_folder, options.run_folder);
+    RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
+    ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
+    platform::CloseInChildren(lock_.get());
+    RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
+    // Private on the host, too: nothing that berth-oci puts there may come to be seen elsewhere.
+    const std::string grafts = ipc::crust::GraftFolder(options.run_folder);
+    RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
+    RETURN_IF_ERROR(Holder::PreparePins(*mounter_, grafts));
+    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, paths.Holders()));
+    ASSIGN_OR_RETURN(handler_, Handler::Start({.paths = paths,
+                                               .kubelet_folder = options.kubelet_folder,
+                                               .offer = std::move(offer),
+                                               .look_every = options.look_every,
+                                               .free_within = options.free_within},
+                                              *kind_));
+    workers_.emplace(base::WorkerPool::Options{
+        .name = "crust-call", .max_threads = options.workers, .max_queued = options.max_queued});
+    service_ = NewCrustService(*handler_, *workers_);
+    return Listen(options);
+  }
+
+ private:
+  Status Listen(const CrustHandlerOptions& options) {
+    for (const std::string& socket : {options.socket, options.oci_socket}) {
+      RETURN_IF_ERROR(
+          platform::MakeFolders(std::filesystem::path(socket).parent_path().string(), 0755));
+    }
+    ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.oci_socket));
+    oci_server_.emplace(ipc::Server::Options{.name = "crust-oci",
+                                             .listener = std::move(listener),
+                                             .methods = OciMethods(*handler_),
+                                             .max_calls = options.workers});
+    ASSIGN_OR_RETURN(server_, rpc::UnixServer::Start(options.socket, {service_.get()}));
+    return base::OkStatus();
+  }
+
+  // In the order in which they need each other; the servers go first.
+  base::UniqueFd lock_;
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  std::unique_ptr<SandboxKind> kind_;
+  std::unique_ptr<Handler> handler_;
+  std::optional<base::WorkerPool> workers_;
+  std::unique_ptr<grpc::Service> service_;
+  std::optional<ipc::Server> oci_server_;
+  std::unique_ptr<rpc::UnixServer> server_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<CrustHandler>> CrustHandler::Start(const CrustHandlerOptions& options) {
+  auto handler = std::make_unique<CrustHandlerImpl>();
+  RETURN_IF_ERROR_WITH(handler->Run(options), "start the CRUST handler");
+  return handler;
+}
+
+}  // namespace berth::crust

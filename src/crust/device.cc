@@ -1,0 +1,81 @@
+#include "crust/device.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "base/log.h"
+#include "platform/child.h"
+#include "platform/errno.h"
+#include "platform/mount_holders.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+constexpr std::chrono::seconds kTimeout(10);
+constexpr std::chrono::milliseconds kPause(20);  // the kernel tells nobody
+
+// In a child: a descriptor of the device, or a negative errno; ESTALE: the path leads to another.
+int Open(const Device& device, int flags) {
+  const int fd = open(device.source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+  if (fd < 0) return -errno;
+  struct stat st;
+  if (fstat(fd, &st) != 0) return -errno;
+  return S_ISBLK(st.st_mode) && st.st_rdev == device.number ? fd : -ESTALE;
+}
+
+}  // namespace
+
+base::StatusOr<int64_t> DeviceSize(const Device& device) {
+  const std::string what = fmt::format("size of device {}", Quote(device.source));
+  struct {
+    int error;
+    uint64_t bytes;
+  } found = {};
+  RETURN_IF_ERROR(platform::RunInChild(what, kTimeout, &found, sizeof(found), [&] {
+    const int fd = Open(device, 0);
+    found.error = fd < 0 ? -fd : ioctl(fd, BLKGETSIZE64, &found.bytes) != 0 ? errno : 0;
+    return 0;
+  }));
+  if (found.error == ESTALE) {
+    return Error(StatusCode::kFailedPrecondition, "{}: the path leads to another device by now",
+                 what);
+  }
+  if (found.error != 0) return platform::ErrnoError(found.error, what);
+  return static_cast<int64_t>(found.bytes);
+}
+
+base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::milliseconds patience) {
+  const std::string what = fmt::format("look whether device {} is free", Quote(device.source));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    int error = 0;
+    RETURN_IF_ERROR(platform::RunInChild(what, kTimeout, &error, sizeof(error), [&] {
+      // Whoever mounts a device claims it, and an open with O_EXCL is refused meanwhile.
+      const int fd = Open(device, O_EXCL);
+      error = fd < 0 ? -fd : 0;
+      return 0;
+    }));
+    // Gone, or the name is another's.
+    if (error == 0 || error == ENOENT || error == ENXIO || error == ENODEV || error == ESTALE) {
+      return base::OkStatus();
+    }
+    if (error != EBUSY) return platform::ErrnoError(error, what);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error(StatusCode::kFailedPrecondition, "device {} is still in use{}",
+                   Quote(device.source), platform::DescribeMountHolders(device.number));
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,559 @@
+#include "crust/handler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/fault.h"
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "crust/bundle_config.h"
+#include "crust/device.h"
+#include "crust/leftovers.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+
+namespace berth::crust {
+namespace {
+
+namespace ipc = base::ipc;
+using base::Error;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMostSandboxes = 8192;
+constexpr size_t kMostVolumes = 256;
+constexpr std::chrono::seconds kPatience(10);
+// A bundle that is not there is looked for once more before its sandbox is held for gone.
+constexpr std::chrono::seconds kLookAgain(2);
+
+Status UnknownSandbox(std::string_view id) {
+  return Error(StatusCode::kNotFound,
+               "sandbox {} is not known: no container of it was created by berth-oci, or it ended",
+               Quote(id));
+}
+
+// The lowest name that no volume of the sandbox has.
+std::string FreeName(const SandboxRecord& record) {
+  for (size_t i = 0;; ++i) {
+    std::string name = fmt::format("v{}", i);
+    if (std::ranges::none_of(record.volumes, [&](const VolumeRecord& volume) {
+          return volume.plan.name() == name;
+        })) {
+      return name;
+    }
+  }
+}
+
+std::string Resolved(const std::string& folder) {
+  std::error_code error;
+  const auto path = std::filesystem::weakly_canonical(folder, error);
+  return error ? folder : path.string();
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+}  // namespace
+
+// The right to work on a sandbox.
+class Handler::Hold {
+ public:
+  Hold(Handler& handler, std::shared_ptr<Entry> entry)
+      : handler_(&handler), entry_(std::move(entry)) {}
+  Hold(Hold&&) = default;
+  Hold& operator=(Hold&&) = delete;
+  ~Hold() {
+    if (entry_ != nullptr) handler_->Release(*entry_);
+  }
+  Entry& operator*() const { return *entry_; }
+  Entry* operator->() const { return entry_.get(); }
+
+ private:
+  Handler* handler_;
+  std::shared_ptr<Entry> entry_;
+};
+
+StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
+  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.Records()));
+  for (const std::string& folder : {options.paths.Plans(), options.paths.Marks()}) {
+    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  }
+  std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
+  RETURN_IF_ERROR(handler->Load());
+  handler->watch_.Start();
+  return handler;
+}
+
+Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records)
+    : options_(std::move(options)),
+      resolved_kubelet_folder_(Resolved(options_.kubelet_folder)),
+      kind_(kind),
+      records_(std::move(records)),
+      watch_({.name = "crust-watch",
+              .workers = 2,
+              .retry_start = std::chrono::seconds(1),
+              .retry_max = std::chrono::seconds(60)},
+             [this](const std::string& id) { return LookAt(id); }) {}
+
+Handler::~Handler() {
+  stopping_ = true;
+  watch_.Stop();
+}
+
+Status Handler::Load() {
+  ASSIGN_OR_RETURN(std::vector<SandboxRecord> known, records_.Load());
+  for (SandboxRecord& record : known) {
+    const std::string id = record.sandbox_id;
+    auto entry = std::make_shared<Entry>(std::move(record));
+    ASSIGN_OR_RETURN(entry->sandbox, kind_.Open(id));
+    RETURN_IF_ERROR(
+        platform::WriteDurably<"crust.mark">(ipc::crust::MarkPath(options_.paths.run(), id), ""));
+    for (const VolumeRecord& volume : entry->record.volumes) NoteUse(id, volume);
+    LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), Quote(entry->record.pod_uid),
+             entry->record.volumes.size());
+    base::MutexLock lock(mutex_);
+    entries_[id] = std::move(entry);
+    watch_.Add(id);
+  }
+  // Marks of sandboxes that ended: berth-oci would ask for nothing.
+  ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.Marks()));
+  base::MutexLock lock(mutex_);
+  for (const std::string& mark : marks) {
+    if (!entries_.contains(mark)) unlink((options_.paths.Marks() + "/" + mark).c_str());
+  }
+  return OkStatus();
+}
+
+StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
+  RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  base::MutexLock lock(mutex_);
+  const auto found = entries_.find(sandbox_id);
+  if (found == entries_.end()) return UnknownSandbox(sandbox_id);
+  const std::shared_ptr<Entry> entry = found->second;
+  while (entry->busy) {
+    if (!released_.WaitUntil(mutex_, deadline)) {
+      return Error(StatusCode::kAborted, "another call for sandbox {} is under way",
+                   Quote(sandbox_id));
+    }
+  }
+  if (entry->gone) return UnknownSandbox(sandbox_id);
+  entry->busy = true;
+  return Hold(*this, entry);
+}
+
+void Handler::Release(Entry& entry) {
+  base::MutexLock lock(mutex_);
+  entry.busy = false;
+  released_.NotifyAll();
+}
+
+void Handler::Forget(const std::string& sandbox_id) {
+  base::MutexLock lock(mutex_);
+  const auto found = entries_.find(sandbox_id);
+  if (found == entries_.end()) return;
+  found->second->gone = true;
+  entries_.erase(found);
+}
+
+void Handler::NoteUse(const std::string& sandbox_id, const VolumeRecord& volume) {
+  if (!volume.plan.device.block) return;
+  base::MutexLock lock(mutex_);
+  uses_[{sandbox_id, volume.target}] = volume.plan.device.number;
+}
+
+void Handler::NoteEnd(const std::string& sandbox_id, const std::string& target) {
+  base::MutexLock lock(mutex_);
+  uses_.erase({sandbox_id, target});
+}
+
+bool Handler::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  base::MutexLock lock(mutex_);
+  return std::ranges::any_of(uses_, [&](const auto& use) {
+    return use.second == volume.plan.device.number &&
+           use.first != std::pair(sandbox_id, volume.target);
+  });
+}
+
+Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
+                             const std::string& bundle) {
+  RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
+  RETURN_IF_ERROR(CheckPodUid(pod_uid));
+  if (!bundle.starts_with('/') || bundle.size() > 4095 || !IsFolder(bundle)) {
+    return Error(StatusCode::kInvalidArgument, "bundle {} is no folder", Quote(bundle));
+  }
+  auto entry = std::make_shared<Entry>(
+      SandboxRecord{.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle});
+  {
+    base::MutexLock lock(mutex_);
+    if (const auto found = entries_.find(sandbox_id); found != entries_.end()) {
+      // The record's pod and bundle never change.
+      const SandboxRecord& known = found->second->record;
+      if (known.pod_uid == pod_uid && known.bundle == bundle && !found->second->busy) {
+        return OkStatus();
+      }
+      return Error(StatusCode::kFailedPrecondition, "there is a sandbox {} already",
+                   Quote(sandbox_id));
+    }
+    if (entries_.size() >= kMostSandboxes) {
+      return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already",
+                   entries_.size());
+    }
+    entry->busy = true;
+    entries_[sandbox_id] = entry;
+  }
+  const Hold hold(*this, entry);
+  const Status begun = [&]() -> Status {
+    RETURN_IF_ERROR(records_.Write(entry->record));
+    ASSIGN_OR_RETURN(entry->sandbox, kind_.Open(sandbox_id));
+    return platform::WriteDurably<"crust.mark">(
+        ipc::crust::MarkPath(options_.paths.run(), sandbox_id), "");
+  }();
+  watch_.AddAfter(sandbox_id, options_.look_every);
+  if (begun.ok()) {
+    LOG_INFO("sandbox {} of pod {} begins", Quote(sandbox_id), Quote(pod_uid));
+    return OkStatus();
+  }
+  // Nothing is in it yet.
+  if (const Status undone = End(*entry); !undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+  return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
+}
+
+StatusOr<std::vector<std::string>> Handler::PlannedTargets(const std::string& pod_uid) const {
+  const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod_uid);
+  ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, ipc::crust::kLargestPlan));
+  const auto plan = ipc::ReadJson(base::Trim(text));
+  const ipc::Strings* targets = plan.ok() ? plan->List(ipc::crust::kTargets) : nullptr;
+  if (targets == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "the plan {} names no targets: {}", Quote(path),
+                 plan.failure().text);
+  }
+  return *targets;
+}
+
+Status Handler::CheckPublish(const SandboxRecord& record,
+                             const wire::RuntimePublishVolumeRequest& request) const {
+  if (record.ending) {
+    return Error(StatusCode::kFailedPrecondition, "sandbox {} is over", Quote(record.sandbox_id));
+  }
+  const std::string& target = request.host_target_path();
+  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, record.pod_uid));
+  ASSIGN_OR_RETURN(const std::vector<std::string> planned, PlannedTargets(record.pod_uid));
+  if (std::ranges::find(planned, target) != planned.end()) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "target path {} is not in the plan of pod {}: containers would not be given it",
+               Quote(target), Quote(record.pod_uid));
+}
+
+StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
+    const wire::RuntimePublishVolumeRequest& request) {
+  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  SandboxRecord& record = hold->record;
+  const std::string& target = request.host_target_path();
+  const std::string context =
+      fmt::format("publish {} in sandbox {}", Quote(request.host_volume_id().substr(0, 512)),
+                  Quote(record.sandbox_id));
+  const Status published = [&]() -> Status {
+    RETURN_IF_ERROR(CheckPublish(record, request));
+    VolumeRecord* known = record.FindTarget(target);
+    std::string name = known != nullptr ? std::string(known->plan.name()) : FreeName(record);
+    ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer, std::move(name)));
+    if (known != nullptr) {
+      if (known->state == VolumeState::kUnpublishing) {
+        return Error(StatusCode::kFailedPrecondition, "the volume at {} is being taken off",
+                     Quote(target));
+      }
+      if (IsSame(known->plan, plan)) return Publish(*hold, *known);
+      if (known->state == VolumeState::kPublished) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "another volume is published at {}, or the same one in another way",
+                     Quote(target));
+      }
+      // One that failed is asked for in another way; it may be there half.
+      RETURN_IF_ERROR(Unpublish(*hold, target));
+    }
+    if (record.volumes.size() >= kMostVolumes) {
+      return Error(StatusCode::kResourceExhausted, "the sandbox has {} volumes already",
+                   record.volumes.size());
+    }
+    record.volumes.push_back(
+        {.host_volume_id = request.host_volume_id(), .target = target, .plan = std::move(plan)});
+    if (const Status written = records_.Write(record); !written.ok()) {
+      record.volumes.pop_back();
+      return written;
+    }
+    NoteUse(record.sandbox_id, record.volumes.back());
+    return Publish(*hold, record.volumes.back());
+  }();
+  RETURN_IF_ERROR_WITH(published, context);
+  return wire::RuntimePublishVolumeResponse();
+}
+
+// Its record says "publishing" or "published".
+Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
+  RETURN_IF_ERROR(entry.sandbox->Publish(volume.plan, [this] { return stopping_.load(); }));
+  if (volume.state == VolumeState::kPublished) return OkStatus();
+  volume.state = VolumeState::kPublished;
+  if (const Status written = records_.Write(entry.record); !written.ok()) {
+    volume.state = VolumeState::kPublishing;
+    return written;
+  }
+  LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id),
+           Quote(entry.record.sandbox_id));
+  return OkStatus();
+}
+
+StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
+    const wire::RuntimeUnpublishVolumeRequest& request) {
+  StatusOr<Hold> hold = Take(request.sandbox_id());
+  if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
+  RETURN_IF_ERROR(hold);
+  const VolumeRecord* volume = (*hold)->record.FindTarget(request.host_target_path());
+  if (volume == nullptr) return wire::RuntimeUnpublishVolumeResponse();
+  if (volume->host_volume_id != request.host_volume_id()) {
+    return Error(StatusCode::kFailedPrecondition, "the volume at {} is {}, not {}",
+                 Quote(request.host_target_path()), Quote(volume->host_volume_id),
+                 Quote(request.host_volume_id().substr(0, 512)));
+  }
+  RETURN_IF_ERROR_WITH(Unpublish(**hold, request.host_target_path()),
+                       fmt::format("unpublish {} in sandbox {}", Quote(request.host_volume_id()),
+                                   Quote(request.sandbox_id())));
+  return wire::RuntimeUnpublishVolumeResponse();
+}
+
+Status Handler::Unpublish(Entry& entry, const std::string& target) {
+  SandboxRecord& record = entry.record;
+  VolumeRecord* volume = record.FindTarget(target);
+  if (volume == nullptr) return OkStatus();
+  if (volume->state != VolumeState::kUnpublishing) {
+    const VolumeState before = volume->state;
+    volume->state = VolumeState::kUnpublishing;
+    if (const Status written = records_.Write(record); !written.ok()) {
+      volume->state = before;
+      return written;
+    }
+  }
+  RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
+  RETURN_IF_ERROR(WaitUntilFree(record, *volume));
+  RETURN_IF_ERROR(RemoveEmptyFolders(target));
+  const VolumeRecord taken = std::move(*volume);
+  std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == volume; });
+  if (const Status written = records_.Write(record); !written.ok()) {
+    record.volumes.push_back(taken);
+    return written;
+  }
+  NoteEnd(record.sandbox_id, target);
+  LOG_INFO("took {} out of sandbox {}", Quote(taken.host_volume_id), Quote(record.sandbox_id));
+  return OkStatus();
+}
+
+Status Handler::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume) {
+  if (!volume.plan.device.block || UsedElsewhere(record.sandbox_id, volume)) return OkStatus();
+  return WaitUntilDeviceIsFree(volume.plan.device, options_.free_within);
+}
+
+Status Handler::EndSandbox(const std::string& sandbox_id) {
+  StatusOr<Hold> hold = Take(sandbox_id);
+  if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
+  RETURN_IF_ERROR(hold);
+  const Status ended = End(**hold);
+  // What is left is tried again.
+  if (!ended.ok()) watch_.Add(sandbox_id);
+  return base::Annotate(ended, fmt::format("end sandbox {}", Quote(sandbox_id)));
+}
+
+Status Handler::End(Entry& entry) {
+  SandboxRecord& record = entry.record;
+  if (!record.ending) {
+    record.ending = true;
+    RETURN_IF_ERROR(records_.Write(record));
+  }
+  // One that does not go holds up no other.
+  Status first = OkStatus();
+  std::vector<std::string> targets;
+  for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
+  for (const std::string& target : targets) {
+    const Status gone = Unpublish(entry, target);
+    if (first.ok()) first = gone;
+  }
+  RETURN_IF_ERROR(first);
+  if (entry.sandbox != nullptr) RETURN_IF_ERROR(entry.sandbox->End());
+  entry.sandbox.reset();
+  RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
+  RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
+      ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
+  Forget(record.sandbox_id);
+  LOG_INFO("sandbox {} of pod {} is over", Quote(record.sandbox_id), Quote(record.pod_uid));
+  return OkStatus();
+}
+
+base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
+  using Outcome = base::KeyedWorkers::Outcome;
+  StatusOr<Hold> hold = Take(sandbox_id);
+  if (!hold.ok()) {
+    return hold.status().code() == StatusCode::kNotFound ? Outcome::Done()
+                                                         : Outcome::After(options_.look_every);
+  }
+  Entry& entry = **hold;
+  if (!entry.record.ending) {
+    if (IsFolder(entry.record.bundle)) {
+      entry.missed = false;
+      return Outcome::After(options_.look_every);
+    }
+    if (!std::exchange(entry.missed, true)) {
+      return Outcome::After(std::min<std::chrono::milliseconds>(kLookAgain, options_.look_every));
+    }
+    LOG_INFO("sandbox {} is gone: its bundle {} is", Quote(sandbox_id), Quote(entry.record.bundle));
+  }
+  return Outcome::From(End(entry));
+}
+
+StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
+  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id));
+  SandboxRecord& record = hold->record;
+  if (record.pod_uid != request.pod_uid || record.ending) {
+    return Error(StatusCode::kFailedPrecondition, "sandbox {} is {}", Quote(record.sandbox_id),
+                 record.ending ? "over" : "another pod's");
+  }
+  // The plan, not the record, says what must not be the host's plain folder.
+  ASSIGN_OR_RETURN(std::vector<std::string> targets, PlannedTargets(record.pod_uid));
+  for (const VolumeRecord& volume : record.volumes) {
+    if (std::ranges::find(targets, volume.target) == targets.end()) {
+      targets.push_back(volume.target);
+    }
+  }
+  std::vector<KnownTarget> known;
+  for (const std::string& target : targets) {
+    std::string_view rest;
+    const bool below = IsBelow(target, options_.kubelet_folder, rest);
+    known.push_back(
+        {.path = target,
+         .resolved = below ? resolved_kubelet_folder_ + "/" + std::string(rest) : target});
+  }
+  ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
+  ASSIGN_OR_RETURN(const std::vector<DeferredMount> mounts,
+                   FindDeferred(config, known, ipc::crust::GraftFolder(options_.paths.run())));
+  CreateReply reply{.count = mounts.size()};
+  for (size_t i = 0; i < mounts.size(); ++i) {
+    const std::string& target = targets[mounts[i].target];
+    VolumeRecord* volume = record.FindTarget(target);
+    if (volume == nullptr || volume->state != VolumeState::kPublished) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "the deferred volume at {} is not in sandbox {} yet", Quote(target),
+                   Quote(record.sandbox_id));
+    }
+    SetSource(config, mounts[i].mount, ipc::crust::GraftPoint(options_.paths.run(), i));
+    if (i < request.from || i - request.from >= request.most) continue;
+    StatusOr<Graft> graft = ForContainer(*hold, *volume, mounts[i].sub_path);
+    RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", Quote(target)));
+    reply.grafts.push_back(*std::move(graft));
+  }
+  if (!mounts.empty() && request.from == 0) reply.config = base::json::Dump(config);
+  return reply;
+}
+
+StatusOr<Graft> Handler::ForContainer(Entry& entry, VolumeRecord& volume,
+                                      const std::string& sub_path) {
+  if (sub_path.size() > 4095) {
+    return Error(StatusCode::kInvalidArgument, "the subPath has {} bytes", sub_path.size());
+  }
+  if (!sub_path.empty() && !options_.offer.Has(wire::RuntimeCapability::RPC::SUBPATH)) {
+    return Error(StatusCode::kFailedPrecondition, "this handler gives no subPaths");
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
+  StatusOr<Graft> graft = entry.sandbox->ForContainer(volume.plan, sub_path);
+  if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
+  // The sandbox lost it (somebody took its namespace away): it is mounted again, by the plan.
+  LOG_WARNING("{}: mounting it again", base::Message(graft.status()));
+  RETURN_IF_ERROR(Publish(entry, volume));
+  return entry.sandbox->ForContainer(volume.plan, sub_path);
+}
+
+StatusOr<wire::RuntimeGetCapabilitiesResponse> Handler::RuntimeGetCapabilities(
+    const wire::RuntimeGetCapabilitiesRequest& request) {
+  wire::RuntimeGetCapabilitiesResponse response;
+  for (const auto type : options_.offer.capabilities) {
+    response.add_capabilities()->mutable_rpc()->set_type(type);
+  }
+  return response;
+}
+
+StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> Handler::RuntimeGetSupportedFileSystems(
+    const wire::RuntimeGetSupportedFileSystemsRequest& request) {
+  wire::RuntimeGetSupportedFileSystemsResponse response;
+  for (const auto* list : {&options_.offer.file_systems, &options_.offer.shares}) {
+    for (const std::string& type : *list) response.add_file_systems(type);
+  }
+  return response;
+}
+
+StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
+    const wire::RuntimeGetVolumeStatsRequest& request) {
+  if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_STATS)) {
+    return Error(StatusCode::kUnimplemented, "this handler gives no stats");
+  }
+  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
+  if (volume == nullptr) {
+    return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
+                 Quote(request.host_volume_id().substr(0, 512)));
+  }
+  ASSIGN_OR_RETURN(const VolumeStats stats, hold->sandbox->Stats(volume->plan));
+  wire::RuntimeGetVolumeStatsResponse response;
+  const auto add = [&](wire::VolumeUsage::Unit unit, int64_t total, int64_t used,
+                       int64_t available) {
+    wire::VolumeUsage* usage = response.add_usage();
+    usage->set_unit(unit);
+    usage->set_total(total);
+    usage->set_used(used);
+    usage->set_available(available);
+  };
+  const platform::FileSystemUsage& usage = stats.usage;
+  add(wire::VolumeUsage::BYTES, usage.total_bytes, usage.used_bytes, usage.available_bytes);
+  add(wire::VolumeUsage::INODES, usage.total_inodes, usage.used_inodes, usage.available_inodes);
+  response.mutable_volume_condition()->set_abnormal(stats.abnormal);
+  response.mutable_volume_condition()->set_message(stats.condition);
+  return response;
+}
+
+StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
+    const wire::RuntimeExpandVolumeRequest& request) {
+  if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_RESIZE)) {
+    return Error(StatusCode::kFailedPrecondition, "this handler grows no volumes");
+  }
+  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
+  if (volume == nullptr || volume->state != VolumeState::kPublished) {
+    return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
+                 Quote(request.host_volume_id().substr(0, 512)));
+  }
+  const Device& device = volume->plan.device;
+  if (device.block) {
+    ASSIGN_OR_RETURN(const int64_t size, DeviceSize(device));
+    if (size < request.required_bytes()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "device {} has {} bytes, and {} are asked for: it has to grow first",
+                   Quote(device.source), size, request.required_bytes());
+    }
+  }
+  StatusOr<int64_t> capacity = hold->sandbox->Expand(volume->plan);
+  RETURN_IF_ERROR_WITH(capacity,
+                       fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
+                                   Quote(request.sandbox_id())));
+  wire::RuntimeExpandVolumeResponse response;
+  response.set_capacity_bytes(*capacity);
+  return response;
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,132 @@
+// The handler: knows sandboxes and their volumes, keeps the mapping between the host's paths and
+// what is in the sandboxes, and says no. It does not know which kind of sandbox it serves.
+//
+//   berth-oci: create of the sandbox's container    ──▶  known, with its pod and its bundle
+//   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
+//   berth-oci: create of a container                ──▶  its mounts of the volumes
+//   berth-oci: delete of the sandbox's container,
+//   or its bundle is gone                           ──▶  volumes off, devices free, forgotten
+//
+// A record is durable before each step; a handler started anew goes on where the last one stopped,
+// and containers never notice. Calls for one sandbox are made one at a time: a second one waits for
+// ten seconds and is then told ABORTED. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "crust/paths.h"
+#include "crust/requests.h"
+#include "crust/sandbox.h"
+#include "crust/sandbox_records.h"
+
+namespace berth::crust {
+
+struct HandlerOptions {
+  Paths paths;
+  std::string kubelet_folder;
+  Offer offer;
+  // How often it is looked whether a sandbox's bundle is still there.
+  std::chrono::milliseconds look_every{std::chrono::seconds(30)};
+  // How long a device may take to come free once its last mount went.
+  std::chrono::milliseconds free_within{std::chrono::seconds(10)};
+};
+
+// A container that is about to be created.
+struct CreateRequest {
+  std::string sandbox_id;
+  std::string pod_uid;
+  std::string config;  // of its bundle: config.json
+  size_t from = 0;     // the first of its mounts that is wanted
+  size_t most = 0;     // how many are
+};
+struct CreateReply {
+  size_t count = 0;  // of its mounts of deferred volumes
+  std::vector<Graft> grafts;
+  std::string config;  // with their sources at their places in the graft folder
+};
+
+class Handler {
+ public:
+  // Borrows `kind`, which must outlive it.
+  static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind);
+  // Ends walks that give files to groups; leaves every volume as it is.
+  ~Handler();
+
+  // What the node agent asks for (proto/crust.proto).
+  base::StatusOr<wire::RuntimeGetCapabilitiesResponse> RuntimeGetCapabilities(
+      const wire::RuntimeGetCapabilitiesRequest& request);
+  base::StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> RuntimeGetSupportedFileSystems(
+      const wire::RuntimeGetSupportedFileSystemsRequest& request);
+  base::StatusOr<wire::RuntimePublishVolumeResponse> RuntimePublishVolume(
+      const wire::RuntimePublishVolumeRequest& request);
+  base::StatusOr<wire::RuntimeUnpublishVolumeResponse> RuntimeUnpublishVolume(
+      const wire::RuntimeUnpublishVolumeRequest& request);
+  base::StatusOr<wire::RuntimeGetVolumeStatsResponse> RuntimeGetVolumeStats(
+      const wire::RuntimeGetVolumeStatsRequest& request);
+  base::StatusOr<wire::RuntimeExpandVolumeResponse> RuntimeExpandVolume(
+      const wire::RuntimeExpandVolumeRequest& request);
+
+  // What berth-oci asks for. A sandbox's container is about to be created, in `bundle`.
+  base::Status BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
+                            const std::string& bundle);
+  base::StatusOr<CreateReply> CreateContainer(const CreateRequest& request);
+  // The sandbox's container is deleted. OK for one that is not known.
+  base::Status EndSandbox(const std::string& sandbox_id);
+
+ private:
+  struct Entry {
+    explicit Entry(SandboxRecord known) : record(std::move(known)) {}
+    bool busy = false;  // guarded by Handler::mutex_; whoever set it has the rest
+    bool gone = false;  // guarded by Handler::mutex_: it is in the map no more
+    SandboxRecord record;
+    std::unique_ptr<Sandbox> sandbox;
+    bool missed = false;  // its bundle was not there when it was last looked for
+  };
+  class Hold;
+
+  Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
+  base::Status Load();
+
+  // NOT_FOUND, ABORTED.
+  base::StatusOr<Hold> Take(const std::string& sandbox_id);
+  void Release(Entry& entry);
+  void Forget(const std::string& sandbox_id);
+
+  base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
+  base::Status CheckPublish(const SandboxRecord& record,
+                            const wire::RuntimePublishVolumeRequest& request) const;
+  base::Status Publish(Entry& entry, VolumeRecord& volume);
+  base::Status Unpublish(Entry& entry, const std::string& target);
+  base::Status End(Entry& entry);
+  base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
+                                     const std::string& sub_path);
+  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
+
+  // Who has which device: several sandboxes may have one.
+  void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
+  void NoteEnd(const std::string& sandbox_id, const std::string& target);
+  bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
+
+  base::KeyedWorkers::Outcome LookAt(const std::string& sandbox_id);
+
+  const HandlerOptions options_;
+  const std::string resolved_kubelet_folder_;
+  SandboxKind& kind_;
+  const SandboxRecords records_;
+  std::atomic<bool> stopping_ = false;
+  base::Mutex mutex_;
+  base::CondVar released_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, std::string>, dev_t> uses_ ABSL_GUARDED_BY(mutex_);
+  base::KeyedWorkers watch_;  // last: it is stopped first
+};
+
+}  // namespace berth::crust

@@ -1,0 +1,182 @@
+#include "crust/namespace_sandbox.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "crust/holder.h"
+#include "crust/volume_mount.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/file_system.h"
+#include "platform/ownership.h"
+#include "platform/safe_path.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+
+class NamespaceSandbox final : public Sandbox {
+ public:
+  NamespaceSandbox(platform::Mounter& mounter, std::string pin, Holder holder)
+      : mounter_(mounter), pin_(std::move(pin)), holder_(std::move(holder)) {}
+
+  Status Publish(const MountPlan& plan, const std::function<bool()>& cancelled) override {
+    const std::string name(plan.name());
+    ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
+    if (there) return CheckPlaced(plan, *there);
+    // It is put into the sandbox only once it is as it is to be: what is there is done.
+    ASSIGN_OR_RETURN(const VolumeMount mount, MountVolume(plan));
+    if (const auto* group = plan.Find<ApplyGroup>()) {
+      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, cancelled));
+    }
+    return holder_.Place(mount.root, name);
+  }
+
+  Status Unpublish(const MountPlan& plan) override {
+    return holder_.Take(std::string(plan.name()));
+  }
+
+  StatusOr<VolumeStats> Stats(const MountPlan& plan) override {
+    const StatusOr<Holder::Health> health = holder_.Look(std::string(plan.name()));
+    if (!health.ok()) {
+      if (health.status().code() == StatusCode::kNotFound) return health.status();
+      return VolumeStats{.abnormal = true,
+                         .condition = fmt::format("the file system does not answer: {}",
+                                                  base::Message(health.status()))};
+    }
+    VolumeStats stats{.usage = health->usage, .condition = "the file system answers"};
+    if (health->sync_error != 0) {
+      stats.abnormal = true;
+      stats.condition = fmt::format("nothing can be written to the file system any more: {}",
+                                    strerror(health->sync_error));
+    } else if (health->read_only && !plan.read_only()) {
+      stats.abnormal = true;
+      stats.condition = "the file system has become read-only, as it does after an error";
+    }
+    return stats;
+  }
+
+  StatusOr<int64_t> Expand(const MountPlan& plan) override {
+    const platform::FileSystem* kind = platform::FindFileSystem(plan.fs_type());
+    if (kind == nullptr || !plan.device.block) {
+      return Error(StatusCode::kFailedPrecondition, "a mounted {} cannot be grown", plan.fs_type());
+    }
+    const std::string name(plan.name());
+    {
+      ASSIGN_OR_RETURN(const UniqueFd root, holder_.Root(name));
+      RETURN_IF_ERROR(base::FaultPoint<"crust.grow.before">());
+      const Status grown = kind->GrowMounted(root.get(), plan.device.source);
+      if (grown.code() == StatusCode::kPermissionDenied) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "{}: the kernel wants CAP_SYS_RESOURCE for it, which this process may lack",
+                     base::Message(grown));
+      }
+      RETURN_IF_ERROR(grown);
+      RETURN_IF_ERROR(base::FaultPoint<"crust.grow.after">());
+    }
+    ASSIGN_OR_RETURN(const Holder::Health health, holder_.Look(name));
+    return health.usage.total_bytes;
+  }
+
+  StatusOr<Graft> ForContainer(const MountPlan& plan, const std::string& sub_path) override {
+    const std::string name(plan.name());
+    StatusOr<UniqueFd> clone = holder_.Clone(name, sub_path);
+    if (clone.status().code() == StatusCode::kNotFound && !sub_path.empty()) {
+      RETURN_IF_ERROR(MakeFolders(name, sub_path));
+      clone = holder_.Clone(name, sub_path);
+    }
+    RETURN_IF_ERROR(clone);
+    struct statx found = {};
+    if (statx(clone->get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) {
+      return platform::ErrnoError(errno, "look at what the container gets");
+    }
+    if (!S_ISDIR(found.stx_mode) && !S_ISREG(found.stx_mode) && !S_ISSOCK(found.stx_mode) &&
+        !S_ISFIFO(found.stx_mode)) {
+      return Error(StatusCode::kPermissionDenied, "subPath {} is a device, or a symlink",
+                   Quote(sub_path));
+    }
+    return Graft{.mount = *std::move(clone), .folder = S_ISDIR(found.stx_mode)};
+  }
+
+  Status End() override { return Holder::Remove(mounter_, pin_); }
+
+ private:
+  // That what is placed under the plan's name is what it would place.
+  static Status CheckPlaced(const MountPlan& plan, dev_t there) {
+    // btrfs has numbers of its own, which are no device's.
+    if (!plan.device.block || major(there) == 0 || there == plan.device.number) {
+      return base::OkStatus();
+    }
+    return Error(StatusCode::kFailedPrecondition,
+                 "the sandbox has a volume on device {}:{} there, not on {}:{}", major(there),
+                 minor(there), major(plan.device.number), minor(plan.device.number));
+  }
+
+  static Status Give(const MountPlan& plan, const ApplyGroup& group, const VolumeMount& mount,
+                     const std::function<bool()>& cancelled) {
+    RETURN_IF_ERROR(base::FaultPoint<"crust.fs_group.before">());
+    platform::FsGroupOptions options{.group = group.group,
+                                     .only_on_root_mismatch = group.only_on_root_mismatch,
+                                     .exclusive = mount.exclusive,
+                                     .cancelled = cancelled};
+    options.progress = [&plan](uint64_t done) {
+      LOG_INFO("fsGroup of {}: {} files and folders so far", Quote(plan.device.source), done);
+    };
+    return platform::ApplyFsGroup(mount.root.get(), plan.device.source, options);
+  }
+
+  // As the kubelet makes them: with the mode of the volume's root.
+  Status MakeFolders(const std::string& name, const std::string& sub_path) const {
+    ASSIGN_OR_RETURN(const UniqueFd root, holder_.Root(name));
+    struct statx found = {};
+    if (statx(root.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MODE, &found) != 0) {
+      return platform::ErrnoError(errno, "look at the volume");
+    }
+    return platform::MakeFoldersBeneath(root.get(), sub_path, found.stx_mode & 07777).status();
+  }
+
+  platform::Mounter& mounter_;
+  const std::string pin_;
+  const Holder holder_;
+};
+
+class NamespaceSandboxes final : public SandboxKind {
+ public:
+  NamespaceSandboxes(platform::Mounter& mounter, std::string pins)
+      : mounter_(mounter), pins_(std::move(pins)) {}
+
+  StatusOr<std::unique_ptr<Sandbox>> Open(const std::string& id) override {
+    const std::string pin = pins_ + "/" + id;
+    ASSIGN_OR_RETURN(Holder holder, Holder::Open(mounter_, pin));
+    return std::make_unique<NamespaceSandbox>(mounter_, pin, std::move(holder));
+  }
+
+ private:
+  platform::Mounter& mounter_;
+  const std::string pins_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
+                                                             std::string pins) {
+  RETURN_IF_ERROR(platform::MakeFolders(pins, 0700));
+  RETURN_IF_ERROR(Holder::PreparePins(mounter, pins));
+  RETURN_IF_ERROR(Holder::RemoveEmptyPins(pins));
+  return std::make_unique<NamespaceSandboxes>(mounter, std::move(pins));
+}
+
+}  // namespace berth::crust

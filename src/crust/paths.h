@@ -1,0 +1,32 @@
+// The handler's files; the only place that spells them.
+//
+//   <data>/                 /var/lib/berth/crust
+//     lock                  one handler at a time
+//     sandboxes/<id>.json   what is known of each sandbox (sandbox_records.h)
+//     holders/              a private mount
+//       <id>                the sandbox's mount namespace, bound there (nsfs)
+//   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws it
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace berth::crust {
+
+class Paths {
+ public:
+  Paths(std::string data, std::string run) : data_(std::move(data)), run_(std::move(run)) {}
+
+  const std::string& run() const { return run_; }
+  std::string Lock() const { return data_ + "/lock"; }
+  std::string Records() const { return data_ + "/sandboxes"; }
+  std::string Holders() const { return data_ + "/holders"; }
+  std::string Plans() const { return run_ + "/plans"; }
+  std::string Marks() const { return run_ + "/sandboxes"; }
+
+ private:
+  const std::string data_;
+  const std::string run_;
+};
+
+}  // namespace berth::crust

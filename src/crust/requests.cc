@@ -1,0 +1,183 @@
+#include "crust/requests.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "platform/device_file.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using Capability = wire::RuntimeCapability::RPC;
+
+constexpr size_t kLongestPath = 4095;
+constexpr int kMostOptions = 128;
+constexpr size_t kLongestOption = 1024;
+constexpr size_t kLongestLabel = 4096;
+
+bool IsPrintable(std::string_view text) {
+  return std::ranges::all_of(text, [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
+}
+
+Status CheckOptions(const wire::RuntimePublishVolumeRequest& request) {
+  if (request.mount_options_size() > kMostOptions) {
+    return Error(StatusCode::kInvalidArgument, "{} mount options, of {} that are allowed",
+                 request.mount_options_size(), kMostOptions);
+  }
+  for (const std::string& option : request.mount_options()) {
+    // The option itself may be sensitive.
+    if (option.empty() || option.size() > kLongestOption || !IsPrintable(option)) {
+      return Error(StatusCode::kInvalidArgument,
+                   "a mount option is empty, longer than {} bytes, or not printable",
+                   kLongestOption);
+    }
+  }
+  if (request.selinux_label().size() > kLongestLabel || !IsPrintable(request.selinux_label())) {
+    return Error(StatusCode::kInvalidArgument, "the SELinux label is no label");
+  }
+  return base::OkStatus();
+}
+
+StatusOr<std::vector<Step>> GroupStep(const wire::RuntimePublishVolumeRequest& request,
+                                      const Offer& offer) {
+  std::vector<Step> steps;
+  if (!request.has_fsgroup_gid()) return steps;
+  // The kernel's "no change" is no group.
+  if (request.fsgroup_gid() < 0 || request.fsgroup_gid() >= std::numeric_limits<uint32_t>::max()) {
+    return Error(StatusCode::kInvalidArgument, "fsGroup {} is no group id", request.fsgroup_gid());
+  }
+  const std::string& policy = request.fsgroup_policy();
+  const bool mismatch = policy == "OnRootMismatch";
+  if (!mismatch && !policy.empty() && policy != "Always") {
+    return Error(StatusCode::kInvalidArgument, "fsGroup policy {} is unknown", Quote(policy));
+  }
+  if (!offer.Has(mismatch ? Capability::FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH
+                          : Capability::FS_GROUP_CHANGE_POLICY_ALWAYS)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "this handler does not apply fsGroup with the policy {}",
+                 Quote(mismatch ? "OnRootMismatch" : "Always"));
+  }
+  steps.emplace_back(ApplyGroup{static_cast<gid_t>(request.fsgroup_gid()), mismatch});
+  return steps;
+}
+
+// A kernel without SELinux knows no labels: there is nothing to set.
+bool KernelHasSelinux() { return access("/sys/fs/selinux/enforce", F_OK) == 0; }
+
+StatusOr<Device> FindDevice(const std::string& path) {
+  if (!path.starts_with('/') || path.size() > kLongestPath || !IsPrintable(path)) {
+    return Error(StatusCode::kInvalidArgument, "{} is no path of a block device", Quote(path));
+  }
+  ASSIGN_OR_RETURN(const auto found, platform::LookAtDevices({path}));
+  if (!found.front().present) {
+    return Error(StatusCode::kNotFound, "there is no device at {}", Quote(path));
+  }
+  if (!found.front().block) {
+    return Error(StatusCode::kInvalidArgument, "{} is no block device", Quote(path));
+  }
+  return Device{.source = path, .block = true, .number = found.front().number};
+}
+
+}  // namespace
+
+bool Offer::Has(wire::RuntimeCapability::RPC::Type capability) const {
+  return std::ranges::find(capabilities, capability) != capabilities.end();
+}
+
+Status CheckSandboxId(std::string_view id) {
+  if (base::ipc::crust::IsId(id)) return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument, "{} is no sandbox's id", Quote(id.substr(0, 256)));
+}
+
+Status CheckPodUid(std::string_view uid) {
+  if (base::ipc::crust::IsId(uid)) return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument, "{} is no pod's UID", Quote(uid.substr(0, 256)));
+}
+
+std::string PlainPath(std::string_view path) {
+  std::string plain = std::filesystem::path(path).lexically_normal().string();
+  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  return plain;
+}
+
+Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
+                   std::string_view pod_uid) {
+  if (target.size() > kLongestPath || !target.starts_with('/') || !IsPrintable(target) ||
+      PlainPath(target) != target) {
+    return Error(StatusCode::kInvalidArgument,
+                 "target path {} is not an absolute path in its plainest spelling",
+                 Quote(target.substr(0, 512)));
+  }
+  const std::string own = fmt::format("{}/pods/{}/volumes/", kubelet_folder, pod_uid);
+  if (!target.starts_with(own) || target.substr(own.size()).find('/') == std::string_view::npos) {
+    return Error(StatusCode::kPermissionDenied,
+                 "target path {} is none of a volume of the sandbox's pod {}", Quote(target),
+                 Quote(pod_uid));
+  }
+  return base::OkStatus();
+}
+
+bool IsBelow(std::string_view source, std::string_view target, std::string_view& sub_path) {
+  if (target.empty() || !source.starts_with(target)) return false;
+  sub_path = source.substr(target.size());
+  if (sub_path.empty()) return true;
+  if (sub_path.front() != '/') return false;
+  sub_path.remove_prefix(1);
+  return true;
+}
+
+StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, const Offer& offer,
+                             std::string name) {
+  RETURN_IF_ERROR(CheckOptions(request));
+  const std::string& type = request.file_system();
+  const bool share = std::ranges::find(offer.shares, type) != offer.shares.end();
+  if (!share && std::ranges::find(offer.file_systems, type) == offer.file_systems.end()) {
+    return Error(StatusCode::kFailedPrecondition, "this handler does not mount {}",
+                 Quote(type.substr(0, 64)));
+  }
+  MountPlan plan;
+  if (share) {
+    if (request.host_volume_id().empty() || request.host_volume_id().size() > kLongestPath ||
+        !IsPrintable(request.host_volume_id())) {
+      return Error(StatusCode::kInvalidArgument, "the share has no name");
+    }
+    plan.device = {.source = request.host_volume_id()};
+  } else {
+    ASSIGN_OR_RETURN(plan.device, FindDevice(request.host_volume_id()));
+    plan.checks.emplace_back(IsDevice{plan.device.number});
+  }
+  plan.checks.emplace_back(IsNotMountedAt{request.host_target_path()});
+  MountFileSystem mount{
+      .type = type, .options = {request.mount_options().begin(), request.mount_options().end()}};
+  if (KernelHasSelinux()) mount.selinux_label = request.selinux_label();
+  plan.steps.emplace_back(std::move(mount));
+  ASSIGN_OR_RETURN(std::vector<Step> group, GroupStep(request, offer));
+  std::ranges::move(group, std::back_inserter(plan.steps));
+  plan.steps.emplace_back(PlaceInSandbox{std::move(name)});
+  return plan;
+}
+
+bool IsSame(const MountPlan& plan, const MountPlan& other) {
+  const auto same = [&]<typename T>(const T*) {
+    const T* one = plan.Find<T>();
+    const T* two = other.Find<T>();
+    return one == nullptr ? two == nullptr : two != nullptr && *one == *two;
+  };
+  const bool same_device = plan.device.block
+                               ? other.device.block && plan.device.number == other.device.number
+                               : plan.device == other.device;
+  return same_device && same(static_cast<const MountFileSystem*>(nullptr)) &&
+         same(static_cast<const ApplyGroup*>(nullptr));
+}
+
+}  // namespace berth::crust

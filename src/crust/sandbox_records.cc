@@ -1,0 +1,132 @@
+#include "crust/sandbox_records.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "crust/requests.h"
+#include "platform/durable_file.h"
+
+namespace berth::crust {
+namespace {
+
+namespace json = base::json;
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr int kVersion = 1;
+constexpr size_t kLargestRecord = 8 * 1024 * 1024;
+
+constexpr std::string_view Name(VolumeState state) {
+  switch (state) {
+    case VolumeState::kPublishing:
+      return "publishing";
+    case VolumeState::kPublished:
+      return "published";
+    case VolumeState::kUnpublishing:
+      break;
+  }
+  return "unpublishing";
+}
+
+StatusOr<VolumeState> StateFrom(std::string_view name) {
+  for (const VolumeState state :
+       {VolumeState::kPublishing, VolumeState::kPublished, VolumeState::kUnpublishing}) {
+    if (Name(state) == name) return state;
+  }
+  return Error(StatusCode::kDataLoss, "a volume's state is unknown");
+}
+
+}  // namespace
+
+VolumeRecord* SandboxRecord::FindTarget(std::string_view target) {
+  const auto it = std::ranges::find(volumes, target, &VolumeRecord::target);
+  return it == volumes.end() ? nullptr : &*it;
+}
+
+const VolumeRecord* SandboxRecord::FindVolume(std::string_view host_volume_id) const {
+  const auto it = std::ranges::find(volumes, host_volume_id, &VolumeRecord::host_volume_id);
+  return it == volumes.end() ? nullptr : &*it;
+}
+
+std::string Encode(const SandboxRecord& record) {
+  Json volumes = Json::array();
+  for (const VolumeRecord& volume : record.volumes) {
+    volumes.push_back({{"hostVolumeId", volume.host_volume_id},
+                       {"target", volume.target},
+                       {"state", Name(volume.state)},
+                       {"plan", Encode(volume.plan)}});
+  }
+  const Json value = {{"version", kVersion},          {"sandboxId", record.sandbox_id},
+                      {"podUid", record.pod_uid},     {"bundle", record.bundle},
+                      {"bootId", record.boot_id},     {"ending", record.ending},
+                      {"volumes", std::move(volumes)}};
+  return json::Dump(value) + "\n";
+}
+
+StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json value, json::Parse(text, {.max_bytes = kLargestRecord}));
+  SandboxRecord record{.sandbox_id = json::String(value, {"sandboxId"}),
+                       .pod_uid = json::String(value, {"podUid"}),
+                       .bundle = json::String(value, {"bundle"}),
+                       .boot_id = json::String(value, {"bootId"}),
+                       .ending = json::Bool(value, {"ending"})};
+  for (const Json& member : json::Array(value, {"volumes"})) {
+    VolumeRecord volume{.host_volume_id = json::String(member, {"hostVolumeId"}),
+                        .target = json::String(member, {"target"})};
+    ASSIGN_OR_RETURN(volume.state, StateFrom(json::String(member, {"state"})));
+    ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
+    record.volumes.push_back(std::move(volume));
+  }
+  if (json::Int(value, {"version"}) != kVersion || !CheckSandboxId(record.sandbox_id).ok() ||
+      !CheckPodUid(record.pod_uid).ok() || record.bundle.empty() || record.boot_id.empty()) {
+    return Error(StatusCode::kDataLoss, "a member of the record is missing or unknown");
+  }
+  return record;
+}
+
+StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
+  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
+  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  return SandboxRecords(std::move(folder), std::move(boot_id));
+}
+
+StatusOr<std::vector<SandboxRecord>> SandboxRecords::Load() const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  std::vector<SandboxRecord> records;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".json")) continue;
+    const std::string path = folder_ + "/" + name;
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kLargestRecord));
+    StatusOr<SandboxRecord> record = DecodeSandboxRecord(text);
+    if (!record.ok() || record->sandbox_id + ".json" != name) {
+      // Its sandbox's mounts are left alone: containers may use them.
+      LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(path),
+                base::Message(record.status()));
+      continue;
+    }
+    if (record->boot_id != boot_id_) {
+      RETURN_IF_ERROR(platform::RemoveDurably<"crust.sandbox_record">(path));
+      continue;
+    }
+    records.push_back(*std::move(record));
+  }
+  return records;
+}
+
+base::Status SandboxRecords::Write(SandboxRecord& record) const {
+  record.boot_id = boot_id_;
+  return base::Annotate(
+      platform::WriteDurably<"crust.sandbox_record">(Path(record.sandbox_id), Encode(record)),
+      "write the sandbox's record");
+}
+
+base::Status SandboxRecords::Remove(const std::string& sandbox_id) const {
+  return base::Annotate(platform::RemoveDurably<"crust.sandbox_record">(Path(sandbox_id)),
+                        "remove the sandbox's record");
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,65 @@
+// What the handler must remember of a sandbox, durable before it is done: one file each
+// (crust/paths.h).
+//
+//   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
+//
+// A record says what may exist; the sandbox says what does (DESIGN, rule 2). Records of another
+// boot describe what is gone, and are dropped at open. Mount options are kept, since a lost mount
+// must be made again: the files are root's alone. Thread-safe for different sandboxes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "crust/mount_plan.h"
+
+namespace berth::crust {
+
+enum class VolumeState { kPublishing, kPublished, kUnpublishing };
+
+struct VolumeRecord {
+  std::string host_volume_id;  // as the node agent calls it
+  std::string target;          // where it would be mounted on the host
+  VolumeState state = VolumeState::kPublishing;
+  MountPlan plan;
+};
+
+struct SandboxRecord {
+  std::string sandbox_id;
+  std::string pod_uid;
+  std::string bundle;  // the folder of its container: where that is gone, so is the sandbox
+  std::string boot_id;
+  bool ending = false;  // it is over, and what is left of it goes
+  std::vector<VolumeRecord> volumes;
+
+  VolumeRecord* FindTarget(std::string_view target);
+  // By the node agent's name of it; nullptr.
+  const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
+};
+
+std::string Encode(const SandboxRecord& record);
+// DATA_LOSS: it is not what Encode writes.
+base::StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text);
+
+class SandboxRecords {
+ public:
+  // `folder` is made if missing.
+  static base::StatusOr<SandboxRecords> Open(std::string folder);
+
+  // Those of this boot. One that cannot be read is logged and left aside.
+  base::StatusOr<std::vector<SandboxRecord>> Load() const;
+  // Fills in the boot id.
+  base::Status Write(SandboxRecord& record) const;
+  base::Status Remove(const std::string& sandbox_id) const;
+
+ private:
+  SandboxRecords(std::string folder, std::string boot_id)
+      : folder_(std::move(folder)), boot_id_(std::move(boot_id)) {}
+  std::string Path(const std::string& id) const { return folder_ + "/" + id + ".json"; }
+
+  std::string folder_;
+  std::string boot_id_;
+};
+
+}  // namespace berth::crust

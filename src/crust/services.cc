@@ -1,0 +1,166 @@
+#include "crust/services.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "platform/errno.h"
+#include "proto/crust.grpc.pb.h"
+#include "rpc/outcome.h"
+
+namespace berth::crust {
+namespace {
+
+namespace ipc = base::ipc;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// Messages never quote mount options, so that they can be logged.
+template <typename Response>
+grpc::Status Answer(const char* method, StatusOr<Response> result, Response* response) {
+  if (result.ok()) {
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+  LOG_WARNING("{}: {}", method, base::ToString(result.status()));
+  return rpc::ToGrpc(result.status());
+}
+
+// One override that hands a call over; request and response live until Finish.
+#define BERTH_SERVE(method)                                                                        \
+  ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
+                             wire::method##Response* response) override {                          \
+    ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
+    const bool taken = workers_.Post([=, this] {                                                   \
+      reactor->Finish(                                                                             \
+          Answer<wire::method##Response>(#method, handler_.method(*request), response));           \
+    });                                                                                            \
+    if (!taken) {                                                                                  \
+      reactor->Finish(                                                                             \
+          grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));          \
+    }                                                                                              \
+    return reactor;                                                                                \
+  }
+
+class CrustService final : public wire::RuntimeAssistedStorageManagement::CallbackService {
+ public:
+  CrustService(Handler& handler, base::WorkerPool& workers)
+      : handler_(handler), workers_(workers) {}
+
+  BERTH_SERVE(RuntimeGetCapabilities)
+  BERTH_SERVE(RuntimeGetSupportedFileSystems)
+  BERTH_SERVE(RuntimePublishVolume)
+  BERTH_SERVE(RuntimeUnpublishVolume)
+  BERTH_SERVE(RuntimeGetVolumeStats)
+  BERTH_SERVE(RuntimeExpandVolume)
+
+ private:
+  Handler& handler_;
+  base::WorkerPool& workers_;
+};
+#undef BERTH_SERVE
+
+StatusOr<std::string> Member(const ipc::Message& message, std::string_view name) {
+  const std::string* text = message.Text(name);
+  if (text == nullptr) {
+    return Error(StatusCode::kInvalidArgument, "the request has no '{}'", name);
+  }
+  return *text;
+}
+
+StatusOr<std::string> ReadAll(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (off_t at = 0;;) {
+    const ssize_t size = pread(fd, buffer.data(), buffer.size(), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return platform::ErrnoError(errno, "read the container's config.json");
+    if (size == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(size));
+    at += size;
+    if (text.size() > ipc::crust::kLargestConfig) {
+      return Error(StatusCode::kResourceExhausted, "the container's config.json is larger than {}",
+                   ipc::crust::kLargestConfig);
+    }
+  }
+}
+
+Status WriteAll(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t size = write(fd, text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return platform::ErrnoError(errno, "write the container's config.json");
+    text.remove_prefix(static_cast<size_t>(size));
+  }
+  return base::OkStatus();
+}
+
+StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
+  ASSIGN_OR_RETURN(std::string sandbox, Member(request.message, ipc::crust::kSandbox));
+  ASSIGN_OR_RETURN(std::string pod_uid, Member(request.message, ipc::crust::kPodUid));
+  ASSIGN_OR_RETURN(const std::string kind, Member(request.message, ipc::crust::kKind));
+  if (kind == "sandbox") {
+    ASSIGN_OR_RETURN(const std::string bundle, Member(request.message, ipc::crust::kBundle));
+    RETURN_IF_ERROR(handler.BeginSandbox(sandbox, pod_uid, bundle));
+    return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
+  }
+  const int64_t from = request.message.Number(ipc::crust::kFrom).value_or(0);
+  if (request.descriptors.size() != 2 || from < 0) {
+    return Error(StatusCode::kInvalidArgument, "the request does not bring a config.json");
+  }
+  CreateRequest create{.sandbox_id = std::move(sandbox),
+                       .pod_uid = std::move(pod_uid),
+                       .from = static_cast<size_t>(from),
+                       .most = ipc::kMostDescriptors};
+  ASSIGN_OR_RETURN(create.config, ReadAll(request.descriptors[0].get()));
+  ASSIGN_OR_RETURN(CreateReply created, handler.CreateContainer(create));
+  RETURN_IF_ERROR(WriteAll(request.descriptors[1].get(), created.config));
+  ipc::Strings kinds;
+  std::vector<base::UniqueFd> mounts;
+  for (Graft& graft : created.grafts) {
+    kinds.emplace_back(graft.folder ? "d" : "f");
+    mounts.push_back(std::move(graft.mount));
+  }
+  ipc::Reply reply(ipc::Message()
+                       .Set(ipc::crust::kCount, static_cast<int64_t>(created.count))
+                       .Set(ipc::crust::kKinds, std::move(kinds)));
+  reply.descriptors = std::move(mounts);
+  return reply;
+}
+
+StatusOr<ipc::Reply> End(Handler& handler, const ipc::Request& request) {
+  ASSIGN_OR_RETURN(const std::string sandbox, Member(request.message, ipc::crust::kSandbox));
+  RETURN_IF_ERROR(handler.EndSandbox(sandbox));
+  return ipc::Message();
+}
+
+// What berth-oci is refused is the container's error, and the handler's log.
+StatusOr<ipc::Reply> Logged(std::string_view method, StatusOr<ipc::Reply> reply) {
+  if (!reply.ok()) LOG_WARNING("{}: {}", method, base::ToString(reply.status()));
+  return reply;
+}
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers) {
+  return std::make_unique<CrustService>(handler, workers);
+}
+
+std::map<std::string, ipc::Method> OciMethods(Handler& handler) {
+  return {{std::string(ipc::crust::kCreate),
+           [&handler](const ipc::Request& request) {
+             return Logged(ipc::crust::kCreate, Create(handler, request));
+           }},
+          {std::string(ipc::crust::kEnd), [&handler](const ipc::Request& request) {
+             return Logged(ipc::crust::kEnd, End(handler, request));
+           }}};
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,279 @@
+#include "crust/volume_mount.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "platform/child.h"
+#include "platform/errno.h"
+#include "platform/mounter.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr std::chrono::minutes kMountTimeout(2);
+
+// Where a child was when it failed.
+enum class Stage : int { kLook, kOtherDevice, kMountedOnHost, kConfigure, kMount, kOtherMounted };
+
+// What a child says besides its descriptor, in memory that it shares: it may write there after it
+// was given up, so that it must not be this process's own.
+struct Report {
+  Stage stage;
+  bool exclusive;
+  size_t length;
+  std::array<char, 2048> text;  // the kernel's messages
+};
+
+class SharedReport {
+ public:
+  SharedReport()
+      : at_(mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                 0)) {}
+  ~SharedReport() {
+    if (valid()) munmap(at_, sizeof(Report));
+  }
+  SharedReport(const SharedReport&) = delete;
+  SharedReport& operator=(const SharedReport&) = delete;
+  bool valid() const { return at_ != MAP_FAILED; }
+  Report* operator->() { return static_cast<Report*>(at_); }
+
+ private:
+  void* const at_;
+};
+
+struct Parameter {
+  std::string key;
+  std::string value;
+  bool flag = false;
+};
+
+// All that a child needs, made ready before the fork.
+struct Job {
+  std::string source;
+  std::string type;
+  std::vector<Parameter> parameters;
+  bool read_only = false;
+  unsigned attributes = 0;  // MOUNT_ATTR_*
+  const IsDevice* device = nullptr;
+  const IsNotMountedAt* not_mounted = nullptr;
+};
+
+unsigned Attributes(unsigned long flags) {
+  constexpr std::array kPairs = std::to_array<std::pair<unsigned long, unsigned>>({
+      {MS_NOSUID, MOUNT_ATTR_NOSUID},
+      {MS_NODEV, MOUNT_ATTR_NODEV},
+      {MS_NOEXEC, MOUNT_ATTR_NOEXEC},
+      {MS_NODIRATIME, MOUNT_ATTR_NODIRATIME},
+      {MS_NOSYMFOLLOW, MOUNT_ATTR_NOSYMFOLLOW},
+  });
+  unsigned attributes = 0;
+  for (const auto& [flag, attribute] : kPairs) {
+    if (flags & flag) attributes |= attribute;
+  }
+  if (flags & MS_NOATIME) return attributes | MOUNT_ATTR_NOATIME;
+  if (flags & MS_STRICTATIME) return attributes | MOUNT_ATTR_STRICTATIME;
+  return attributes;  // relatime is the kernel's own
+}
+
+Job MakeJob(const MountPlan& plan, const MountFileSystem& mount) {
+  const platform::ParsedOptions parsed = platform::ParseMountOptions(mount.options);
+  Job job{.source = plan.device.source,
+          .type = mount.type,
+          .read_only = (parsed.flags & MS_RDONLY) != 0,
+          .attributes = Attributes(parsed.flags)};
+  constexpr std::array kFlags = std::to_array<std::pair<unsigned long, const char*>>({
+      {MS_SYNCHRONOUS, "sync"},
+      {MS_DIRSYNC, "dirsync"},
+      {MS_LAZYTIME, "lazytime"},
+  });
+  for (const auto& [flag, name] : kFlags) {
+    if (parsed.flags & flag) job.parameters.push_back({.key = name, .flag = true});
+  }
+  for (const std::string& option : mount.options) {
+    // By itself: a value may hold commas.
+    if (platform::ParseMountOptions({option}).data.empty()) continue;
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) {
+      job.parameters.push_back({.key = option, .flag = true});
+    } else {
+      job.parameters.push_back(
+          {.key = option.substr(0, equals), .value = option.substr(equals + 1)});
+    }
+  }
+  if (!mount.selinux_label.empty()) {
+    job.parameters.push_back({.key = "context", .value = mount.selinux_label});
+  }
+  for (const Check& check : plan.checks) {
+    if (const auto* device = std::get_if<IsDevice>(&check)) job.device = device;
+    if (const auto* host = std::get_if<IsNotMountedAt>(&check)) job.not_mounted = host;
+  }
+  return job;
+}
+
+// All below runs in the child: no allocation, results are 0 or a negative errno.
+
+int CheckDevice(const Job& job) {
+  struct stat st;
+  if (stat(job.source.c_str(), &st) != 0) return -errno;
+  return S_ISBLK(st.st_mode) && st.st_rdev == job.device->number ? 0 : -ESTALE;
+}
+
+// Whether something is mounted where the volume would be; the file system there is not asked.
+int CheckHost(const std::string& path) {
+  struct statx found = {};
+  constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+  if (statx(AT_FDCWD, path.c_str(), kFlags, STATX_TYPE, &found) != 0) {
+    return errno == ENOENT ? 0 : -errno;
+  }
+  return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 ? -EBUSY : 0;
+}
+
+bool InUse(const char* device) {
+  const int fd = open(device, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0) close(fd);
+  return fd < 0;
+}
+
+// The context's messages, each with its level before it: "e ext4: Unknown parameter 'x'".
+void ReadMessages(int context, Report& report) {
+  while (report.length + 2 < report.text.size()) {
+    const size_t room = report.text.size() - report.length - 2;
+    const ssize_t size = read(context, report.text.data() + report.length, room);
+    if (size <= 0) return;
+    report.length += static_cast<size_t>(size);
+    if (report.text[report.length - 1] == '\n') --report.length;
+    report.text[report.length++] = ';';
+  }
+}
+
+int Configure(int context, const Job& job, bool read_only) {
+  if (fsconfig(context, FSCONFIG_SET_STRING, "source", job.source.c_str(), 0) != 0) return -errno;
+  if (read_only && fsconfig(context, FSCONFIG_SET_FLAG, "ro", nullptr, 0) != 0) return -errno;
+  for (const Parameter& parameter : job.parameters) {
+    const auto command = parameter.flag ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING;
+    const char* value = parameter.flag ? nullptr : parameter.value.c_str();
+    if (fsconfig(context, command, parameter.key.c_str(), value, 0) != 0) return -errno;
+  }
+  return 0;
+}
+
+// A descriptor of the detached mount.
+int Mount(const Job& job, bool read_only, unsigned attributes, Report& report) {
+  report.stage = Stage::kConfigure;
+  const int context = fsopen(job.type.c_str(), FSOPEN_CLOEXEC);
+  if (context < 0) return -errno;
+  int result = Configure(context, job, read_only);
+  if (result == 0) {
+    report.stage = Stage::kMount;
+    if (fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) result = -errno;
+  }
+  if (result == 0) {
+    result = fsmount(context, FSMOUNT_CLOEXEC, attributes);
+    if (result < 0) result = -errno;
+  }
+  if (result < 0) ReadMessages(context, report);
+  close(context);
+  return result;
+}
+
+// A path is the kernel's way to a device: by now it could lead to another one.
+int CheckMounted(int mounted, const Job& job) {
+  struct stat st;
+  if (fstat(mounted, &st) != 0) return -errno;
+  // btrfs has numbers of its own, which are no device's.
+  if (major(st.st_dev) == 0) return CheckDevice(job);
+  return st.st_dev == job.device->number ? 0 : -ESTALE;
+}
+
+int Run(const Job& job, Report& report) {
+  if (job.device != nullptr) {
+    report.stage = Stage::kOtherDevice;
+    if (const int error = CheckDevice(job); error != 0) return error;
+    report.exclusive = !InUse(job.source.c_str());
+  }
+  if (job.not_mounted != nullptr) {
+    report.stage = Stage::kMountedOnHost;
+    if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
+  }
+  int mounted = Mount(job, job.read_only, job.attributes, report);
+  // Mounted already for another sandbox, which may write: a file system is read-only for all or
+  // for none, and a mount of it for itself.
+  if (mounted == -EBUSY && job.read_only) {
+    report.length = 0;
+    mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
+  }
+  if (mounted < 0 || job.device == nullptr) return mounted;
+  report.stage = Stage::kOtherMounted;
+  const int error = CheckMounted(mounted, job);
+  if (error == 0) return mounted;
+  close(mounted);
+  return error;
+}
+
+base::Status Explain(const MountPlan& plan, int error, const Report& report) {
+  const std::string source = Quote(plan.device.source);
+  switch (report.stage) {
+    case Stage::kOtherDevice:
+    case Stage::kOtherMounted:
+      if (error == ESTALE) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "{} leads to another device than before, {}:{}", source,
+                     major(plan.device.number), minor(plan.device.number));
+      }
+      return platform::ErrnoError(error, fmt::format("look at device {}", source));
+    case Stage::kMountedOnHost:
+      if (error == EBUSY) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "something is mounted on the host where the deferred volume would be");
+      }
+      return platform::ErrnoError(error, "look at the target path");
+    default:
+      break;
+  }
+  std::string what =
+      fmt::format("{} {} of {}", report.stage == Stage::kMount ? "mount" : "take the options for",
+                  plan.fs_type(), source);
+  if (report.length > 0) {
+    const size_t length = std::min(report.length, report.text.size());
+    what += fmt::format(": the kernel says {}",
+                        Quote(std::string_view(report.text.data(), length - 1)));
+  }
+  return platform::ErrnoError(error, what);
+}
+
+}  // namespace
+
+StatusOr<VolumeMount> MountVolume(const MountPlan& plan) {
+  const auto* mount = plan.Find<MountFileSystem>();
+  if (mount == nullptr) return Error(StatusCode::kInternal, "the plan mounts nothing");
+  const Job job = MakeJob(plan, *mount);
+  SharedReport report;
+  if (!report.valid()) return platform::ErrnoError(errno, "mmap");
+  RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());
+  ASSIGN_OR_RETURN(
+      platform::OpenedInChild opened,
+      platform::OpenInChild(fmt::format("mount {} of {}", job.type, Quote(job.source)),
+                            kMountTimeout, [&] { return Run(job, *report.operator->()); }));
+  if (!opened.fd.valid()) return Explain(plan, opened.error, *report.operator->());
+  RETURN_IF_ERROR(base::FaultPoint<"crust.mount.after">());
+  return VolumeMount{.root = std::move(opened.fd), .exclusive = report->exclusive};
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,21 @@
+// Mounts a volume where nobody sees it: in no mount namespace, so in nobody's mount table.
+#pragma once
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "crust/mount_plan.h"
+
+namespace berth::crust {
+
+struct VolumeMount {
+  base::UniqueFd root;  // closing it unmounts, unless the mount was moved somewhere
+  // Nobody else had the device open or mounted before.
+  bool exclusive = false;
+};
+
+// Carries out the plan's checks and its mount, in a child with a deadline of two minutes (a journal
+// may be long). NOT_FOUND, FAILED_PRECONDITION: a check failed. The message has what the kernel
+// says of the file system.
+base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan);
+
+}  // namespace berth::crust
