@@ -105,7 +105,7 @@ StatusOr<std::vector<SandboxRecord>> SandboxRecords::Load() const {
     if (!record.ok() || record->sandbox_id + ".json" != name) {
       // Its sandbox's mounts are left alone: containers may use them.
       LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(path),
-                base::Message(record.status()));
+                record.ok() ? "it is another sandbox's" : base::Message(record.status()));
       continue;
     }
     if (record->boot_id != boot_id_) {

@@ -180,7 +180,7 @@ Failure Prepare(const Config& config, const Arguments& arguments) {
   // Without them nobody can say that nothing was deferred.
   if (!crust::IsId(uid) || !crust::IsId(sandbox)) {
     return Broken("the container's annotations name no pod and sandbox ('" +
-                  std::string(crust::kPodUidAnnotation) + "', containerd 1.6.16 or newer)");
+                  std::string(crust::kPodUidAnnotation) + "')");
   }
   const std::string plan = crust::PlanPath(config.run_folder, uid);
   if (access(plan.c_str(), F_OK) != 0) {

@@ -1,0 +1,119 @@
+#include "cmd/berth-oci/oci.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/ipc/message.h"
+#include "cmd/berth-oci/annotations.h"
+#include "cmd/berth-oci/arguments.h"
+#include "cmd/berth-oci/runtime.h"
+#include "cmd/berth-oci/runtime_log.h"
+
+namespace berth::oci {
+namespace {
+
+using base::ipc::Problem;
+
+TEST(ArgumentsTest, AreReadAsTheShimGivesThem) {
+  const Arguments create = ReadArguments(
+      {"berth-oci", "--root", "/run/runc/k8s.io", "--log", "/b/log.json", "--log-format", "json",
+       "--systemd-cgroup", "create", "--bundle", "/b", "--pid-file", "/b/init.pid", "abc"});
+  EXPECT_EQ(create.command, "create");
+  EXPECT_EQ(create.bundle, "/b");
+  EXPECT_EQ(create.log, "/b/log.json");
+  EXPECT_TRUE(create.log_is_json);
+  EXPECT_EQ(create.id, "abc");
+
+  const Arguments remove =
+      ReadArguments({"berth-oci", "--root=/r", "--log=/l", "delete", "--force", "abc"});
+  EXPECT_EQ(remove.command, "delete");
+  EXPECT_EQ(remove.id, "abc");
+  EXPECT_EQ(remove.log, "/l");
+  EXPECT_FALSE(remove.log_is_json);
+
+  const Arguments run = ReadArguments({"berth-oci", "run", "-b", "/b", "--no-pivot", "x"});
+  EXPECT_EQ(run.bundle, "/b");
+  EXPECT_EQ(run.id, "x");
+  // A folder by that name is no command.
+  EXPECT_EQ(ReadArguments({"berth-oci", "--root", "create", "list"}).command, "list");
+  EXPECT_EQ(ReadArguments({"berth-oci", "--version"}).command, "");
+  EXPECT_EQ(ReadArguments({"berth-oci", "--root"}).command, "");
+  EXPECT_EQ(ReadArguments({}).command, "");
+}
+
+std::string AnnotationOf(std::string_view config) {
+  const auto read = ReadAnnotations(config);
+  if (!read.ok()) return "failed";
+  const auto found = read->find("a");
+  return found == read->end() ? "none" : found->second;
+}
+
+TEST(AnnotationsTest, AreThoseOfTheTop) {
+  EXPECT_EQ(AnnotationOf(R"({"annotations":{"a":"x"}})"), "x");
+  EXPECT_EQ(AnnotationOf(R"( { "p" : { "annotations" : {"a":"deep"} } , "q":[{"annotations":
+      {"a":"deep"}},[],{}], "annotations" : { "b":[1,{"a":"y"}], "a" : "x" } , "z":null } )"),
+            "x");
+  EXPECT_EQ(AnnotationOf(R"({"annotations":{"a":"x"},"annotations":{"a":"y"}})"), "y");
+  EXPECT_EQ(AnnotationOf(R"({"\u0061nnotations":{"\u0061":"\"\\\/\u00e9"}})"), "\"\\/é");
+  EXPECT_EQ(AnnotationOf(R"({"annotations":null})"), "none");
+  EXPECT_EQ(AnnotationOf(R"({"annotations":[]})"), "none");
+  EXPECT_EQ(AnnotationOf("{}"), "none");
+}
+
+TEST(AnnotationsTest, OfWhatIsNoJsonAreNotBelieved) {
+  for (const char* text :
+       {"", "[]", "{", R"({"annotations":{"a":"x"})", R"({"annotations":{"a":"x"}}x)",
+        R"({"annotations":{"a":"x",}})", R"({"x":[1,2})", R"({"x":})", R"({"annotations":{"a":"x})",
+        "{\"annotations\":{\"a\":\"x\n\"}}", R"({"x":"\u12"})", R"({"x" 1})", R"({"x":[1 2]})"}) {
+    EXPECT_EQ(AnnotationOf(text), "failed") << text;
+  }
+  const std::string deep = "{\"x\":" + std::string(100000, '[');
+  EXPECT_EQ(AnnotationOf(deep), "failed");
+}
+
+TEST(RuntimeLogTest, IsWhatContainerdReads) {
+  const auto line = base::ipc::ReadJson(LogLine("it \"broke\"", 0, true));
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(*line->Text("level"), "error");
+  EXPECT_EQ(*line->Text("msg"), "it \"broke\"");
+  EXPECT_EQ(*line->Text("time"), "1970-01-01T00:00:00Z");
+  EXPECT_EQ(LogLine("it \"broke\"\n", 0, false),
+            "time=\"1970-01-01T00:00:00Z\" level=error msg=\"it \\\"broke\\\"\\u000a\"\n");
+}
+
+class SettingsTest : public testing::Test {
+ protected:
+  SettingsTest() {
+    char name[] = "/tmp/berth-oci-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~SettingsTest() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(SettingsTest, AreThoseOfTheFirstFileThatIsThere) {
+  const std::string one = folder_ + "/one", two = folder_ + "/two";
+  EXPECT_EQ(ReadConfig({one, two})->runtime, "runc");
+  std::ofstream(two) << R"({"runtime":"crun","run":"/r"})";
+  EXPECT_EQ(ReadConfig({one, two})->runtime, "crun");
+  EXPECT_EQ(ReadConfig({one, two})->run_folder, "/r");
+  EXPECT_EQ(ReadConfig({one, two})->socket, "/run/berth/crust-oci.sock");
+  std::ofstream(one) << "{";
+  EXPECT_EQ(ReadConfig({one, two}).failure().problem, Problem::kBroken);
+}
+
+TEST_F(SettingsTest, TheRuntimeIsNeverThisProgramItself) {
+  std::filesystem::create_symlink("/proc/self/exe", folder_ + "/runc");
+  EXPECT_FALSE(FindRuntime(folder_ + "/runc").ok());
+  EXPECT_FALSE(FindRuntime(folder_ + "/none").ok());
+  EXPECT_TRUE(FindRuntime("/bin/sh").ok());
+  setenv("PATH", (folder_ + ":/bin:/usr/bin").c_str(), 1);
+  std::filesystem::create_symlink("/proc/self/exe", folder_ + "/sh");
+  EXPECT_EQ(*FindRuntime("sh"), "/bin/sh");
+}
+
+}  // namespace
+}  // namespace berth::oci

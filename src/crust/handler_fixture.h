@@ -1,0 +1,250 @@
+// A handler in folders of its own, with berth-oci and runc on it, and pods of real containers on
+// volumes that are file systems on loop devices; for *_root_test.cc. Checks at the end that nothing
+// of it is left mounted or attached.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/ids.h"
+#include "base/ipc/crust_call.h"
+#include "base/json.h"
+#include "crust/crust_handler.h"
+#include "platform/durable_file.h"
+#include "platform/exec.h"
+#include "platform/fake_temp_folder.h"
+#include "platform/file_system.h"
+#include "platform/loop_device.h"
+#include "platform/mounter.h"
+#include "rpc/crust_client.h"
+
+namespace berth::crust {
+
+namespace wire = ::crust::v1alpha1;
+using base::Json;
+using base::StatusCode;
+using testing::HasSubstr;
+
+inline constexpr std::chrono::seconds kCallTime{60};
+inline constexpr uint64_t kMiB = 1024 * 1024;
+
+// One mount of a container.
+struct TestMount {
+  std::string source;
+  std::string path;
+  bool read_only = false;
+};
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;  // and what went to standard error
+  std::string log;  // the runtime's
+};
+
+class HandlerFixture : public testing::Test {
+ protected:
+  HandlerFixture() {
+    options_.socket = folder_ / "crust.sock";
+    options_.oci_socket = folder_ / "oci.sock";
+    options_.data_folder = folder_ / "data";
+    options_.run_folder = folder_ / "run";
+    options_.kubelet_folder = folder_ / "kubelet";
+    options_.look_every = std::chrono::milliseconds(200);
+    options_.free_within = std::chrono::seconds(5);
+  }
+
+  void SetUp() override {
+    std::filesystem::create_directories(folder_ / "rootfs/bin");
+    std::filesystem::create_directories(folder_ / "bundles");
+    for (const char* name : {"proc", "dev", "sys", "tmp", "data", "more"}) {
+      std::filesystem::create_directories(folder_ / (std::string("rootfs/") + name));
+    }
+    std::filesystem::copy("/bin/busybox", folder_ / "rootfs/bin/busybox");
+    for (const char* name : {"sh", "cat", "echo", "sleep", "ls", "ln", "mkdir", "mknod", "stat",
+                             "touch", "rm", "df", "sync", "mv"}) {
+      std::filesystem::create_symlink("busybox", folder_ / (std::string("rootfs/bin/") + name));
+    }
+    const auto oci = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "berth-oci";
+    std::filesystem::copy(oci, folder_ / "berth-oci");
+    std::ofstream(folder_ / "berth-oci.json")
+        << Json{{"runtime", "runc"}, {"socket", options_.oci_socket}, {"run", options_.run_folder}};
+    Restart();
+  }
+
+  void TearDown() override {
+    for (const std::string& id : containers_) Oci({"delete", "--force", id});
+    handler_.reset();
+    const auto table = mounter_->List();
+    for (const auto& mount : *table) {
+      EXPECT_FALSE(mount.mount_point.starts_with(folder_ / "data/holders/")) << mount.mount_point;
+      EXPECT_FALSE(mount.mount_point.starts_with(folder_ / "kubelet")) << mount.mount_point;
+    }
+    for (const auto& loop : loops_) {
+      const auto detached = platform::DetachLoop(loop);
+      EXPECT_TRUE(detached.ok()) << detached;
+    }
+  }
+
+  // The handler's process ends and comes back.
+  void Restart() {
+    handler_.reset();
+    auto handler = CrustHandler::Start(options_);
+    ASSERT_TRUE(handler.ok()) << handler.status();
+    handler_ = *std::move(handler);
+    client_ = *rpc::CrustClient::New(options_.socket);
+  }
+
+  // A formatted device.
+  platform::LoopDevice MakeDevice(const std::string& type, uint64_t bytes = 320 * kMiB) {
+    const std::string image = folder_.SparseFile(fmt::format("image{}", loops_.size()), bytes);
+    const auto loop = platform::AttachLoop(image, {});
+    EXPECT_TRUE(loop.ok()) << loop.status();
+    loops_.push_back(*loop);
+    const auto made = platform::FindFileSystem(type)->Format(*exec_, loop->path, {});
+    EXPECT_TRUE(made.ok()) << made;
+    return *loop;
+  }
+
+  std::string Target(const std::string& volume) const {
+    return fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/{}/mount", folder_.path(),
+                       uid_, volume);
+  }
+
+  // What the node agent does before RunPodSandbox.
+  void Plan(const std::vector<std::string>& volumes) {
+    base::ipc::Strings targets;
+    for (const std::string& volume : volumes) {
+      targets.push_back(Target(volume));
+      std::filesystem::create_directories(Target(volume));
+    }
+    std::ofstream(base::ipc::crust::PlanPath(options_.run_folder, uid_))
+        << base::ipc::crust::WritePlan(targets);
+  }
+
+  wire::RuntimePublishVolumeRequest PublishRequest(const std::string& volume,
+                                                   const platform::LoopDevice& device,
+                                                   const std::string& type) const {
+    wire::RuntimePublishVolumeRequest request;
+    request.set_sandbox_id(sandbox_);
+    request.set_host_volume_id(device.path);
+    request.set_host_target_path(Target(volume));
+    request.set_file_system(type);
+    return request;
+  }
+  base::Status Publish(const wire::RuntimePublishVolumeRequest& request) {
+    return client_->RuntimePublishVolume(request, kCallTime).status();
+  }
+  base::Status Unpublish(const std::string& volume, const platform::LoopDevice& device) {
+    wire::RuntimeUnpublishVolumeRequest request;
+    request.set_sandbox_id(sandbox_);
+    request.set_host_volume_id(device.path);
+    request.set_host_target_path(Target(volume));
+    return client_->RuntimeUnpublishVolume(request, kCallTime).status();
+  }
+
+  // berth-oci as containerd's shim calls it.
+  Outcome Oci(const std::vector<std::string>& arguments) {
+    const std::string log = fmt::format("{}/log{}.json", folder_.path(), ++runs_);
+    std::vector<std::string> argv = {
+        folder_ / "berth-oci", "--root", folder_ / "runc", "--log", log, "--log-format", "json"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    const auto result = exec_->Run({.argv = argv, .leaves_daemon = arguments[0] == "create"});
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) return {.exit_code = -1};
+    std::stringstream text;
+    text << std::ifstream(log).rdbuf();
+    return {result->exit_code, result->out + result->err, text.str()};
+  }
+
+  std::string Bundle(const std::string& id) const { return folder_ / ("bundles/" + id); }
+
+  // Writes a bundle, as containerd does; containerd makes a mount's source where it finds none.
+  void MakeBundle(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
+    std::filesystem::remove_all(Bundle(id));
+    std::filesystem::create_directories(Bundle(id));
+    const auto spec = exec_->Run({.argv = {"runc", "spec", "--bundle", Bundle(id)}});
+    ASSERT_TRUE(spec.ok() && spec->exit_code == 0) << spec->err;
+    Json config = *base::json::Parse(*platform::ReadFile(Bundle(id) + "/config.json"));
+    config["root"] = {{"path", folder_ / "rootfs"}, {"readonly", false}};
+    config["process"]["terminal"] = false;
+    config["process"]["args"] = {"/bin/sleep", "1000"};
+    config["process"].erase("rlimits");
+    config["process"]["cwd"] = "/";
+    config["linux"]["cgroupsPath"] = "/berth-test/" + id;
+    config["annotations"] = {
+        {"io.kubernetes.cri.container-type", sandbox ? "sandbox" : "container"},
+        {"io.kubernetes.cri.sandbox-id", sandbox_},
+        {"io.kubernetes.cri.sandbox-uid", uid_}};
+    for (const TestMount& mount : mounts) {
+      std::error_code error;
+      std::filesystem::create_directories(mount.source, error);
+      config["mounts"].push_back(
+          {{"destination", mount.path},
+           {"type", "bind"},
+           {"source", mount.source},
+           {"options", {"rbind", "rprivate", mount.read_only ? "ro" : "rw"}}});
+    }
+    std::ofstream(Bundle(id) + "/config.json") << config;
+  }
+
+  Outcome Create(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
+    MakeBundle(id, sandbox, mounts);
+    Outcome created =
+        Oci({"create", "--bundle", Bundle(id), "--pid-file", Bundle(id) + "/pid", id});
+    if (created.exit_code != 0) return created;
+    containers_.push_back(id);
+    return Oci({"start", id});
+  }
+  void BeginSandbox() {
+    const Outcome begun = Create(sandbox_, true, {});
+    ASSERT_EQ(begun.exit_code, 0) << begun.out;
+  }
+  void StartContainer(const std::string& id, const std::vector<TestMount>& mounts) {
+    const Outcome started = Create(id, false, mounts);
+    ASSERT_EQ(started.exit_code, 0) << started.out;
+  }
+  Outcome Shell(const std::string& id, const std::string& script) {
+    return Oci({"exec", id, "/bin/sh", "-c", script});
+  }
+  // As containerd does: the runtime deletes it, then its bundle goes.
+  void Delete(const std::string& id) {
+    const Outcome deleted = Oci({"delete", "--force", id});
+    EXPECT_EQ(deleted.exit_code, 0) << deleted.out;
+    std::filesystem::remove_all(Bundle(id));
+    std::erase(containers_, id);
+  }
+
+  static bool IsFree(const platform::LoopDevice& device) {
+    const base::UniqueFd fd(open(device.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    return fd.valid();
+  }
+  size_t CountIn(const std::string& folder) const {
+    std::error_code error;
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / folder, error)) {
+      count += entry.path().filename() != "" ? 1 : 0;
+    }
+    return count;
+  }
+
+  platform::TempFolder folder_;
+  CrustHandlerOptions options_;
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  std::unique_ptr<CrustHandler> handler_;
+  std::unique_ptr<rpc::CrustClient> client_;
+  const std::string uid_ = base::NewUuid();
+  // Of this run alone: runc's containers have cgroups by their names.
+  const std::string sandbox_ = "s" + uid_.substr(0, 8);
+  std::vector<platform::LoopDevice> loops_;
+  std::vector<std::string> containers_;
+  int runs_ = 0;
+};
+
+}  // namespace berth::crust

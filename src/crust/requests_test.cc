@@ -1,0 +1,90 @@
+#include "crust/requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/sysmacros.h>
+
+namespace berth::crust {
+namespace {
+
+using base::StatusCode;
+
+TEST(RequestsTest, ASandboxIdIsOnePartOfAPath) {
+  EXPECT_TRUE(CheckSandboxId("5f3c0a").ok());
+  EXPECT_TRUE(CheckSandboxId(std::string(128, 'a')).ok());
+  for (const std::string& id :
+       {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"),
+        std::string("a\nb"), std::string("a\0b", 3), std::string("a b"), std::string(129, 'a')}) {
+    EXPECT_EQ(CheckSandboxId(id).code(), StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(CheckPodUid(id).code(), StatusCode::kInvalidArgument) << id;
+  }
+}
+
+TEST(RequestsTest, ATargetIsAVolumeOfTheSandboxesPod) {
+  const auto check = [](std::string_view target) {
+    return CheckTarget(target, "/var/lib/kubelet", "uid-1").code();
+  };
+  const std::string own = "/var/lib/kubelet/pods/uid-1/volumes/";
+  EXPECT_EQ(check(own + "kubernetes.io~csi/pv/mount"), StatusCode::kOk);
+  for (const char* elsewhere :
+       {"/etc", "/var/lib/kubelet/pods/uid-2/volumes/kubernetes.io~csi/pv/mount",
+        "/var/lib/kubelet/pods/uid-1/volumes", "/var/lib/kubelet/pods/uid-1/volumes/x",
+        "/var/lib/kubelet/pods/uid-10/volumes/p/v"}) {
+    EXPECT_EQ(check(elsewhere), StatusCode::kPermissionDenied) << elsewhere;
+  }
+  for (const std::string& odd :
+       {std::string("relative/x"), own + "p/../../../uid-2/volumes/p/v", own + "p//v", own + "p/v/",
+        own + "p/./v", own + "p/v\n", own + std::string("p/v\0", 4),
+        own + "p/" + std::string(5000, 'a')}) {
+    EXPECT_EQ(check(odd), StatusCode::kInvalidArgument) << odd;
+  }
+}
+
+TEST(RequestsTest, ASubPathIsWhatComesBehindTheTarget) {
+  std::string_view sub;
+  EXPECT_TRUE(IsBelow("/t/v", "/t/v", sub));
+  EXPECT_EQ(sub, "");
+  EXPECT_TRUE(IsBelow("/t/v/a/b", "/t/v", sub));
+  EXPECT_EQ(sub, "a/b");
+  EXPECT_FALSE(IsBelow("/t/v2", "/t/v", sub));
+  EXPECT_FALSE(IsBelow("/t", "/t/v", sub));
+  EXPECT_FALSE(IsBelow("/t/v", "", sub));
+  EXPECT_EQ(PlainPath("/a/./b//c/../d/"), "/a/b/d");
+  EXPECT_EQ(PlainPath("/"), "/");
+}
+
+MountPlan PlanOf(dev_t number, std::vector<std::string> options) {
+  return {.device = {.source = "/dev/x", .block = true, .number = number},
+          .checks = {IsDevice{number}, IsNotMountedAt{"/t"}},
+          .steps = {MountFileSystem{"ext4", std::move(options), "label"},
+                    ApplyGroup{4294967294, true}, PlaceInSandbox{"v0"}}};
+}
+
+TEST(MountPlanTest, IsReadAsItIsWritten) {
+  const MountPlan plan = PlanOf(makedev(4095, 1048575), {"noatime", "commit=5"});
+  const auto again = DecodeMountPlan(*base::json::Parse(base::json::Dump(Encode(plan))));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, plan);
+  EXPECT_FALSE(DecodeMountPlan(base::Json::object()).ok());
+  EXPECT_FALSE(DecodeMountPlan(*base::json::Parse(R"({"source":"x","steps":[{"y":1}]})")).ok());
+}
+
+TEST(MountPlanTest, KnowsWhetherItIsReadOnly) {
+  EXPECT_FALSE(PlanOf(1, {}).read_only());
+  EXPECT_TRUE(PlanOf(1, {"noatime", "ro"}).read_only());
+  EXPECT_FALSE(PlanOf(1, {"ro", "rw"}).read_only());
+}
+
+TEST(MountPlanTest, IsTheSameByWhatItDoesAndToWhichDevice) {
+  MountPlan other = PlanOf(7, {"noatime"});
+  other.device.source = "/dev/another-name";
+  other.steps.back() = PlaceInSandbox{"v3"};
+  EXPECT_TRUE(IsSame(PlanOf(7, {"noatime"}), other));
+  EXPECT_FALSE(IsSame(PlanOf(8, {"noatime"}), other));
+  EXPECT_FALSE(IsSame(PlanOf(7, {}), other));
+  std::erase_if(other.steps, [](const Step& s) { return std::holds_alternative<ApplyGroup>(s); });
+  EXPECT_FALSE(IsSame(PlanOf(7, {"noatime"}), other));
+}
+
+}  // namespace
+}  // namespace berth::crust

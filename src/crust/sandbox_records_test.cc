@@ -1,0 +1,84 @@
+#include "crust/sandbox_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "platform/durable_file.h"
+#include "platform/fake_temp_folder.h"
+
+namespace berth::crust {
+namespace {
+
+using base::StatusCode;
+
+SandboxRecord RecordOf(std::string id) {
+  SandboxRecord record{.sandbox_id = std::move(id), .pod_uid = "uid", .bundle = "/run/bundle"};
+  record.volumes.push_back(
+      {.host_volume_id = "/dev/loop7",
+       .target = "/k/pods/uid/volumes/p/v/mount",
+       .state = VolumeState::kUnpublishing,
+       .plan = {.device = {.source = "/dev/loop7", .block = true, .number = 1799},
+                .steps = {MountFileSystem{.type = "xfs"}, PlaceInSandbox{"v0"}}}});
+  return record;
+}
+
+TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
+  const platform::TempFolder folder;
+  auto records = SandboxRecords::Open(folder / "records");
+  ASSERT_TRUE(records.ok()) << records.status();
+  SandboxRecord record = RecordOf("s1");
+  ASSERT_TRUE(records->Write(record).ok());
+  const auto loaded = records->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->size(), 1u);
+  SandboxRecord again = loaded->front();
+  EXPECT_EQ(again.sandbox_id, "s1");
+  EXPECT_EQ(again.pod_uid, "uid");
+  EXPECT_EQ(again.bundle, "/run/bundle");
+  EXPECT_FALSE(again.ending);
+  ASSERT_EQ(again.volumes.size(), 1u);
+  EXPECT_EQ(again.volumes[0].state, VolumeState::kUnpublishing);
+  EXPECT_EQ(again.volumes[0].plan, record.volumes[0].plan);
+  EXPECT_NE(again.FindTarget("/k/pods/uid/volumes/p/v/mount"), nullptr);
+  EXPECT_NE(again.FindVolume("/dev/loop7"), nullptr);
+  EXPECT_EQ(again.FindVolume("/dev/loop8"), nullptr);
+  ASSERT_TRUE(records->Remove("s1").ok());
+  EXPECT_TRUE(records->Load()->empty());
+}
+
+TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
+  const platform::TempFolder folder;
+  auto records = SandboxRecords::Open(folder / "records");
+  SandboxRecord old = RecordOf("old");
+  old.boot_id = "another-boot";
+  std::ofstream(folder / "records/old.json") << Encode(old);
+  std::ofstream(folder / "records/torn.json") << "{\"version\":1";
+  SandboxRecord named = RecordOf("x");
+  named.boot_id = *platform::BootId();
+  std::ofstream(folder / "records/another-name.json") << Encode(named);
+  const auto loaded = records->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->empty());
+  EXPECT_THAT(*platform::ListFolder(folder / "records"),
+              testing::ElementsAre("another-name.json", "torn.json"));
+}
+
+TEST(SandboxRecordsTest, RefuseWhatTheyDoNotKnow) {
+  SandboxRecord record = RecordOf("s1");
+  record.boot_id = "boot";
+  ASSERT_TRUE(DecodeSandboxRecord(Encode(record)).ok());
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"\"version\":1", "\"version\":2"},
+                                                        {"\"s1\"", "\"../s1\""},
+                                                        {"unpublishing", "wondering"},
+                                                        {"\"xfs\"", "\"\""}}) {
+    std::string text = Encode(record);
+    text.replace(text.find(from), from.size(), to);
+    EXPECT_FALSE(DecodeSandboxRecord(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace berth::crust
