@@ -116,7 +116,12 @@ Status Handler::Load() {
   for (SandboxRecord& record : known) {
     const std::string id = record.sandbox_id;
     auto entry = std::make_shared<Entry>(std::move(record));
-    ASSIGN_OR_RETURN(entry->sandbox, kind_.Open(id));
+    // One that cannot be opened now is opened when it is asked for, and holds up no other.
+    if (auto sandbox = kind_.Open(id); sandbox.ok()) {
+      entry->sandbox = *std::move(sandbox);
+    } else {
+      LOG_ERROR("open sandbox {}: {}", Quote(id), base::ToString(sandbox.status()));
+    }
     RETURN_IF_ERROR(
         platform::WriteDurably<"crust.mark">(ipc::crust::MarkPath(options_.paths.run(), id), ""));
     for (const VolumeRecord& volume : entry->record.volumes) NoteUse(id, volume);
@@ -137,11 +142,26 @@ Status Handler::Load() {
 
 StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
+  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Reserve(sandbox_id));
+  Hold hold(*this, std::move(entry));
+  if (hold->sandbox == nullptr) {
+    StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
+    // NOT_FOUND would say that there is no such sandbox, whose end is then held for done.
+    if (!sandbox.ok()) {
+      return Error(StatusCode::kInternal, "open sandbox {}: {}", Quote(sandbox_id),
+                   base::Message(sandbox.status()));
+    }
+    hold->sandbox = *std::move(sandbox);
+  }
+  return hold;
+}
+
+StatusOr<std::shared_ptr<Handler::Entry>> Handler::Reserve(const std::string& sandbox_id) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return UnknownSandbox(sandbox_id);
-  const std::shared_ptr<Entry> entry = found->second;
+  std::shared_ptr<Entry> entry = found->second;
   while (entry->busy) {
     if (!released_.WaitUntil(mutex_, deadline)) {
       return Error(StatusCode::kAborted, "another call for sandbox {} is under way",
@@ -150,7 +170,7 @@ StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
   }
   if (entry->gone) return UnknownSandbox(sandbox_id);
   entry->busy = true;
-  return Hold(*this, entry);
+  return entry;
 }
 
 void Handler::Release(Entry& entry) {
@@ -193,25 +213,26 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
   if (!bundle.starts_with('/') || bundle.size() > 4095 || !IsFolder(bundle)) {
     return Error(StatusCode::kInvalidArgument, "bundle {} is no folder", Quote(bundle));
   }
+  if (StatusOr<Hold> known = Take(sandbox_id); known.status().code() != StatusCode::kNotFound) {
+    RETURN_IF_ERROR(known);
+    const SandboxRecord& record = (*known)->record;
+    if (record.pod_uid == pod_uid && record.bundle == bundle && !record.ending) return OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "there is a sandbox {} already",
+                 Quote(sandbox_id));
+  }
   auto entry = std::make_shared<Entry>(
       SandboxRecord{.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle});
   {
     base::MutexLock lock(mutex_);
-    if (const auto found = entries_.find(sandbox_id); found != entries_.end()) {
-      // The record's pod and bundle never change.
-      const SandboxRecord& known = found->second->record;
-      if (known.pod_uid == pod_uid && known.bundle == bundle && !found->second->busy) {
-        return OkStatus();
-      }
-      return Error(StatusCode::kFailedPrecondition, "there is a sandbox {} already",
-                   Quote(sandbox_id));
-    }
     if (entries_.size() >= kMostSandboxes) {
       return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already",
                    entries_.size());
     }
     entry->busy = true;
-    entries_[sandbox_id] = entry;
+    if (!entries_.emplace(sandbox_id, entry).second) {
+      return Error(StatusCode::kAborted, "another call for sandbox {} is under way",
+                   Quote(sandbox_id));
+    }
   }
   const Hold hold(*this, entry);
   const Status begun = [&]() -> Status {
@@ -336,16 +357,16 @@ Status Handler::Unpublish(Entry& entry, const std::string& target) {
   SandboxRecord& record = entry.record;
   VolumeRecord* volume = record.FindTarget(target);
   if (volume == nullptr) return OkStatus();
-  if (volume->state != VolumeState::kUnpublishing) {
-    const VolumeState before = volume->state;
+  if (volume->state == VolumeState::kPublished) {
     volume->state = VolumeState::kUnpublishing;
     if (const Status written = records_.Write(record); !written.ok()) {
-      volume->state = before;
+      volume->state = VolumeState::kPublished;
       return written;
     }
   }
   RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
-  RETURN_IF_ERROR(WaitUntilFree(record, *volume));
+  // No container had one that was never published; whoever has its device is somebody else.
+  if (volume->state == VolumeState::kUnpublishing) RETURN_IF_ERROR(WaitUntilFree(record, *volume));
   RETURN_IF_ERROR(RemoveEmptyFolders(target));
   const VolumeRecord taken = std::move(*volume);
   std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == volume; });
@@ -388,7 +409,11 @@ Status Handler::End(Entry& entry) {
     if (first.ok()) first = gone;
   }
   RETURN_IF_ERROR(first);
-  if (entry.sandbox != nullptr) RETURN_IF_ERROR(entry.sandbox->End());
+  // What failed to begin may be there all the same.
+  if (entry.sandbox == nullptr) {
+    ASSIGN_OR_RETURN(entry.sandbox, kind_.Open(record.sandbox_id));
+  }
+  RETURN_IF_ERROR(entry.sandbox->End());
   entry.sandbox.reset();
   RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(

@@ -95,8 +95,9 @@ class Handler {
   Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
   base::Status Load();
 
-  // NOT_FOUND, ABORTED.
+  // NOT_FOUND, ABORTED; or why the sandbox cannot be opened.
   base::StatusOr<Hold> Take(const std::string& sandbox_id);
+  base::StatusOr<std::shared_ptr<Entry>> Reserve(const std::string& sandbox_id);
   void Release(Entry& entry);
   void Forget(const std::string& sandbox_id);
 

@@ -13,6 +13,7 @@ REASONS = {
     "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
     "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy_root_test.cc ends them",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
+    "crust.*": "the handler's own process, which no cluster of the walk runs; src/crust/crash_root_test.cc kills it at each",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
     "rpc.cri.*": "looks, cleans up after a container, or streams for a person: no volume hangs on it",

@@ -1,0 +1,203 @@
+// A handler's process is killed at each of its fault points in turn, in the middle of a sandbox's
+// life; the one that comes after it takes up the same calls and ends with nothing left mounted, and
+// the device free.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/fault.h"
+#include "base/ipc/crust_call.h"
+#include "crust/handler.h"
+#include "crust/namespace_sandbox.h"
+#include "platform/durable_file.h"
+#include "platform/exec.h"
+#include "platform/fake_temp_folder.h"
+#include "platform/file_system.h"
+#include "platform/loop_device.h"
+
+namespace berth::crust {
+namespace {
+
+namespace ipc = base::ipc;
+
+constexpr int kWorkFailed = 3;
+constexpr const char* kSandbox = "s1";
+constexpr const char* kUid = "uid-1";
+
+// The handler without its sockets, so that a test can fork it.
+class Daemon {
+ public:
+  base::Status Open(const std::string& folder, const std::string& device) {
+    folder_ = folder;
+    device_ = device;
+    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, folder + "/data/holders"));
+    using Capability = wire::RuntimeCapability::RPC;
+    ASSIGN_OR_RETURN(
+        handler_,
+        Handler::Start({.paths = Paths(folder + "/data", folder + "/run"),
+                        .kubelet_folder = folder + "/kubelet",
+                        .offer = {.capabilities = {Capability::FS_GROUP_CHANGE_POLICY_ALWAYS,
+                                                   Capability::SUBPATH, Capability::VOLUME_RESIZE},
+                                  .file_systems = {"xfs"}}},
+                       *kind_));
+    return base::OkStatus();
+  }
+
+  // A sandbox's whole life, each call such that it can be repeated from the start.
+  base::Status Work() {
+    std::filesystem::create_directories(folder_ + "/bundle");
+    std::filesystem::create_directories(Target());
+    std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid)) << ipc::crust::WritePlan({Target()});
+    // A container runtime that was refused a sandbox makes another one.
+    base::Status begun = handler_->BeginSandbox(kSandbox, kUid, folder_ + "/bundle");
+    if (begun.code() == base::StatusCode::kFailedPrecondition) {
+      RETURN_IF_ERROR(handler_->EndSandbox(kSandbox));
+      begun = handler_->BeginSandbox(kSandbox, kUid, folder_ + "/bundle");
+    }
+    RETURN_IF_ERROR(begun);
+    wire::RuntimePublishVolumeRequest publish;
+    publish.set_sandbox_id(kSandbox);
+    publish.set_host_volume_id(device_);
+    publish.set_host_target_path(Target());
+    publish.set_file_system("xfs");
+    publish.set_fsgroup_gid(4242);
+    RETURN_IF_ERROR(handler_->RuntimePublishVolume(publish));
+    const std::string config =
+        R"({"mounts":[{"type":"bind","source":")" + Target() + R"(/sub","destination":"/d"}]})";
+    ASSIGN_OR_RETURN(const CreateReply created, handler_->CreateContainer({.sandbox_id = kSandbox,
+                                                                           .pod_uid = kUid,
+                                                                           .config = config,
+                                                                           .most = 16}));
+    if (created.count != 1 || created.grafts.size() != 1) {
+      return base::Error(base::StatusCode::kInternal, "the container got {} mounts", created.count);
+    }
+    wire::RuntimeExpandVolumeRequest expand;
+    expand.set_sandbox_id(kSandbox);
+    expand.set_host_volume_id(device_);
+    return handler_->RuntimeExpandVolume(expand).status();
+  }
+
+  base::Status End() {
+    wire::RuntimeUnpublishVolumeRequest unpublish;
+    unpublish.set_sandbox_id(kSandbox);
+    unpublish.set_host_volume_id(device_);
+    unpublish.set_host_target_path(Target());
+    RETURN_IF_ERROR(handler_->RuntimeUnpublishVolume(unpublish));
+    return handler_->EndSandbox(kSandbox);
+  }
+
+ private:
+  std::string Target() const {
+    return fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_, kUid);
+  }
+
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  std::string folder_;
+  std::string device_;
+  std::unique_ptr<SandboxKind> kind_;
+  std::unique_ptr<Handler> handler_;
+};
+
+class HandlerCrashTest : public testing::Test {
+ protected:
+  HandlerCrashTest() {
+    const auto loop = platform::AttachLoop(folder_.SparseFile("image", 320 << 20), {});
+    EXPECT_TRUE(loop.ok()) << loop.status();
+    loop_ = *loop;
+    const auto exec = platform::NewHostExec();
+    EXPECT_TRUE(platform::FindFileSystem("xfs")->Format(*exec, loop_.path, {}).ok());
+  }
+  ~HandlerCrashTest() override {
+    const auto detached = platform::DetachLoop(loop_);
+    EXPECT_TRUE(detached.ok()) << detached;
+  }
+
+  int RunInProcess(const std::string& faults, const std::string& log) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      setenv("BERTH_FAULTS", faults.c_str(), 1);
+      if (!log.empty()) setenv("BERTH_FAULT_LOG", log.c_str(), 1);
+      Daemon daemon;
+      const bool well = base::InitFaultPoints().ok() &&
+                        daemon.Open(Folder(), loop_.path).ok() && daemon.Work().ok() &&
+                        daemon.End().ok();
+      _exit(well ? 0 : kWorkFailed);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return status;
+  }
+
+  std::string Folder() const { return folder_ / "h"; }
+
+  // The fault points that a life passes.
+  std::vector<std::string> FaultPoints() {
+    const std::string log = folder_ / "log";
+    EXPECT_EQ(RunInProcess("", log), 0);
+    ExpectNothingLeft();
+    std::ifstream lines(log);
+    std::vector<std::string> names;
+    for (std::string line; std::getline(lines, line);) names.push_back(line);
+    EXPECT_GT(names.size(), 15u);
+    return names;
+  }
+
+  void ExpectNothingLeft() {
+    const auto table = platform::NewMounter()->List();
+    for (const auto& mount : *table) {
+      EXPECT_FALSE(mount.mount_point.starts_with(Folder() + "/data/holders/"));
+    }
+    for (const char* folder : {"/data/holders", "/data/sandboxes", "/run/sandboxes"}) {
+      EXPECT_TRUE(std::filesystem::is_empty(Folder() + folder)) << folder;
+    }
+    const base::UniqueFd device(open(loop_.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    EXPECT_TRUE(device.valid()) << "the device is in use";
+    device_was_free_ = device.valid();
+    umount2((Folder() + "/data/holders").c_str(), MNT_DETACH);
+    std::filesystem::remove_all(Folder());
+  }
+
+  const platform::TempFolder folder_;
+  platform::LoopDevice loop_;
+  bool device_was_free_ = true;
+};
+
+TEST_F(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
+  for (const std::string& point : FaultPoints()) {
+    SCOPED_TRACE(point);
+    const int status = RunInProcess(point + "=crash", "");
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+    Daemon next;
+    const base::Status opened = next.Open(Folder(), loop_.path);
+    ASSERT_TRUE(opened.ok()) << opened;
+    const base::Status again = next.Work();
+    EXPECT_TRUE(again.ok()) << again;
+    const base::Status ended = next.End();
+    EXPECT_TRUE(ended.ok()) << ended;
+    ExpectNothingLeft();
+    ASSERT_TRUE(device_was_free_);
+  }
+}
+
+TEST_F(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
+  for (const std::string& point : FaultPoints()) {
+    SCOPED_TRACE(point);
+    ASSERT_TRUE(WIFEXITED(RunInProcess(point + "=error", "")));
+    Daemon next;
+    ASSERT_TRUE(next.Open(Folder(), loop_.path).ok());
+    const base::Status again = next.Work();
+    EXPECT_TRUE(again.ok()) << again;
+    EXPECT_TRUE(next.End().ok());
+    ExpectNothingLeft();
+    ASSERT_TRUE(device_was_free_);
+  }
+}
+
+}  // namespace
+}  // namespace berth::crust
