@@ -160,7 +160,7 @@ class Bench {
     config["process"]["terminal"] = false;
     config["process"]["args"] = {"/bin/sleep", "1000"};
     config["process"].erase("rlimits");
-    config["linux"]["cgroupsPath"] = "/berth-bench/" + id;
+    config["linux"]["cgroupsPath"] = "/berth-" + id;
     config["annotations"] = {{ipc::crust::kKindAnnotation, kind},
                              {ipc::crust::kSandboxAnnotation, sandbox_},
                              {ipc::crust::kPodUidAnnotation, uid_}};

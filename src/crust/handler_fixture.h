@@ -176,7 +176,7 @@ class HandlerFixture : public testing::Test {
     config["process"]["args"] = {"/bin/sleep", "1000"};
     config["process"].erase("rlimits");
     config["process"]["cwd"] = "/";
-    config["linux"]["cgroupsPath"] = "/berth-test/" + id;
+    config["linux"]["cgroupsPath"] = "/berth-" + id;
     config["annotations"] = {
         {"io.kubernetes.cri.container-type", sandbox ? "sandbox" : "container"},
         {"io.kubernetes.cri.sandbox-id", sandbox_},
