@@ -104,6 +104,11 @@ class Daemon {
   std::unique_ptr<Handler> handler_;
 };
 
+// What was begun to be taken off is not given out again.
+bool IsBeingTakenOff(const base::Status& status) {
+  return base::Message(status).find("is being taken off") != std::string_view::npos;
+}
+
 class HandlerCrashTest : public testing::Test {
  protected:
   HandlerCrashTest() {
@@ -124,10 +129,15 @@ class HandlerCrashTest : public testing::Test {
       setenv("BERTH_FAULTS", faults.c_str(), 1);
       if (!log.empty()) setenv("BERTH_FAULT_LOG", log.c_str(), 1);
       Daemon daemon;
-      const bool well = base::InitFaultPoints().ok() &&
-                        daemon.Open(Folder(), loop_.path).ok() && daemon.Work().ok() &&
-                        daemon.End().ok();
-      _exit(well ? 0 : kWorkFailed);
+      const auto live = [&]() -> base::Status {
+        RETURN_IF_ERROR(base::InitFaultPoints());
+        RETURN_IF_ERROR(daemon.Open(Folder(), loop_.path));
+        RETURN_IF_ERROR(daemon.Work());
+        return daemon.End();
+      };
+      const base::Status lived = live();
+      if (!lived.ok()) fmt::print(stderr, "{}\n", base::ToString(lived));
+      _exit(lived.ok() ? 0 : kWorkFailed);
     }
     int status = 0;
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
@@ -177,7 +187,7 @@ TEST_F(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
     const base::Status opened = next.Open(Folder(), loop_.path);
     ASSERT_TRUE(opened.ok()) << opened;
     const base::Status again = next.Work();
-    EXPECT_TRUE(again.ok()) << again;
+    EXPECT_TRUE(again.ok() || IsBeingTakenOff(again)) << again;
     const base::Status ended = next.End();
     EXPECT_TRUE(ended.ok()) << ended;
     ExpectNothingLeft();
@@ -192,7 +202,7 @@ TEST_F(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
     Daemon next;
     ASSERT_TRUE(next.Open(Folder(), loop_.path).ok());
     const base::Status again = next.Work();
-    EXPECT_TRUE(again.ok()) << again;
+    EXPECT_TRUE(again.ok() || IsBeingTakenOff(again)) << again;
     EXPECT_TRUE(next.End().ok());
     ExpectNothingLeft();
     ASSERT_TRUE(device_was_free_);
