@@ -130,7 +130,11 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     const std::string sub_path = mount.sub_path_expr().empty()
                                      ? mount.sub_path()
                                      : ExpandReferences(mount.sub_path_expr(), environment);
-    if (!sub_path.empty()) {
+    const bool deferred = published->second.deferred.has_value();
+    if (deferred && !sub_path.empty()) {
+      // Nothing is there to look at: the runtime handler resolves it within the volume.
+      ASSIGN_OR_RETURN(source, DeferredSubPath(source, sub_path));
+    } else if (!sub_path.empty()) {
       // The bind is writable; the container's own mount is what is read-only, as for whole volumes.
       auto prepared =
           PrepareSubPath(mounter_, {.volume_path = source,

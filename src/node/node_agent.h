@@ -46,6 +46,11 @@ struct NodeAgentOptions {
   std::string flight_file = "";
   // Where shims have utilities run in pods (node/utility_service.h); empty: nowhere.
   std::string utility_socket = "";
+  // Where runtime handlers find which volumes of a pod they mount (base/ipc/crust_call.h).
+  std::string crust_run_folder = "/run/berth/crust";
+  // A pod in a sandbox of its own may write to a volume only if its claim is ReadWriteOncePod;
+  // else an event warns.
+  bool refuse_shared_sandbox_writers = false;
   // How plugins run their utilities; none: all on this host.
   volume::MakeUtilities make_utilities = nullptr;
   base::Metrics* metrics = nullptr;  // borrowed; none: no figures

@@ -103,6 +103,7 @@ class PodManager {
   ContainerConfigs configs_;
   ContainerStopper stopper_;
   ContainerProbes probes_;
+  const PodSandboxVolumes sandbox_volumes_;
   const PodParts parts_;
   PodWorker worker_;
 

@@ -18,6 +18,7 @@
 #include "node/cri_state.h"
 #include "node/image_puller.h"
 #include "node/pod_records.h"
+#include "node/pod_sandbox_volumes.h"
 #include "node/pod_status.h"
 #include "node/pod_status_writer.h"
 #include "node/pod_tasks.h"
@@ -28,8 +29,9 @@ namespace berth::node {
 
 struct PodSettings {
   std::string node_name;
-  std::string log_folder;  // of pods' logs
-  std::string agent;       // labels::kAgent: the data folder
+  std::string log_folder;        // of pods' logs
+  std::string agent;             // labels::kAgent: the data folder
+  std::string crust_run_folder;  // of the plans for sandboxes (pod_sandbox_volumes.h)
   std::function<std::string()> host_ip;
 };
 
@@ -41,6 +43,7 @@ struct PodParts {
   rpc::CriClient& cri;
   CriState& runtime;
   VolumeManager& volumes;
+  const PodSandboxVolumes& sandbox_volumes;
   const PodRecords& records;
   PodStatusWriter& statuses;
   PodTasks& tasks;
@@ -67,6 +70,7 @@ struct PodEntry {
   std::map<std::string, WaitingReason> waiting;  // of the last sync
   std::map<std::string, std::string> messages;   // by container id
   std::string hosts_of;                          // the sandbox for which /etc/hosts was written
+  std::string placed_in;                         // the sandbox that has its deferred volumes
   // The volume manager tells of every call, so that each change is passed on to it once.
   std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
   bool released = false;
@@ -74,6 +78,11 @@ struct PodEntry {
   base::Json final_status;  // of a pod that goes, taken before its containers are removed
   bool finished = false;    // nothing of it is left on the node
 };
+
+// True if volumes of the pod may be for its sandbox: it has a RuntimeClass.
+inline bool MayDefer(const api::Pod& pod) {
+  return !pod.String({"spec", "runtimeClassName"}).empty();
+}
 
 // The facts of a pod for its environment and status.
 PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime);

@@ -54,6 +54,7 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
   const api::Pod& pod = *entry.pod;
   RETURN_IF_ERROR(platform::MakeFolders(parts_.paths.Pod(entry.uid), 0750));
   RETURN_IF_ERROR(platform::MakeFolders(PodLogFolder(parts_.settings.log_folder, pod), 0755));
+  RETURN_IF_ERROR(parts_.sandbox_volumes.WritePlan(pod));
   cri::RunPodSandboxRequest request;
   *request.mutable_config() = SandboxConfig(pod, attempt);
   ASSIGN_OR_RETURN(*request.mutable_runtime_handler(), RuntimeHandler(pod));

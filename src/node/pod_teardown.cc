@@ -64,6 +64,9 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
     sandbox.ready = false;
     parts_.runtime.PutSandbox(entry.uid, runtime.ns, runtime.name, sandbox);
   }
+  for (const SandboxState& sandbox : runtime.sandboxes) {
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
+  }
   return base::OkStatus();
 }
 
@@ -97,6 +100,7 @@ Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
 Status PodTeardown::RemoveFiles(const PodEntry& entry) {
   RETURN_IF_ERROR_WITH(platform::RemoveTree(parts_.paths.Pod(entry.uid)),
                        "remove the pod's folder");
+  RETURN_IF_ERROR(parts_.sandbox_volumes.RemovePlan(*entry.pod));
   if (entry.pod->name().empty()) return base::OkStatus();
   return base::Annotate(platform::RemoveTree(PodLogFolder(parts_.settings.log_folder, *entry.pod)),
                         "remove the pod's logs");

@@ -99,6 +99,10 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
     outcome = Outcome::Retry(cleared);
   } else if (!plan.starts.empty()) {
     outcome = StartAll(entry, plan);
+  } else if (!plan.sandbox_id.empty()) {
+    // This agent may be new, and the handler, too.
+    const Status placed = Place(entry, plan.sandbox_id);
+    if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
   FollowProbes(entry);
   CollectGarbage(entry);
@@ -121,6 +125,7 @@ Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& 
     stop.set_pod_sandbox_id(id);
     const auto stopped = parts_.cri.StopPodSandbox(stop, kCallTimeout);
     if (!Gone(base::AsStatus(stopped))) return base::AsStatus(stopped);
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, id));
     cri::RemovePodSandboxRequest remove;
     remove.set_pod_sandbox_id(id);
     const auto removed = parts_.cri.RemovePodSandbox(remove, kCallTimeout);
@@ -142,6 +147,26 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
   entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
 }
 
+// Its deferred volumes are mounted in that sandbox, and in no other of its.
+Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
+  if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
+  if (parts_.sandbox_volumes.Any(entry.uid)) {
+    for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
+      if (other.id == sandbox_id || other.ready) continue;
+      RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, other.id));
+    }
+    if (const Status placed = parts_.sandbox_volumes.Publish(*entry.pod, sandbox_id);
+        !placed.ok()) {
+      if (placed.code() != StatusCode::kCancelled) {
+        entry.waiting[""] = {"ContainerCreating", std::string(base::Message(placed))};
+      }
+      return placed;
+    }
+  }
+  entry.placed_in = sandbox_id;
+  return base::OkStatus();
+}
+
 PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   PodVolumes volumes = parts_.volumes.State(entry.uid);
   if (volumes.no_room) {
@@ -151,8 +176,9 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   if (!volumes.ready) {
     starter_.Prefetch(entry);
     WaitForVolumes(entry, volumes);
-    // The volume manager calls when they are. The sandbox needn't wait for the last mount.
-    if (!volumes.begun || !plan.needs_sandbox) return Outcome::Done();
+    // The volume manager calls when they are. The sandbox needn't wait for the last mount, unless
+    // it may be the one to mount.
+    if (!volumes.begun || !plan.needs_sandbox || MayDefer(*entry.pod)) return Outcome::Done();
   }
   std::string sandbox_id = plan.sandbox_id;
   if (plan.needs_sandbox) {
@@ -182,6 +208,9 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   }
   if (sandbox.id.empty()) {  // it died within the last milliseconds
     return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
+  }
+  if (const Status placed = Place(entry, sandbox.id); !placed.ok()) {
+    return Outcome::Retry(placed);
   }
   Outcome outcome = Outcome::Done();
   for (const ContainerStart& start : plan.starts) {

@@ -91,6 +91,11 @@ bool IsBeneath(std::string_view path, std::string_view folder) {
 
 }  // namespace
 
+StatusOr<std::string> DeferredSubPath(const std::string& volume_path, std::string_view sub_path) {
+  RETURN_IF_ERROR(CheckSubPath(sub_path));
+  return fmt::format("{}/{}", volume_path, sub_path);
+}
+
 StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRequest& request) {
   const std::string context = fmt::format("prepare subPath {}", Quote(request.sub_path));
   const Status prepared = [&]() -> Status {

@@ -26,6 +26,12 @@ struct SubPathRequest {
   bool read_only = false;
 };
 
+// The path that a runtime handler is asked for in place of `sub_path` of a volume that it mounts:
+// nothing is there on the host, and the handler resolves it beneath the volume.
+// INVALID_ARGUMENT: it is not relative, or has "..".
+base::StatusOr<std::string> DeferredSubPath(const std::string& volume_path,
+                                            std::string_view sub_path);
+
 // Gives back the target, to be mounted into the container. What an earlier start of the container
 // mounted there is replaced: the subPath may lead elsewhere by now. INVALID_ARGUMENT: an absolute
 // path or ".."; PERMISSION_DENIED: it would lead out of the volume; DEADLINE_EXCEEDED: the volume

@@ -54,6 +54,12 @@ class Manager : public VolumeManager {
   std::vector<std::string> KnownHostMountPods() const override {
     return Known(/*host_mounts=*/true);
   }
+  std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override {
+    return units_.Deferred(pod_uid);
+  }
+  void Placed(const std::string& pod_uid, const std::string& sandbox_id) override {
+    units_.Placed(pod_uid, sandbox_id);
+  }
   void DriverRegistered(const std::string& driver) override { units_.DriverRegistered(driver); }
   void PluginChanged(const std::string& plugin) override;
   void OnHostMountChange(std::function<void(const std::string&)> listener) override {
@@ -108,6 +114,7 @@ class Manager : public VolumeManager {
   VolumeRecords records_;
   VolumeAttachments attachments_;
   VolumeExpansion expansion_;
+  CrustDeferral deferral_;
 
   // mutex_ is taken before the units' own lock, never after it.
   mutable base::Mutex mutex_;
@@ -133,6 +140,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
       records_(options_.state_folder),
       attachments_(informers, options_.node_name),
       expansion_(client, informers, events),
+      deferral_(host, events, options_.sandbox_writers),
       in_use_(
           client, informers, options_.node_name, [this] { return units_.DevicesInUse(); },
           [this] { units_.InUseReported(); }),
@@ -141,6 +149,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
              {.records = records_,
               .attachments = attachments_,
               .expansion = expansion_,
+              .deferral = deferral_,
               .host = host,
               .events = events,
               .plugins = plugins_,

@@ -54,6 +54,15 @@ struct PodVolumes {
   std::string reason;
 };
 
+// A volume of a pod whose mount is left to the runtime handler of the pod's sandbox.
+struct DeferredVolume {
+  std::string name;    // the pod's of it
+  std::string socket;  // the handler's
+  std::string target;  // where it would be mounted on the host
+  bool read_only = false;
+  volume::DeferredMount mount;
+};
+
 class VolumeManager {
  public:
   virtual ~VolumeManager() = default;
@@ -76,6 +85,12 @@ class VolumeManager {
   // them.
   virtual std::vector<std::string> KnownPods() const = 0;
 
+  // Those that are set up or not yet torn down, with what is recorded of them: also of a pod that
+  // is not wanted any more.
+  virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
+  // The pod's deferred volumes are mounted in that sandbox: from now on they can grow.
+  virtual void Placed(const std::string& /*pod_uid*/, const std::string& /*sandbox_id*/) {}
+
   // A CSI driver was registered: volumes that wait for it are tried now, not at the end of their
   // backoff.
   virtual void DriverRegistered(const std::string& /*driver*/) {}
@@ -97,9 +112,14 @@ bool IsHostMountPod(std::string_view pod_uid);
 // HostMount's.
 inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
 
+// What becomes of a pod in a sandbox of its own that writes to a volume which a second pod of the
+// node could mount beside it (a claim that is not ReadWriteOncePod): an event, or no mount.
+enum class SandboxWriters { kWarn, kRefuse };
+
 struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing
   std::string node_name;
+  SandboxWriters sandbox_writers = SandboxWriters::kWarn;
   int workers = 8;  // volumes that are worked on at the same time
   // With those that are started while others hang in the kernel or in a driver.
   int max_workers = 64;

@@ -105,6 +105,31 @@ StatusOr<StoredDevice> DecodeDevice(const Json& json) {
   return device;
 }
 
+Json Encode(const volume::DeferredMount& mount) {
+  Json json = {{"source", mount.source},
+               {"fsType", mount.fs_type},
+               {"options", mount.options},
+               {"onlyOnRootMismatch", mount.only_on_root_mismatch},
+               {"selinuxLabel", mount.selinux_label}};
+  if (mount.fs_group.has_value()) json["fsGroup"] = *mount.fs_group;
+  return json;
+}
+
+volume::DeferredMount DecodeDeferredMount(const Json& json) {
+  volume::DeferredMount mount{
+      .source = base::json::String(json, {"source"}),
+      .fs_type = base::json::String(json, {"fsType"}),
+      .only_on_root_mismatch = base::json::Bool(json, {"onlyOnRootMismatch"}),
+      .selinux_label = base::json::String(json, {"selinuxLabel"})};
+  for (const Json& option : base::json::Array(json, {"options"})) {
+    if (option.is_string()) mount.options.push_back(option.get<std::string>());
+  }
+  if (base::json::Find(json, {"fsGroup"}) != nullptr) {
+    mount.fs_group = base::json::Int(json, {"fsGroup"});
+  }
+  return mount;
+}
+
 Json Encode(const StoredPodVolume& volume) {
   Json json = {{"version", kVersion},
                {"type", "podVolume"},
@@ -122,11 +147,15 @@ Json Encode(const StoredPodVolume& volume) {
                {"needsAttach", volume.needs_attach},
                {"deviceState", volume.device_state},
                {"state", volume.record.state}};
+  if (volume.record.sandbox.has_value()) json["handlerSocket"] = volume.record.sandbox->socket;
   if (volume.published.has_value()) {
     json["published"] = {{"path", volume.published->path},
                          {"block", volume.published->block},
                          {"readOnly", volume.published->read_only}};
     if (volume.published->selinux_relabel) json["published"]["selinuxRelabel"] = true;
+    if (volume.published->deferred.has_value()) {
+      json["published"]["deferred"] = Encode(*volume.published->deferred);
+    }
   }
   Put(json, volume.mount);
   return json;
@@ -143,6 +172,9 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
   volume.record.folder_name = base::json::String(json, {"folderName"});
   volume.record.block = base::json::Bool(json, {"block"});
   volume.record.state = StateOf(json, "state");
+  if (std::string socket = base::json::String(json, {"handlerSocket"}); !socket.empty()) {
+    volume.record.sandbox = volume::SandboxPlace{.socket = std::move(socket)};
+  }
   volume.pod_ns = base::json::String(json, {"podNamespace"});
   volume.pod_name = base::json::String(json, {"podName"});
   for (const Json& name : base::json::Array(json, {"names"})) {
@@ -159,6 +191,9 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
         .block = base::json::Bool(json, {"published", "block"}),
         .read_only = base::json::Bool(json, {"published", "readOnly"}),
         .selinux_relabel = base::json::Bool(json, {"published", "selinuxRelabel"})};
+    if (const Json* deferred = base::json::Find(json, {"published", "deferred"})) {
+      volume.published->deferred = DecodeDeferredMount(*deferred);
+    }
   }
   volume.mount = MountIn(json);
   RETURN_IF_ERROR(CheckPathPart("the pod's uid", volume.record.pod_uid));

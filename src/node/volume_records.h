@@ -60,6 +60,9 @@ struct StoredPodVolume {
   std::optional<MountIdentity> mount;  // none: the published path was no mount point
 };
 
+// Its mount is left to a runtime handler, or may have been.
+inline bool IsDeferred(const StoredPodVolume& volume) { return volume.record.sandbox.has_value(); }
+
 struct DamagedRecord {
   std::string file;    // where it lies now
   std::string digest;  // its name without ".json"; of a device: the SHA-256 of the device's name

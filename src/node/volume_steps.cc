@@ -33,6 +33,11 @@ bool OnlyOnePod(const volume::VolumeSpec& spec) {
   return std::find(modes.begin(), modes.end(), "ReadWriteOncePod") != modes.end();
 }
 
+// The socket of the runtime handler that mounts it; empty: the host does.
+std::string HandlerOf(const StoredPodVolume& stored) {
+  return IsDeferred(stored) ? stored.record.sandbox->socket : "";
+}
+
 std::string PodOf(const std::optional<StoredPodVolume>& stored,
                   const std::shared_ptr<const api::Pod>& pod) {
   if (pod != nullptr) return pod->key();
@@ -225,6 +230,8 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   const volume::VolumeSpec& spec = job.volume.spec;
   StatusOr<base::Json> state = job.volume.plugin->PodState(*job.pod, spec);
   if (!state.ok()) return Failed(job, "set it up", state.status());
+  const StatusOr<HandlerChoice> choice = ChooseHandler(job);
+  if (!choice.ok()) return Failed(job, "decide who mounts it", choice.status());
   StoredPodVolume stored{.record = {.plugin = std::string(job.volume.plugin->name()),
                                     .device_name = job.volume.device_name,
                                     .pod_uid = job.pod->uid(),
@@ -240,26 +247,29 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
     stored.pv_name = job.device->record.pv_name;
     stored.device_state = job.device->record.state;
   }
+  if (!choice->socket.empty())
+    stored.record.sandbox = volume::SandboxPlace{.socket = choice->socket};
   // A try that failed in this boot has left the very record.
-  const bool recorded = job.stored.has_value() && job.stored->step == Step::kMounting &&
-                        ThisBoot(job.stored->boot_id) &&
-                        job.stored->record.state == stored.record.state &&
-                        job.stored->names == stored.names;
+  const bool recorded =
+      job.stored.has_value() && job.stored->step == Step::kMounting &&
+      ThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
+      HandlerOf(*job.stored) == choice->socket && job.stored->names == stored.names;
   if (recorded) {
     stored = *job.stored;
   } else if (const Status written = deps_.records.Write(stored); !written.ok()) {
     return Failed(job, "set it up", written);
   }
   Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
-  base::FlightSpan span(base::FlightKind::kStep, "set up", job.pod->key());
-  const StatusOr<volume::Published> published =
-      job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context);
-  span.End(published.status());
+  job.stored = stored;
+  const StatusOr<volume::Published> published = PublishForPod(job, attachment, *choice);
   if (!published.ok()) return Failed(job, "set it up", published.status());
+  stored = *job.stored;
   stored.published = *published;
   // A file system that is to grow does so before the volume's first user sees it, as with the
   // kubelet: later it might have to be done online, which not all drivers can.
-  if (const auto bytes = PendingExpansion(spec); bytes.has_value() && !InUse(job.unit)) {
+  // One that is for a sandbox grows there.
+  if (const auto bytes = PendingExpansion(spec);
+      bytes.has_value() && !InUse(job.unit) && !IsDeferred(stored)) {
     job.stored = stored;
     Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
     const Status grown = Expand(job, *bytes);
@@ -272,7 +282,7 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   Update(job, [&](Unit&, Use& use) {
     use.stored = stored;
     use.published = *published;
-    use.record_mounted = true;
+    use.record_mounted = stored.step == Step::kMounting;
     use.refresh = false;
     use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
     use.ready = ready = use.wanted;
@@ -283,6 +293,47 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   deps_.on_change(job.pod->uid());
   if (job.volume.follows_api) deps_.follow(job.unit, job.pod, spec);
   return OkStatus();
+}
+
+// What was left to a handler stays so: a mount on the host beside it could be a second one.
+StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
+  ASSIGN_OR_RETURN(
+      HandlerChoice choice,
+      deps_.deferral.Choose(*job.pod, job.volume.names, *job.volume.plugin, job.volume.spec));
+  if (!job.stored.has_value() || !ThisBoot(job.stored->boot_id)) return choice;
+  const std::string before = HandlerOf(*job.stored);
+  if (before.empty() || before == choice.socket) return choice;
+  return Error(StatusCode::kFailedPrecondition,
+               "its mount was left to the runtime handler at '{}', and now {}; it is set up anew "
+               "once the pod is deleted and made again",
+               before, choice.socket.empty() ? "the host is to mount it" : "another one is to");
+}
+
+// With what must be durable before the pod hears of it.
+StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachment& attachment,
+                                                       const HandlerChoice& choice) {
+  volume::VolumeSpec spec = job.volume.spec;
+  spec.runtime_file_systems = choice.file_systems;
+  base::FlightSpan span(base::FlightKind::kStep, "set up", job.pod->key());
+  StatusOr<volume::Published> published =
+      job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context);
+  span.End(published.status());
+  if (!published.ok() || choice.socket.empty()) return published;
+  const volume::DeferredMount* mount =
+      published->deferred.has_value() ? &*published->deferred : nullptr;
+  StoredPodVolume& stored = *job.stored;
+  const Status allowed = deps_.deferral.Chosen(*job.pod, job.volume.names, spec, choice, mount);
+  if (mount == nullptr) {
+    stored.record.sandbox.reset();
+  } else {
+    // What the handler will have to be asked to take out again.
+    stored.published = *published;
+    if (allowed.ok()) stored.step = Step::kMounted;
+  }
+  RETURN_IF_ERROR(deps_.records.Write(stored));
+  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  RETURN_IF_ERROR(allowed);
+  return published;
 }
 
 // Off the pod's path: what is mounted is written down as such, so that a restart need not repeat
@@ -349,8 +400,12 @@ Status VolumeUnits::RefreshUse(const Job& job) {
     attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
     if (!attachment.attached) return OkStatus();
   }
-  const auto published =
-      job.volume.plugin->SetUp(*job.pod, job.volume.spec, attachment.publish_context);
+  const StatusOr<HandlerChoice> choice = ChooseHandler(job);
+  volume::VolumeSpec spec = job.volume.spec;
+  if (choice.ok()) spec.runtime_file_systems = choice->file_systems;
+  const StatusOr<volume::Published> published =
+      choice.ok() ? job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context)
+                  : choice.status();
   if (published.ok()) {
     deps_.follow(job.unit, job.pod, job.volume.spec);
     return OkStatus();

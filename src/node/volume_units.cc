@@ -80,7 +80,12 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     Use& use = unit.uses[UseKey(record.pod_uid, record.folder_name)];
     use.pod_uid = record.pod_uid;
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
-        volume.mount.has_value()) {
+        volume.published->deferred.has_value()) {
+      // The handler says whether it is there, whenever a container is to get it.
+      use.ready = true;
+      use.published = *volume.published;
+    } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
+               volume.published.has_value() && volume.mount.has_value()) {
       use.ready = IdentifyMount(table, volume.published->path) == volume.mount;
       use.published = *volume.published;
       if (!use.ready) {
@@ -183,6 +188,38 @@ VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_u
           .reason = use->second.reason};
 }
 
+std::vector<DeferredVolume> VolumeUnits::Deferred(const std::string& pod_uid) const {
+  std::vector<DeferredVolume> out;
+  MutexLock lock(mutex_);
+  for (const auto& [key, unit] : units_) {
+    for (const auto& [use_key, use] : unit->uses) {
+      if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
+      const StoredPodVolume& stored = *use.stored;
+      if (!stored.published.has_value() || !stored.published->deferred.has_value()) continue;
+      out.push_back({.name = stored.names.empty() ? stored.record.folder_name : stored.names[0],
+                     .socket = stored.record.sandbox->socket,
+                     .target = stored.published->path,
+                     .read_only = stored.published->read_only,
+                     .mount = *stored.published->deferred});
+    }
+  }
+  return out;
+}
+
+void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_id) {
+  std::vector<std::string> keys;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, unit] : units_) {
+      for (auto& [use_key, use] : unit->uses) {
+        if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
+        if (std::exchange(use.sandbox_id, sandbox_id) != sandbox_id) keys.push_back(key);
+      }
+    }
+  }
+  for (const std::string& key : keys) workers_.AddNow(key);
+}
+
 std::set<std::string> VolumeUnits::Pods() const {
   std::set<std::string> out;
   MutexLock lock(mutex_);
@@ -282,11 +319,15 @@ std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
   const Unit& unit = *found->second;
   for (const auto& [use_key, use] : unit.uses) {
     if (!condition(unit, use)) continue;
+    std::optional<StoredPodVolume> stored = use.stored;
+    if (stored.has_value() && IsDeferred(*stored)) {
+      stored->record.sandbox->sandbox_id = use.sandbox_id;
+    }
     jobs.push_back({.unit = key,
                     .use = use_key,
                     .pod = use.pod,
                     .volume = use.volume,
-                    .stored = use.stored,
+                    .stored = std::move(stored),
                     .device = unit.device,
                     .device_mounted = unit.device_mounted,
                     .plugin = unit.plugin});
@@ -352,8 +393,13 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   for (const auto& [unit_key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
       if (!use.wanted || !use.ready || !use.stored.has_value() || use.pod == nullptr) continue;
+      volume::PodVolumeRecord record = use.stored->record;
+      if (IsDeferred(*use.stored)) {
+        if (use.sandbox_id.empty()) continue;
+        record.sandbox->sandbox_id = use.sandbox_id;
+      }
       out[fmt::format("{} {}", unit_key, use_key)] = {.plugin = use.volume.plugin,
-                                                      .record = use.stored->record,
+                                                      .record = std::move(record),
                                                       .name = use.volume.spec.name,
                                                       .driver = DriverOf(use.volume),
                                                       .pod = EventTarget(*use.pod)};

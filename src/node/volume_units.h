@@ -31,6 +31,7 @@
 #include "base/event_sink.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "node/crust_deferral.h"
 #include "node/volume_attachments.h"
 #include "node/volume_expansion.h"
 #include "node/volume_manager.h"
@@ -74,6 +75,7 @@ class VolumeUnits {
     VolumeRecords& records;
     VolumeAttachments& attachments;
     VolumeExpansion& expansion;
+    CrustDeferral& deferral;
     volume::Host& host;
     base::EventSink& events;
     volume::PluginRegistry& plugins;
@@ -104,6 +106,8 @@ class VolumeUnits {
   bool Gone(const std::string& pod_uid) const;
   VolumeState State(const std::string& unit, const std::string& pod_uid,
                     const std::string& folder_name) const;
+  std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
+  void Placed(const std::string& pod_uid, const std::string& sandbox_id);
   std::set<std::string> Pods() const;
   // Those that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
@@ -143,6 +147,7 @@ class VolumeUnits {
     std::shared_ptr<const api::Pod> pod;
     WantedVolume volume;
     std::optional<StoredPodVolume> stored;
+    std::string sandbox_id;  // of a deferred volume: it is mounted there
     bool ready = false;
     bool begun = false;
     bool failed = false;          // a step, since it was ready last
@@ -198,6 +203,9 @@ class VolumeUnits {
   base::StatusOr<bool> DeviceStands(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);
+  base::StatusOr<HandlerChoice> ChooseHandler(const Job& job) const;
+  base::StatusOr<volume::Published> PublishForPod(Job& job, const Attachment& attachment,
+                                                  const HandlerChoice& choice);
   base::Status Maintain(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);

@@ -39,6 +39,9 @@ struct VolumeSpec {
   std::shared_ptr<const api::PersistentVolumeClaim> claim;  // null for inline volumes
   std::shared_ptr<const api::PersistentVolume> pv;          // null for inline volumes
   bool read_only = false;                                   // of the claim's use, or the PV
+  // The file systems that the runtime handler of the pod's sandbox mounts, where the plugin may
+  // leave the mount to it (SetUp); empty: the host mounts.
+  std::vector<std::string> runtime_file_systems = {};
   bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
   // The name of the folder under pods/UID/volumes/PLUGIN/: the PV's, or the pod volume's.
   std::string folder_name() const { return pv != nullptr ? pv->name() : name; }
@@ -51,6 +54,11 @@ struct DeviceRecord {
   std::string pv_name;
   Json state;
 };
+// The sandbox in which a runtime handler has a volume mounted, or is to.
+struct SandboxPlace {
+  std::string socket;      // the handler's (RuntimeClass.fsMgmtSocket)
+  std::string sandbox_id;  // the container runtime's; empty: in none yet
+};
 struct PodVolumeRecord {
   std::string plugin;
   std::string device_name;  // empty for volumes of one pod
@@ -58,6 +66,20 @@ struct PodVolumeRecord {
   std::string folder_name;
   bool block = false;
   Json state;
+  // Of a volume whose mount is left to a runtime handler. Not the plugin's to keep.
+  std::optional<SandboxPlace> sandbox = {};
+};
+
+// What the runtime handler of a pod's sandbox is to mount there (KEP-2857).
+struct DeferredMount {
+  std::string source;  // a device's path on the host, or a share
+  std::string fs_type;
+  std::vector<std::string> options;  // "k" or "k=v", sorted
+  // The group that is to have the files; nullopt: they stay as they are.
+  std::optional<int64_t> fs_group = {};
+  bool only_on_root_mismatch = false;
+  std::string selinux_label = {};  // of the mount; empty: none
+  bool operator==(const DeferredMount&) const = default;
 };
 
 // Where a pod's containers find a volume that is set up.
@@ -70,6 +92,8 @@ struct Published {
   bool read_only = false;
   // The runtime gives its files the containers' SELinux label, where the kernel knows labels.
   bool selinux_relabel = false;
+  // Nothing is mounted at `path`: the pod's sandbox gets this volume from its runtime handler.
+  std::optional<DeferredMount> deferred = {};
 };
 
 class VolumeAttacher;
@@ -117,7 +141,20 @@ class VolumePlugin : public PluginStub {
   // The process ends: calls of drivers that run, and all later ones, end at once with CANCELLED.
   virtual void CancelCalls() {}
 
-  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup).
+  // What whoever mounts the volume in the pod's sandbox would have to do.
+  struct Deferral {
+    std::string why_not;  // empty: the plugin can leave the mount to a runtime handler
+    bool fs_group = false;
+    bool selinux_relabel = false;   // of each file
+    bool selinux_on_mount = false;  // by a mount option
+    bool secrets = false;           // the driver gets secrets with NodePublishVolume
+  };
+  virtual StatusOr<Deferral> CanDefer(const api::Pod& /*pod*/, const VolumeSpec& /*spec*/) {
+    return Deferral{.why_not = "volumes of its kind are always mounted by the host"};
+  }
+
+  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). With
+  // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
   // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI):
@@ -125,8 +162,8 @@ class VolumePlugin : public PluginStub {
   virtual bool RefreshesContent() const { return false; }
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 
-  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`.
-  // UNIMPLEMENTED: nothing to do on the node.
+  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`;
+  // one in a sandbox by its runtime handler. UNIMPLEMENTED: nothing to do on the node.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
   // What is, or may be, of the plugin's volumes on the node by the marks that it leaves there, for

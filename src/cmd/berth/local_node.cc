@@ -125,7 +125,7 @@ class LocalNodeImpl : public LocalNode {
   }
 
   Status StartAgent() {
-    const node::NodeAgentOptions options{
+    node::NodeAgentOptions options{
         .node_name = options_.node_name,
         .data_folder = Below("node"),
         .kubelet_folder = paths_.root(),
@@ -136,8 +136,10 @@ class LocalNodeImpl : public LocalNode {
         .labels = options_.labels,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
+        .refuse_shared_sandbox_writers = options_.sandbox_writers == "refuse",
         .make_utilities = HowUtilitiesRun(),
         .metrics = &metrics_};
+    if (!options_.crust_run_folder.empty()) options.crust_run_folder = options_.crust_run_folder;
     const auto make_plugins = [this](volume::Host& host) {
       node::NodeAgent::Plugins plugins;
       for (auto& plugin : volume::NewLocalPlugins(host)) plugins.fixed.push_back(std::move(plugin));

@@ -3,6 +3,7 @@
 #include "api/csi_names.h"
 #include "volume/csi/block_volumes.h"
 #include "volume/csi/csi_volume.h"
+#include "volume/csi/deferred_mount.h"
 #include "volume/csi/driver_clients.h"
 #include "volume/csi/find_volumes.h"
 #include "volume/csi/mount_volumes.h"
@@ -43,6 +44,7 @@ class CsiPlugin : public VolumePlugin {
                      const api::Labels& publish_context) override;
   Status UnmountDevice(const DeviceRecord& record) override;
   std::string DevicePath(const DeviceRecord& record) const override;
+  StatusOr<Deferral> CanDefer(const api::Pod& pod, const VolumeSpec& spec) override;
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
   Status TearDown(const PodVolumeRecord& record) override;
@@ -57,8 +59,13 @@ class CsiPlugin : public VolumePlugin {
  private:
   // The volume with what the pod and the node add to it.
   StatusOr<Volume> VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
+  // `in_sandbox`: it is the runtime handler's to say, if the driver says of what.
   StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
-                                                         const PodVolumeRecord& record);
+                                                         const PodVolumeRecord& record,
+                                                         bool in_sandbox);
+  // UNIMPLEMENTED: it gives none.
+  StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> HandlerWithStats(
+      const PodVolumeRecord& record) const;
   StatusOr<csi::v1::NodeExpandVolumeRequest> ExpandRequest(const PodVolumeRecord& record,
                                                            const Volume& volume, int64_t bytes,
                                                            DriverClient& client);
@@ -105,6 +112,7 @@ StatusOr<Json> CsiPlugin::PodState(const api::Pod& pod, const VolumeSpec& spec) 
 
 StatusOr<Volume> CsiPlugin::VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const {
   ASSIGN_OR_RETURN(Volume volume, csi_volume::ReadVolume(spec, &pod));
+  volume.runtime_file_systems = spec.runtime_file_systems;
   if (!host_.selinux() || volume.block) return volume;
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
   if (!driver.Bool({"spec", "seLinuxMount"})) return volume;
@@ -132,6 +140,28 @@ std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
   const auto volume = csi_volume::ReadRecord(record.state);
   if (!volume.ok() || volume->block) return "";
   return host_.paths().CsiGlobalMount(volume->driver, volume->handle);
+}
+
+StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const VolumeSpec& spec) {
+  if (spec.pv == nullptr) return Deferral{.why_not = "the driver makes an inline volume itself"};
+  if (spec.block()) return Deferral{.why_not = "a raw block volume has no file system to mount"};
+  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
+  ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (!capabilities.runtime_assisted_mount) {
+    return Deferral{.why_not = fmt::format("CSI driver '{}' does not leave mounts to runtime "
+                                           "handlers",
+                                           volume.driver)};
+  }
+  ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
+  Deferral out{.fs_group = NodeAppliesFsGroup(volume, capabilities, driver, pod),
+               .selinux_on_mount = !volume.selinux_context.empty(),
+               .secrets = !volume.publish_secret.empty()};
+  if (host_.selinux() && !out.selinux_on_mount) {
+    ASSIGN_OR_RETURN(const std::string label, csi_volume::MountContext(pod, spec));
+    out.selinux_relabel = !label.empty();
+  }
+  return out;
 }
 
 StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
@@ -197,15 +227,42 @@ StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVol
   return request;
 }
 
+// The driver has made the device larger; its file system is the handler's to grow.
+Status GrowInSandbox(csi_volume::SandboxHandler& handler,
+                     const csi::v1::NodeExpandVolumeResponse& answer, const Volume& volume,
+                     int64_t bytes) {
+  const std::string context = fmt::format("grow volume '{}' to {} bytes", volume.name, bytes);
+  if (answer.source().empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{}: the driver does not say which device the runtime handler is to grow",
+                 context);
+  }
+  const auto capacity = handler.Expand(answer.source(), std::max(bytes, answer.capacity_bytes()));
+  RETURN_IF_ERROR_WITH(capacity, context);
+  if (*capacity == 0 || *capacity >= bytes) return OkStatus();
+  return Error(StatusCode::kInternal, "{}: the runtime handler says that the volume has {} bytes",
+               context, *capacity);
+}
+
 Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
   if (spec.pv == nullptr) {
     return Error(StatusCode::kUnimplemented, "inline volume '{}' cannot grow", record.folder_name);
   }
   ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  const auto request = ExpandRequest(record, volume, bytes, *client);
+  auto request = ExpandRequest(record, volume, bytes, *client);
   if (!request.ok()) return NotTheDriversWord(request.status(), volume.name);
+  std::unique_ptr<csi_volume::SandboxHandler> handler;
+  if (record.sandbox.has_value()) {
+    auto found = csi_volume::SandboxHandler::Of(*record.sandbox);
+    if (!found.ok()) return NotTheDriversWord(found.status(), volume.name);
+    handler = *std::move(found);
+    const auto can = handler->Can(rpc::crust::RuntimeCapability::RPC::VOLUME_RESIZE);
+    if (!can.ok()) return NotTheDriversWord(can.status(), volume.name);
+    request->set_runtime_supports_expand(*can);
+  }
   const auto answer = client->rpc().NodeExpandVolume(*request, kCsiTimeout);
+  if (answer.ok() && handler != nullptr) return GrowInSandbox(*handler, *answer, volume, bytes);
   Status grown = answer.status();
   if (answer.ok() && answer->capacity_bytes() != 0 && answer->capacity_bytes() < bytes) {
     grown = Error(StatusCode::kInternal,
@@ -218,11 +275,28 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
 
 StatusOr<csi::v1::NodeGetVolumeStatsResponse> CsiPlugin::AskStats(DriverClient& client,
                                                                   const Record& volume,
-                                                                  const PodVolumeRecord& record) {
+                                                                  const PodVolumeRecord& record,
+                                                                  bool in_sandbox) {
   csi::v1::NodeGetVolumeStatsRequest request;
   request.set_volume_id(volume.handle);
   request.set_volume_path(PublishedPath(record));
+  request.set_runtime_supports_stats(in_sandbox);
   return client.rpc().NodeGetVolumeStats(request, kCsiTimeout);
+}
+
+StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> CsiPlugin::HandlerWithStats(
+    const PodVolumeRecord& record) const {
+  ASSIGN_OR_RETURN(auto handler, csi_volume::SandboxHandler::Of(*record.sandbox));
+  ASSIGN_OR_RETURN(const bool can, handler->Can(rpc::crust::RuntimeCapability::RPC::VOLUME_STATS));
+  if (can) return handler;
+  return Error(StatusCode::kUnimplemented, "the runtime handler has no volume statistics");
+}
+
+Status CheckSource(const csi::v1::NodeGetVolumeStatsResponse& answer, const Record& volume) {
+  if (!answer.source().empty()) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "CSI driver '{}' does not say of which device the runtime handler is to be asked",
+               volume.driver);
 }
 
 StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record) {
@@ -233,20 +307,14 @@ StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record)
     return Error(StatusCode::kUnimplemented, "CSI driver '{}' has no volume statistics",
                  volume.driver);
   }
-  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record));
-  Stats stats;
-  for (const csi::v1::VolumeUsage& usage : answer.usage()) {
-    if (usage.unit() == csi::v1::VolumeUsage::BYTES) {
-      stats.total_bytes = usage.total();
-      stats.used_bytes = usage.used();
-      stats.available_bytes = usage.available();
-    } else if (usage.unit() == csi::v1::VolumeUsage::INODES) {
-      stats.total_inodes = usage.total();
-      stats.used_inodes = usage.used();
-      stats.available_inodes = usage.available();
-    }
+  std::unique_ptr<csi_volume::SandboxHandler> handler;
+  if (record.sandbox.has_value()) {
+    ASSIGN_OR_RETURN(handler, HandlerWithStats(record));
   }
-  return stats;
+  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record, handler != nullptr));
+  if (handler == nullptr) return csi_volume::StatsOfUsage(answer.usage());
+  RETURN_IF_ERROR(CheckSource(answer, volume));
+  return handler->GetStats(answer.source());
 }
 
 StatusOr<std::optional<VolumePlugin::Condition>> CsiPlugin::GetCondition(
@@ -254,8 +322,17 @@ StatusOr<std::optional<VolumePlugin::Condition>> CsiPlugin::GetCondition(
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
   ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  if (record.sandbox.has_value()) {
+    if (!capabilities.volume_stats) return std::optional<Condition>();
+    const auto handler = HandlerWithStats(record);
+    if (handler.status().code() == StatusCode::kUnimplemented) return std::optional<Condition>();
+    RETURN_IF_ERROR(handler);
+    ASSIGN_OR_RETURN(const auto deferred, AskStats(*client, volume, record, /*in_sandbox=*/true));
+    RETURN_IF_ERROR(CheckSource(deferred, volume));
+    return (*handler)->GetCondition(deferred.source());
+  }
   if (!capabilities.volume_condition) return std::optional<Condition>();
-  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record));
+  ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record, /*in_sandbox=*/false));
   if (!answer.has_volume_condition()) return std::optional<Condition>();
   return std::optional(Condition{.abnormal = answer.volume_condition().abnormal(),
                                  .message = answer.volume_condition().message()});

@@ -27,6 +27,8 @@ struct Volume {
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
   std::string selinux_context;  // that all files are to show (selinux.h); empty: their own
+  // Those that the runtime handler of the pod's sandbox mounts: the driver may leave it to that.
+  std::vector<std::string> runtime_file_systems;
   api::Labels attributes;
   api::SecretReference stage_secret, publish_secret, expand_secret;
 };

@@ -32,6 +32,9 @@ base::StatusOr<NodeCapabilities> DriverClient::Capabilities() {
       case Rpc::VOLUME_CONDITION:
         found.volume_condition = true;
         break;
+      case Rpc::RUNTIME_ASSISTED_MOUNT:
+        found.runtime_assisted_mount = true;
+        break;
       default:
         break;
     }

@@ -31,6 +31,7 @@ struct NodeCapabilities {
   bool single_node_multi_writer = false;
   bool volume_mount_group = false;
   bool volume_condition = false;
+  bool runtime_assisted_mount = false;
 };
 
 class DriverClient {

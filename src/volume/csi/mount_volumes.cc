@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "platform/durable_file.h"
+#include "volume/csi/deferred_mount.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 #include "volume/volume_files.h"
@@ -163,6 +164,16 @@ Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& 
       volume.driver, mode);
 }
 
+// The driver left the mount to the runtime handler.
+StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::string& target,
+                                               const csi::v1::FileSystemMountInfo& info) const {
+  // Two kernels or two mounts of one file system are how data is lost.
+  RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target,
+                                 "NodePublishVolume left the mount to the "
+                                 "runtime handler"));
+  return ReadMountInfo(volume, info);
+}
+
 StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& volume,
                                           const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const api::CsiDriver driver, ReadDriverObject(host_, volume.driver));
@@ -189,11 +200,31 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.publish_secret));
   RETURN_IF_ERROR(AddPodInputs(tokens_, pod, volume, driver, *request.mutable_volume_context(),
                                *request.mutable_secrets()));
+  for (const std::string& type : volume.runtime_file_systems) {
+    request.add_runtime_supported_filesystems(type);
+  }
 
   RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, host_.node_name())));
-  const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
-  if (rpc::IsFinal(published) && !before.driver_may_know()) ForgetTarget(folder, target);
-  RETURN_IF_ERROR(published);
+  const auto answer = client->rpc().NodePublishVolume(request, kCsiTimeout);
+  if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
+  RETURN_IF_ERROR(answer);
+  const auto undo = [&] {
+    // The next try is to begin anew. What was mounted before may be in use.
+    if (before.mounted) return;
+    Undo(client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout));
+  };
+  if (answer->has_runtime_mount_info()) {
+    StatusOr<DeferredMount> mount = Deferred(volume, target, answer->runtime_mount_info());
+    if (!mount.ok()) {
+      undo();
+      return mount.status();
+    }
+    if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
+      mount->fs_group = pod.fs_group();
+      mount->only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch";
+    }
+    return Published{.path = target, .read_only = volume.read_only, .deferred = *std::move(mount)};
+  }
   // Inline volumes are content that the driver makes for pods: the widely used drivers of secrets
   // and identities demand read-only uses, mount writable to bring the content up to date, and may
   // show one folder to several pods. The container's own mount is read-only all the same.
@@ -205,10 +236,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
                           .alone = IsForOneNode(volume) && !volume.ephemeral};
   if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
       !right.ok()) {
-    // The next try is to begin anew. What was mounted before may be in use.
-    if (!before.mounted) {
-      Undo(client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout));
-    }
+    undo();
     return right;
   }
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {

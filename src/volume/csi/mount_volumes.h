@@ -38,6 +38,8 @@ class MountVolumes {
   // Refuses another SELinux context than the one that the staged mount was made with.
   Status CheckLabel(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
+  StatusOr<DeferredMount> Deferred(const Volume& volume, const std::string& target,
+                                   const csi::v1::FileSystemMountInfo& info) const;
   // After a first call that surely did nothing.
   void ForgetTarget(const std::string& folder, const std::string& target);
   Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);

@@ -1,0 +1,54 @@
+// Whether a volume's file system is mounted in the pod's sandbox, by its runtime handler, or by the
+// host (KEP-2857, stories 1 to 4; story 5 is the driver's to decide). Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds.h"
+#include "proto/crust.pb.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+namespace crust_api = ::crust::v1alpha1;
+
+// Where an API does not keep the field StorageClass.allowRuntimeAssistedMount or
+// RuntimeClass.fsMgmtSocket, the annotation says the same.
+inline constexpr std::string_view kAllowAnnotation =
+    "storage.berth.dev/allow-runtime-assisted-mount";
+inline constexpr std::string_view kSocketAnnotation = "storage.berth.dev/fs-mgmt-socket";
+// Of a StorageClass whose drivers' secrets may come to stand in what runtime handlers keep on disk.
+inline constexpr std::string_view kAllowSecretsAnnotation =
+    "storage.berth.dev/allow-secrets-in-runtime-assisted-mount";
+
+bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
+bool AllowsSecrets(const base::Json& storage_class);
+// Empty: the handler of that class mounts nothing.
+std::string HandlerSocket(const base::Json& runtime_class);
+
+// What a handler says that it can do.
+struct HandlerOffer {
+  std::vector<crust_api::RuntimeCapability::RPC::Type> capabilities;
+  std::vector<std::string> file_systems;
+  bool Has(crust_api::RuntimeCapability::RPC::Type capability) const;
+};
+
+// What the pod asks for of the volume that it calls by one of `names`, beyond the mount.
+struct PodNeeds {
+  bool sub_path = false;
+  bool bidirectional = false;  // mounts that containers make in it are to be seen by the host
+  bool writes = false;
+};
+PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names);
+
+// Why the host mounts it all the same; empty: the handler does.
+std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
+                            const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
+                            const HandlerOffer& offer);
+
+// Whether two sandboxes may have the file system mounted at once, writing.
+bool AllowsParallelMounts(std::string_view fs_type);
+
+}  // namespace berth::node

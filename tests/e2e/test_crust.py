@@ -1,0 +1,302 @@
+"""Runtime-assisted mounting: a pod's sandbox, not the host, has its volume's file system. The six stories of the design
+are the tests of that name; a double of nothing takes part: containerd, runc, the shipped driver, loop devices."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+from lib import crust, mounts, objects, standalone, who_sees
+from lib.leaks import Snapshot
+from lib.standalone import Standalone, wait_for
+
+pytestmark = [pytest.mark.crust, pytest.mark.e2e]
+
+MOUNTS = [{"name": "data", "mountPath": "/data"},
+          {"name": "data", "mountPath": "/part", "subPath": "some/part"}]
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A containerd with runtime handler crust, the handler, and a Berth."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    handler = crust.Handler(folder / "h")
+    runtime = subprocess.run([standalone.ROOT / "tools" / "own_containerd", "start", folder / "c",
+                              f"crust={handler.oci}"], text=True, capture_output=True, timeout=120, check=True)
+    berth = Standalone(folder / "b", runtime.stdout.strip(), flags=["--crust-run", handler.run])
+    handler.start(kubelet=berth.data / "kubelet")
+    berth.start()
+    berth.apply([crust.runtime_class("sandboxed", handler.socket), crust.runtime_class("plain"),
+                 crust.storage_class("deferred"), crust.storage_class("of-ext4", "ext4"),
+                 crust.storage_class("of-btrfs", "btrfs"), crust.storage_class("on-host", allow=False)])
+    yield berth, handler
+    try:
+        berth.remove_everything(seconds=30)
+        berth.stop()
+        handler.stop()
+    finally:
+        berth.kill()
+        standalone.own_containerd("stop", folder / "c")
+        handler.clear()
+        mounts.unmount_below(folder)
+        mounts.detach_loops_below(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def berth(place):
+    return place[0]
+
+
+@pytest.fixture
+def handler(place):
+    return place[1]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(berth, handler):
+    before = Snapshot(berth)
+    yield
+    berth.remove_everything()
+    left = before.leaked_since()
+    assert not left, "left behind:\n" + "\n".join(left)
+    wait_for("the handler to know no sandbox", lambda: not handler.records())
+    assert not handler.holders() and not handler.plans()
+
+
+def devices(berth):
+    """The numbers of the loop devices of the pool's images."""
+    found = []
+    for device in pathlib.Path("/sys/block").glob("loop*"):
+        try:
+            if (device / "loop" / "backing_file").read_text().startswith(str(berth.data)):
+                found.append((device / "dev").read_text().strip())
+        except OSError:
+            continue
+    return found
+
+
+def host_mounts(berth):
+    """Where this namespace, the host's, has any of them."""
+    with open("/proc/self/mountinfo") as table:
+        return [line.split()[4] for line in table if line.split()[2] in devices(berth)]
+
+
+def told(berth, name, reason):
+    return [e["message"] for e in berth.events(name) if e["reason"] == reason]
+
+
+def shell(berth, name, script):
+    return berth.run("exec", name, "--", "/bin/sh", "-c", script).stdout
+
+
+def run(berth, name, claim, **spec):
+    """A pod that keeps running; what its start printed is in its log."""
+    berth.apply(objects.pod(name, spec.pop("script", "true") + "; sleep 1000", [claim],
+                            mounts=spec.pop("mounts", [{"name": claim, "mountPath": "/data"}]),
+                            **{"runtimeClassName": "sandboxed"} | spec))
+    return berth.wait_phase("pods", name, "Running")
+
+
+def grow(berth, name, size, storage_class="deferred"):
+    made = crust.claim(name, size, storage_class)
+    made["spec"]["accessModes"] = berth.get("pvc", name)["spec"]["accessModes"]
+    berth.apply(made)
+
+
+def test_story_1_the_sandbox_has_the_file_system(berth, handler):
+    berth.apply(crust.claim("data"))
+    run(berth, "user", "data", script="echo kept > /data/note; echo beneath > /part/inner; sync", mounts=MOUNTS,
+        securityContext={"fsGroup": 4321})
+    assert not host_mounts(berth)
+    assert "kept" in shell(berth, "user", "cat /data/note")
+    assert "beneath" in shell(berth, "user", "cat /data/some/part/inner")
+    assert shell(berth, "user", "stat -c '%g %a' /data").split() == ["4321", "2775"]
+    assert " xfs " in shell(berth, "user", "grep ' /data ' /proc/mounts")
+    [message] = told(berth, "user", "RuntimeAssistedMount")
+    assert str(handler.socket) in message
+    assert not told(berth, "user", "SandboxMountAccessMode")
+    # A container of the pod that is started anew has the volume again.
+    shell(berth, "user", "true")
+    # It grows under the pod, by the handler.
+    grow(berth, "data", "512Mi")
+    wait_for("the claim to have its size",
+             lambda: berth.get("pvc", "data")["status"]["capacity"]["storage"] == "512Mi")
+    assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
+    assert not host_mounts(berth)
+    berth.run("delete", "pod", "user")
+    wait_for("the device to be free", lambda: not devices(berth))
+    # Another sandbox, and then the host, find the data.
+    run(berth, "second", "data")
+    assert "kept" in shell(berth, "second", "cat /data/note")
+    berth.run("delete", "pod", "second")
+    berth.apply(objects.pod("third", "cat /data/note; grep ' /data ' /proc/mounts", ["data"]))
+    berth.wait_phase("pods", "third", "Succeeded")
+    assert "kept" in berth.run("logs", "third").stdout
+
+
+def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
+    handler.stop()
+    handler.flags = ["--capabilities", "VOLUME_STATS,VOLUME_RESIZE"]
+    handler.start()
+    try:
+        berth.apply(crust.claim("data"))
+        run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
+        assert host_mounts(berth)
+        [why] = told(berth, "user", "HostMount")
+        assert "fsGroup" in why and "does not apply" in why
+        assert shell(berth, "user", "stat -c '%g' /data").strip() == "4321"
+        berth.run("delete", "pod", "user")
+        run(berth, "parts", "data", mounts=MOUNTS)
+        [why] = told(berth, "parts", "HostMount")
+        assert "subPath" in why
+        berth.run("delete", "pod", "parts")
+        # What asks for neither is mounted in the sandbox all the same.
+        run(berth, "modest", "data")
+        assert not host_mounts(berth)
+    finally:
+        berth.run("delete", "pods", "modest", check=False)
+        handler.stop()
+        handler.flags = []
+        handler.start()
+
+
+def test_story_3_the_runtime_class_names_no_socket(berth):
+    berth.apply(crust.claim("data"))
+    run(berth, "user", "data", mounts=MOUNTS, runtimeClassName="plain", securityContext={"fsGroup": 4321})
+    assert host_mounts(berth)
+    [why] = told(berth, "user", "HostMount")
+    assert "RuntimeClass 'plain'" in why and "fsMgmtSocket" in why
+
+
+def test_story_4_the_storage_class_does_not_allow_it(berth):
+    berth.apply(crust.claim("data", storage_class="on-host"))
+    run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
+    assert host_mounts(berth)
+    [why] = told(berth, "user", "HostMount")
+    assert "StorageClass 'on-host'" in why
+
+
+def test_story_5_the_handler_does_not_mount_that_file_system(berth, handler):
+    handler.stop()
+    handler.flags = ["--file-systems", "ext4"]
+    handler.start()
+    try:
+        berth.apply(crust.claim("data"))
+        run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
+        assert host_mounts(berth)
+        [why] = told(berth, "user", "HostMount")
+        assert "the driver mounted it" in why and "ext4" in why
+    finally:
+        berth.run("delete", "pods", "user", check=False)
+        handler.stop()
+        handler.flags = []
+        handler.start()
+
+
+def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
+    handler.stop()
+    handler.flags = ["--capabilities", "FS_GROUP_CHANGE_POLICY_ALWAYS,SUBPATH,VOLUME_STATS"]
+    handler.start()
+    try:
+        berth.apply(crust.claim("data"))
+        run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
+        assert not host_mounts(berth)
+        grow(berth, "data", "512Mi")
+        wait_for("the pod to be told", lambda: told(berth, "user", "VolumeResizeFailed"))
+        [event] = [e for e in berth.events("user") if e["reason"] == "VolumeResizeFailed"]
+        assert "FAILED_PRECONDITION" in event["message"]
+        # Not again: the event is not repeated, and the claim keeps its size.
+        assert not [e for e in berth.events("user")
+                    if e["reason"] == "VolumeResizeFailed" and e.get("count", 1) > 1]
+        assert berth.get("pvc", "data")["status"]["capacity"]["storage"] == "320Mi"
+        assert "kept" in shell(berth, "user", "cat /data/note")
+    finally:
+        berth.run("delete", "pods", "user", check=False)
+        handler.stop()
+        handler.flags = []
+        handler.start()
+
+
+def test_a_writer_whose_claim_others_may_have_is_warned(berth):
+    berth.apply(crust.claim("data", mode="ReadWriteOnce"))
+    run(berth, "user", "data")
+    [why] = told(berth, "user", "SandboxMountAccessMode")
+    assert "ReadWriteOncePod" in why
+
+
+@pytest.mark.parametrize("name", ["ext4", "btrfs"])
+def test_other_file_systems_are_deferred_too(berth, name):
+    berth.apply(crust.claim("data", storage_class=f"of-{name}"))
+    run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
+    assert not host_mounts(berth)
+    assert f" {name} " in shell(berth, "user", "grep ' /data ' /proc/mounts")
+
+
+def test_a_handler_that_is_away_is_waited_for(berth, handler):
+    handler.stop()
+    berth.apply(crust.claim("data"))
+    berth.apply(objects.pod("user", "sleep 1000", ["data"], runtimeClassName="sandboxed"))
+    wait_for("the pod to be told", lambda: told(berth, "user", "FailedMount"))
+    assert any(str(handler.socket) in message for message in told(berth, "user", "FailedMount"))
+    assert not host_mounts(berth)
+    handler.start()
+    berth.wait_phase("pods", "user", "Running")
+    assert not host_mounts(berth)
+
+
+def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
+    berth.apply(crust.claim("data"))
+    run(berth, "user", "data", script="echo kept > /data/note")
+    handler.kill()
+    berth.kill()
+    berth.start()
+    handler.start()
+    assert "kept" in shell(berth, "user", "cat /data/note; echo more >> /data/note")
+    # What needs the handler goes on.
+    grow(berth, "data", "512Mi")
+    wait_for("the claim to have its size",
+             lambda: berth.get("pvc", "data")["status"]["capacity"]["storage"] == "512Mi")
+    berth.run("delete", "pod", "user")
+    run(berth, "second", "data")
+    assert "more" in shell(berth, "second", "cat /data/note")
+
+
+def test_the_host_never_sees_the_volume(berth, handler):
+    """All through the pod's life, in all mount namespaces."""
+    host = os.readlink("/proc/self/ns/mnt")
+
+    def allowed(sighting):
+        if sighting.namespace == host:
+            return False
+        # The containers themselves, and what makes them; a container's cgroup is named after it.
+        containers = re.findall(r"/k8s\.io/([0-9a-f]{64})", sighting.cgroups)
+        return bool(containers) or sighting.command.startswith("runc ") or str(handler.oci) in sighting.command \
+            or str(handler.socket) in sighting.command
+
+    berth.apply(crust.claim("data"))
+    with who_sees.Watch(lambda: devices(berth), allowed) as watch:
+        run(berth, "user", "data", script="echo kept > /data/note; sync", mounts=MOUNTS,
+            securityContext={"fsGroup": 4321})
+        shell(berth, "user", "ls /data")
+        wait_for("some looks at a pod that runs", lambda: watch.seen > 3)
+        berth.run("delete", "pod", "user")
+    assert watch.looks > 3 and watch.seen > 3
+    assert not watch.strange, "\n".join(watch.strange.values())
+
+
+@pytest.mark.parametrize("case", ["symlink", "dots"])
+def test_a_sub_path_does_not_lead_out(berth, case):
+    berth.apply(crust.claim("data"))
+    run(berth, "maker", "data", script="ln -s /etc /data/out; mkdir /data/in")
+    berth.run("delete", "pod", "maker")
+    path = {"symlink": "out/ssl", "dots": "$(UP)/etc"}[case]
+    mount = {"name": "data", "mountPath": "/part"} | (
+        {"subPathExpr": path} if case == "dots" else {"subPath": path})
+    berth.apply(objects.pod("user", "sleep 1000", ["data"], mounts=[mount], runtimeClassName="sandboxed",
+                            container={"env": [{"name": "UP", "value": ".."}]}))
+    wait_for("the container to be refused", lambda: told(berth, "user", "Failed"))
+    assert not host_mounts(berth)
+    assert not [e for e in berth.events("user") if e["reason"] == "Started"]
