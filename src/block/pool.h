@@ -12,6 +12,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -115,6 +116,14 @@ class Pool {
   // tells of that by no event, so it is tried again.
   base::Status Unmap(const std::string& volume_id,
                      std::chrono::milliseconds patience = std::chrono::milliseconds(0));
+  // `deferred` tells, asked under a volume's lock, whether its device was given to a container
+  // runtime, whose kernel may have the file system mounted where this host's does not know of it.
+  // Before the pool is used by more than one thread; without it no volume is. It outlives all
+  // copies.
+  void AskWhetherDeferred(std::function<bool(const std::string& volume_id)> deferred) {
+    is_deferred_ = std::move(deferred);
+  }
+
   // The device, if there is one. Needs no lock, and tells then what was.
   base::StatusOr<std::optional<platform::LoopDevice>> FindDevice(
       const std::string& volume_id) const;
@@ -180,6 +189,7 @@ class Pool {
   const base::Clock& clock_;
   PoolPlace place_;       // set at open
   bool reflink_ = false;  // set at open: images can share extents
+  std::function<bool(const std::string&)> is_deferred_;
   base::UniqueFd lock_;
   KeyLocks locks_;
 

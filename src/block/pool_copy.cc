@@ -3,9 +3,15 @@
 //
 //   source                     reflink pool                    other pool
 //   snapshot, idle volume      clone                           sparse copy
-//   mounted file system        freeze, clone, thaw             freeze, sparse copy within the
-//   limit, thaw mounted out of sight       refused                         refused raw block,
-//   mapped          flush, clone (as after a crash) refused
+//   mounted file system        freeze, clone, thaw             freeze, sparse copy, thaw; within
+//                                                              the limit
+//   mounted out of sight       refused                         refused
+//   deferred                   flush, clone (as after a crash) refused
+//   raw block, mapped          flush, clone (as after a crash) refused
+//
+// A deferred volume has its file system mounted by a container runtime, in a kernel that nobody can
+// ask to freeze it. What a clone then has is what the device had at one moment: the file system's
+// journal makes it whole at the first mount, and what programs had not synced is missing.
 #include <fcntl.h>
 
 #include "base/log.h"
@@ -65,12 +71,20 @@ base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const
 
 base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
                              const Record& source, const platform::LoopDevice& device) {
-  if (source.access == AccessType::kBlock) {
+  const bool deferred = is_deferred_ && is_deferred_(source.id);
+  if (source.access == AccessType::kBlock || deferred) {
     if (!reflink_) {
       return Error(StatusCode::kFailedPrecondition,
-                   "raw block volume {} is in use as {}, and pool {} is on a file system without "
+                   "{} volume {} is in use as {}, and pool {} is on a file system without "
                    "reflinks: copy it while no pod uses it",
-                   base::Quote(source.id), device.path, base::Quote(paths_.folder()));
+                   deferred ? "deferred" : "raw block", base::Quote(source.id), device.path,
+                   base::Quote(paths_.folder()));
+    }
+    if (deferred) {
+      LOG_INFO(
+          "volume {} is copied as after a crash: a container runtime has its file system "
+          "mounted, and nobody can ask it to hold still",
+          base::Quote(source.id));
     }
     RETURN_IF_ERROR(Flush(device, /*exclusive=*/false));
     return CopyBy(from, to, steady_clock::now() + options_.copy_limit);

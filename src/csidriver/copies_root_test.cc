@@ -1,5 +1,6 @@
 // Snapshots, restores and clones through the socket: with and without reflinks, of volumes in use.
 #include "csidriver/driver_fixture.h"
+#include "csidriver/fake_sandbox.h"
 
 namespace berth::csidriver {
 namespace {
@@ -151,6 +152,57 @@ TEST_F(ReflinkCopiesTest, ARawBlockVolumeInUseIsCopiedAsAfterACrash) {
   Take(id, "pod");
 }
 
+TEST_F(PlainCopiesTest, ADeferredVolumeIsRefusedWithoutReflinks) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  ASSERT_TRUE(Stage(id, capability).ok());
+  const auto published = PublishFor(id, capability, Target("pod"), {"ext4"});
+  ASSERT_TRUE(published.ok()) << published.status();
+  {
+    // As a virtual machine has it, which this host's kernel takes for no mount.
+    const std::string& device = published->runtime_mount_info().source();
+    const base::UniqueFd machine(open(device.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(machine.valid());
+    EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_EQ(TryCreate(CloneRequest("clone", id, capability)).status().code(),
+              StatusCode::kFailedPrecondition);
+    // Whether it has ended is not known by the target's end.
+    EXPECT_TRUE(Unpublish(id, Target("pod")).ok());
+    EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kFailedPrecondition);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+  EXPECT_TRUE(Unstage(id).ok());
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+}
+
+TEST_F(ReflinkCopiesTest, ADeferredVolumeIsCopiedAsAfterACrash) {
+  for (const char* type : {"ext4", "xfs", "btrfs"}) {
+    SCOPED_TRACE(type);
+    if (!platform::FindFileSystem(type)->IsSupported(*exec_).ok()) continue;
+    const VolumeCapability capability = MountCapability(type);
+    const std::string id = Create(type, capability, 320 * kMiB);
+    ASSERT_TRUE(Stage(id, capability).ok());
+    const auto published = PublishFor(id, capability, Target("pod"), {type});
+    ASSERT_TRUE(published.ok()) << published.status();
+    base::StatusOr<std::string> snapshot = base::Error(StatusCode::kUnknown, "not made");
+    {
+      const FakeSandbox sandbox(published->runtime_mount_info());
+      ASSERT_TRUE(sandbox.Write("file", "synced before"));
+      snapshot = Snapshot(id, std::string("snap-") + type);
+      ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+      // It was not held up, and is not frozen.
+      ASSERT_TRUE(sandbox.Write("file", "after"));
+    }
+    const auto restored =
+        TryCreate(RestoreRequest(std::string("restored-") + type, *snapshot, capability));
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    Bring(restored->volume_id(), capability, "restored");
+    EXPECT_EQ(Read(Target("restored") + "/file"), "synced before");
+    Take(restored->volume_id(), "restored");
+    Take(id, "pod");
+  }
+}
+
 TEST_F(CopiesTest, OfAVolumeThatNoPodEverUsed) {
   const VolumeCapability capability = MountCapability("ext4");
   const std::string id = Create("blank", capability, 16 * kMiB);
@@ -169,7 +221,6 @@ TEST_F(CopiesTest, AFileSystemMountedOutOfSightIsNotCopied) {
   ASSERT_TRUE(Stage(id, capability).ok());
   // Somebody holds the device for himself, as a mount in another namespace does.
   const platform::LoopDevice loop = LoopOf(id);
-  ASSERT_TRUE(mounter_->Unmount(Staging(id)).ok());
   {
     const base::UniqueFd held(open(loop.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
     ASSERT_TRUE(held.valid());

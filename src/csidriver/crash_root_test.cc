@@ -30,6 +30,7 @@ class Daemon {
   // What a CO may ask for, each call such that it can be repeated from the start.
   base::Status Work() {
     ASSIGN_OR_RETURN(const std::string a, Create("a", ""));
+    RETURN_IF_ERROR(Unpublish(a, Sandbox(a)));  // where the driver before this one was ended
     RETURN_IF_ERROR(Bring(a));
     const std::string file = Target(a) + "/file";
     if (!std::filesystem::exists(file)) std::ofstream(file) << "data";
@@ -44,6 +45,7 @@ class Daemon {
     RETURN_IF_ERROR(controller_->ControllerExpandVolume(expand));
     RETURN_IF_ERROR(Bring(a));
     RETURN_IF_ERROR(CheckData(a));
+    RETURN_IF_ERROR(DeferBetween(a));
     RETURN_IF_ERROR(Take(a));
     ASSIGN_OR_RETURN(const std::string copy, Create("copy", snapshot.snapshot().snapshot_id()));
     RETURN_IF_ERROR(Bring(copy));
@@ -56,6 +58,7 @@ class Daemon {
 
  private:
   std::string Target(const std::string& id) const { return folder_ + "/pods/" + id; }
+  std::string Sandbox(const std::string& id) const { return Target(id) + "-sandbox"; }
 
   base::StatusOr<std::string> Create(const std::string& name, const std::string& snapshot) {
     csi::v1::CreateVolumeRequest request;
@@ -69,6 +72,37 @@ class Daemon {
     return response.volume().volume_id();
   }
 
+  // From the host to a sandbox and back, without unstaging.
+  base::Status DeferBetween(const std::string& id) {
+    RETURN_IF_ERROR(Unpublish(id, Target(id)));
+    csi::v1::NodePublishVolumeRequest publish = PublishRequest(id, Sandbox(id));
+    publish.add_runtime_supported_filesystems("ext4");
+    ASSIGN_OR_RETURN(const auto answer, node_->NodePublishVolume(publish));
+    if (!answer.has_runtime_mount_info()) {
+      return base::Error(StatusCode::kInternal, "it was not deferred");
+    }
+    RETURN_IF_ERROR(Unpublish(id, Sandbox(id)));
+    RETURN_IF_ERROR(Bring(id));
+    return CheckData(id);
+  }
+
+  base::Status Unpublish(const std::string& id, const std::string& target) {
+    csi::v1::NodeUnpublishVolumeRequest unpublish;
+    unpublish.set_volume_id(id);
+    unpublish.set_target_path(target);
+    return node_->NodeUnpublishVolume(unpublish).status();
+  }
+
+  csi::v1::NodePublishVolumeRequest PublishRequest(const std::string& id,
+                                                   const std::string& target) const {
+    csi::v1::NodePublishVolumeRequest publish;
+    publish.set_volume_id(id);
+    publish.set_staging_target_path(folder_ + "/staging/" + id);
+    publish.set_target_path(target);
+    *publish.mutable_volume_capability() = capability_;
+    return publish;
+  }
+
   base::Status Bring(const std::string& id) {
     csi::v1::NodeStageVolumeRequest stage;
     stage.set_volume_id(id);
@@ -77,19 +111,11 @@ class Daemon {
     std::filesystem::create_directories(stage.staging_target_path());
     std::filesystem::create_directories(folder_ + "/pods");
     RETURN_IF_ERROR(node_->NodeStageVolume(stage));
-    csi::v1::NodePublishVolumeRequest publish;
-    publish.set_volume_id(id);
-    publish.set_staging_target_path(stage.staging_target_path());
-    publish.set_target_path(Target(id));
-    *publish.mutable_volume_capability() = capability_;
-    return node_->NodePublishVolume(publish).status();
+    return node_->NodePublishVolume(PublishRequest(id, Target(id))).status();
   }
 
   base::Status Take(const std::string& id) {
-    csi::v1::NodeUnpublishVolumeRequest unpublish;
-    unpublish.set_volume_id(id);
-    unpublish.set_target_path(Target(id));
-    RETURN_IF_ERROR(node_->NodeUnpublishVolume(unpublish));
+    RETURN_IF_ERROR(Unpublish(id, Target(id)));
     csi::v1::NodeUnstageVolumeRequest unstage;
     unstage.set_volume_id(id);
     unstage.set_staging_target_path(folder_ + "/staging/" + id);

@@ -152,6 +152,19 @@ class DriverFixture : public testing::Test {
     request.set_readonly(read_only);
     return client_->NodePublishVolume(request, kTimeout).status();
   }
+  // For a pod whose container runtime can mount these file systems itself.
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishFor(
+      const std::string& id, const VolumeCapability& capability, const std::string& target,
+      const std::vector<std::string>& file_systems, bool read_only = false) {
+    csi::v1::NodePublishVolumeRequest request;
+    request.set_volume_id(id);
+    request.set_staging_target_path(Staging(id));
+    request.set_target_path(target);
+    *request.mutable_volume_capability() = capability;
+    request.set_readonly(read_only);
+    request.mutable_runtime_supported_filesystems()->Add(file_systems.begin(), file_systems.end());
+    return client_->NodePublishVolume(request, kTimeout);
+  }
   base::Status Unpublish(const std::string& id, const std::string& target) {
     csi::v1::NodeUnpublishVolumeRequest request;
     request.set_volume_id(id);

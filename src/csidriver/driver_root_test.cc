@@ -118,12 +118,13 @@ TEST_F(DriverTest, StagingAnewWithOtherArgumentsIsRefused) {
   EXPECT_EQ(Stage(id, MountCapability("xfs")).code(), StatusCode::kFailedPrecondition);
   // Unstaging from where it is not staged changes nothing.
   EXPECT_TRUE(Unstage(id, folder_ / "staging/elsewhere").ok());
-  EXPECT_TRUE(IsMounted(Staging(id)));
+  EXPECT_EQ(OurLoops().size(), 1u);
   EXPECT_TRUE(Unstage(id).ok());
-  ASSERT_TRUE(Stage(id, flags).ok());
+  EXPECT_TRUE(OurLoops().empty());
+  Bring(id, flags, "pod");
   const auto table = *mounter_->List();
-  EXPECT_THAT(platform::FindMount(table, Staging(id))->options, testing::Contains("noatime"));
-  EXPECT_TRUE(Unstage(id).ok());
+  EXPECT_THAT(platform::FindMount(table, Target("pod"))->options, testing::Contains("noatime"));
+  Take(id, "pod");
 }
 
 TEST_F(DriverTest, WhatIsMountedAtATargetBySomebodyElseIsLeftAlone) {
@@ -246,7 +247,11 @@ TEST_F(DriverTest, AMountFlagThatTheFileSystemDoesNotKnowIsSaidAndLeavesNothing)
   VolumeCapability capability = MountCapability("ext4");
   const std::string id = Create("pvc", capability, 16 * kMiB);
   capability.mutable_mount()->add_mount_flags("no-such-flag");
-  EXPECT_EQ(Stage(id, capability).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(Stage(id, capability).ok());
+  EXPECT_EQ(Publish(id, capability, Target("pod")).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(Target("pod")));
+  EXPECT_FALSE(IsMounted(Staging(id)));
+  EXPECT_TRUE(Unstage(id).ok());
   EXPECT_TRUE(OurLoops().empty());
   EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/node"));
   EXPECT_TRUE(Delete(id).ok());
@@ -334,7 +339,7 @@ TEST_F(DriverTest, TellsWhatItIs) {
   EXPECT_TRUE(client_->Probe({}, kTimeout)->ready().value());
   EXPECT_EQ(client_->GetPluginCapabilities({}, kTimeout)->capabilities_size(), 3);
   EXPECT_EQ(client_->ControllerGetCapabilities({}, kTimeout)->capabilities_size(), 10);
-  EXPECT_EQ(client_->NodeGetCapabilities({}, kTimeout)->capabilities_size(), 5);
+  EXPECT_EQ(client_->NodeGetCapabilities({}, kTimeout)->capabilities_size(), 6);
   const auto node = client_->NodeGetInfo({}, kTimeout);
   EXPECT_EQ(node->node_id(), "node-1");
   EXPECT_EQ(node->accessible_topology().segments().at("topology.local.csi.berth.dev/node"),

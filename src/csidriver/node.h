@@ -1,14 +1,20 @@
 // The node service's work: volumes of the pool mapped, mounted and bound to where pods find them.
 //
-//             stage                      publish (each target)
-//   (none) ─────────▶ mapped, prepared, ─────────────────────▶ bound to a target
-//                     mounted at staging
-//          ◀─────────                   ◀─────────────────────
-//            unstage                     unpublish
+//            stage                   publish: mounted at staging with the first target,
+//   (none) ─────────▶ mapped,      ─────────────────────────▶ bound to each
+//          ◀───────── prepared     ◀───────────────────────── unpublish: not mounted any more with
+//            unstage   │     ▲                                the last one
+//                      │     └────── unpublish ──────┐
+//                      └──── publish ──▶ deferred: a container runtime mounts it for the target
+//
+// The kernel that has the file system mounted is this host's or a sandbox's, never both
+// (node_defer.cc). Between a deferral and whatever comes next but NodeUnstageVolume the volume is
+// mapped and prepared anew, which fails while anybody has its device.
 //
 // Every step is recorded (node_records.h) before it is taken, and every "already done" is checked
-// against the mount table and the loop device of the volume's very image. Raw block volumes are
-// only mapped when staged; publishing binds the device's node to the target file.
+// against the mount table and the loop device of the volume's very image. A volume that an earlier
+// version staged is mounted at staging from the start. Raw block volumes are only mapped when
+// staged; publishing binds the device's node to the target file.
 //
 // An inline volume, which belongs to one pod, is made when it is published, mounted at the target
 // itself, and deleted when it is unpublished:
@@ -32,17 +38,22 @@ namespace berth::csidriver {
 
 class Node {
  public:
-  // All are borrowed.
+  // All are borrowed. Tells the pool, once for its life, which volumes are deferred.
   Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
        const Offer& offer)
-      : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {}
+      : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {
+    pool_.AskWhetherDeferred([&records](const std::string& volume_id) {
+      const auto record = records.Get(volume_id);
+      return record.has_value() && record->use == DeviceUse::kDeferred;
+    });
+  }
 
   // node_stage.cc
   base::StatusOr<csi::v1::NodeStageVolumeResponse> NodeStageVolume(
       const csi::v1::NodeStageVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnstageVolumeResponse> NodeUnstageVolume(
       const csi::v1::NodeUnstageVolumeRequest& request);
-  // node_publish.cc
+  // node_publish.cc. The mount flags that count are those of the first target's publish.
   base::StatusOr<csi::v1::NodePublishVolumeResponse> NodePublishVolume(
       const csi::v1::NodePublishVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
@@ -64,11 +75,39 @@ class Node {
   base::StatusOr<Presence> Look(const std::string& volume_id) const {
     return Presence::Look(pool_, mounter_, volume_id, records_.Get(volume_id));
   }
-  base::Status StageMount(const block::Record& volume, const Capability& capability,
-                          const std::string& path);
+  // Staged to its end, as the record and the pool's have it: whoever publishes may go on.
+  static bool IsStaged(const block::Record& volume, const Presence& presence);
+  base::Status PrepareStaged(const block::Record& volume, const Presence& presence,
+                             NodeRecord record);
+  // Nothing that is mounted may be prepared, here or by a container runtime.
+  base::StatusOr<platform::LoopDevice> MapAndPrepare(const block::Record& volume);
+  base::Status MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
+                               const std::vector<std::string>& flags, const std::string& path);
+  // Removes the device, which the kernel does for nobody else's device: FAILED_PRECONDITION while
+  // anybody has it open.
+  base::Status Detach(const std::string& volume_id, DeviceUse use);
   base::Status UndoStage(const std::string& volume_id);
-  base::Status Bind(const block::Record& volume, const PublishedTarget& target,
-                    const Presence& presence);
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishAt(const block::Record& volume,
+                                                               const Capability& capability,
+                                                               const PublishedTarget& wanted,
+                                                               const Presence& presence);
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> Bind(const block::Record& volume,
+                                                          const Capability& capability,
+                                                          const PublishedTarget& target,
+                                                          const platform::LoopDevice& device,
+                                                          const Presence& presence);
+  base::Status UnmountUnpublished(const std::string& volume_id);
+  // node_defer.cc
+  base::StatusOr<platform::LoopDevice> DeviceFor(const block::Record& volume,
+                                                 const PublishedTarget& wanted,
+                                                 const NodeRecord& record,
+                                                 const Presence& presence);
+  base::StatusOr<platform::LoopDevice> PrepareAnew(const block::Record& volume, DeviceUse use);
+  // The answer; what it does may be done once more.
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> Defer(const block::Record& volume,
+                                                           const Capability& capability,
+                                                           const PublishedTarget& target,
+                                                           const platform::LoopDevice& device);
   base::Status ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                 const PublishedTarget& wanted, const Presence& presence);
   base::Status UndoPublish(NodeRecord record, const std::string& path);
@@ -96,6 +135,20 @@ class Node {
 base::Status MakeTarget(const std::string& path, block::AccessType access);
 // Removes an empty folder or file; whatever else is there was not made here: FAILED_PRECONDITION.
 base::Status RemoveTarget(const std::string& path);
+
+// FAILED_PRECONDITION, naming it, if something else than the volume is mounted at its staging path.
+base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
+                              const std::string& path);
+// FAILED_PRECONDITION if it is no folder. Nothing may be mounted there, which might hang.
+base::Status CheckStagingFolder(const std::string& path);
+
+// Whether the mount of the volume's file system is left to the container runtime that asks through
+// `request`.
+bool CanDefer(const csi::v1::NodePublishVolumeRequest& request, const block::Record& volume);
+// FAILED_PRECONDITION, naming the target, if one of `others` has the file system in a kernel beside
+// which `wanted` must not have it.
+base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& wanted,
+                            const std::vector<PublishedTarget>& others);
 
 // Whether the volume may be used with `capability`: FAILED_PRECONDITION if it is of another access
 // type or holds another file system.

@@ -15,6 +15,20 @@ base::Status NotThere(const std::string& id, const std::string& path) {
                base::Quote(id), base::Quote(path));
 }
 
+// Whether `path` is where the volume is staged, or published.
+bool IsAt(const block::Record& volume, const Presence& presence, const std::string& path) {
+  const Found found = presence.At(path);
+  if (found == Found::kOurs) return true;
+  if (!presence.recorded().has_value() || !presence.device().has_value()) return false;
+  if (volume.access == block::AccessType::kBlock) return presence.recorded()->staging_path == path;
+  if (found == Found::kForeign) return false;
+  if (presence.recorded()->staging_path == path) {
+    return volume.content == block::Content::kFormatted;
+  }
+  const std::vector<PublishedTarget> targets = presence.Targets();
+  return std::ranges::find(targets, path, &PublishedTarget::path) != targets.end();
+}
+
 bool Has(const std::vector<std::string>& options, std::string_view option) {
   return std::ranges::find(options, option) != options.end();
 }
@@ -68,8 +82,25 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
-  if (!presence.IsAt(path)) return NotThere(volume.id, path);
+  if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
+  if (presence.IsDeferred()) {
+    // What is in it, and how it is, only the kernel knows that has it mounted.
+    if (!request.runtime_supports_stats()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "the mount of volume {} is deferred to a container runtime: its statistics are "
+                   "that runtime's to tell, and it does not tell them",
+                   base::Quote(volume.id));
+    }
+    response.set_source(presence.device()->path);
+    return response;
+  }
+  if (volume.access == block::AccessType::kMount && presence.At(path) != Found::kOurs) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "volume {} is staged, and not mounted before it is published: it has no "
+                 "statistics yet",
+                 base::Quote(volume.id));
+  }
   std::string problem;
   if (const base::Status image = pool_.CheckImage(volume); !image.ok()) {
     problem = base::Message(image);
@@ -112,11 +143,26 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
-  if (!presence.IsAt(path)) return NotThere(volume.id, path);
+  if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   csi::v1::NodeExpandVolumeResponse response;
   response.set_capacity_bytes(static_cast<int64_t>(device.size));
+  if (presence.IsDeferred()) {
+    if (!request.runtime_supports_expand()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "the device of volume {} has {} bytes now, but its mount is deferred to a "
+                   "container runtime that cannot grow a file system: it grows at the next use",
+                   base::Quote(volume.id), device.size);
+    }
+    // It stays to be grown: whether the runtime did it is found out before the next use.
+    response.set_source(device.path);
+    return response;
+  }
   if (!volume.grow_file_system) return response;
+  // Whom it was deferred to may not be gone. It is prepared anew before anybody else mounts it.
+  if (presence.AnyMountPoint().empty() && presence.recorded()->use == DeviceUse::kDeferred) {
+    return response;
+  }
   const platform::FileSystem* fs = platform::FindFileSystem(volume.fs_type);
   if (fs == nullptr) {
     return Error(StatusCode::kFailedPrecondition, "{} is not supported here", volume.fs_type);
@@ -140,8 +186,9 @@ base::StatusOr<csi::v1::NodeGetCapabilitiesResponse> Node::NodeGetCapabilities(
     const csi::v1::NodeGetCapabilitiesRequest& request) {
   using Rpc = csi::v1::NodeServiceCapability::RPC;
   csi::v1::NodeGetCapabilitiesResponse response;
-  for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME,
-                          Rpc::VOLUME_CONDITION, Rpc::SINGLE_NODE_MULTI_WRITER}) {
+  for (const auto type :
+       {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME, Rpc::VOLUME_CONDITION,
+        Rpc::SINGLE_NODE_MULTI_WRITER, Rpc::RUNTIME_ASSISTED_MOUNT}) {
     response.add_capabilities()->mutable_rpc()->set_type(type);
   }
   return response;

@@ -96,7 +96,8 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   RETURN_IF_ERROR(MakeTarget(path, block::AccessType::kMount));
   Capability mounted = capability;
   if (read_only) mounted.mount_flags.push_back("ro");
-  return StageMount(volume, mounted, path);
+  ASSIGN_OR_RETURN(const platform::LoopDevice device, MapAndPrepare(volume));
+  return MountFileSystem(volume, device, mounted.mount_flags, path);
 }
 
 // The reverse, from whatever a crash left.

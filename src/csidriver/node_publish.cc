@@ -21,6 +21,7 @@ base::Status CheckOthers(const block::Record& volume, AccessMode::Mode mode,
                          const PublishedTarget& wanted,
                          const std::vector<PublishedTarget>& others) {
   if (others.empty()) return base::OkStatus();
+  RETURN_IF_ERROR(CheckOneKernel(volume, wanted, others));
   RETURN_IF_ERROR(CheckSecondPublish(mode, /*same_target=*/false, /*same_arguments=*/true));
   if (others.size() >= NodeRecords::kMaxTargets) {
     return Error(StatusCode::kResourceExhausted, "volume {} is published at {} targets already",
@@ -105,32 +106,59 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
   if (const auto resolved = ResolveMountPoint(staging); resolved.ok()) staging = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
-  if (!presence.IsStaged() || presence.recorded()->staging_path != staging) {
+  if (!IsStaged(volume, presence) || presence.recorded()->staging_path != staging) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  base::Quote(volume.id), base::Quote(staging));
   }
+  if (volume.access == block::AccessType::kMount) {
+    RETURN_IF_ERROR(CheckStagingPath(presence, volume, staging));
+  }
   const PublishedTarget wanted{.path = path,
                                .read_only = request.readonly() || capability.read_only(),
-                               .capability = capability.Digest()};
+                               .capability = capability.Digest(),
+                               .deferred = CanDefer(request, volume)};
+  const PublishedTarget* known = presence.recorded()->FindTarget(path);
   if (presence.At(path) != Found::kNothing) {
     RETURN_IF_ERROR(ConfirmPublished(volume, capability.mode, wanted, presence));
     return csi::v1::NodePublishVolumeResponse();
   }
+  bool again = false;
+  if (known != nullptr && known->deferred) {
+    RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/true, *known == wanted));
+    const std::vector<PublishedTarget> there = presence.Targets();
+    again = presence.device().has_value() && std::ranges::find(there, wanted) != there.end();
+  }
+  // A sandbox may have it from there: what made it so is neither repeated nor ever undone.
+  const auto published = again ? Defer(volume, capability, wanted, *presence.device())
+                               : PublishAt(volume, capability, wanted, presence);
+  RETURN_IF_ERROR_WITH(
+      published, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+  return published;
+}
+
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishAt(const block::Record& volume,
+                                                                   const Capability& capability,
+                                                                   const PublishedTarget& wanted,
+                                                                   const Presence& presence) {
   NodeRecord record = *presence.recorded();
-  record.targets = presence.Targets(path);  // what is no longer mounted is forgotten
+  record.targets = presence.Targets(wanted.path);  // what is no longer there is forgotten
   RETURN_IF_ERROR(CheckOthers(volume, capability.mode, wanted, record.targets));
+  ASSIGN_OR_RETURN(const platform::LoopDevice device, DeviceFor(volume, wanted, record, presence));
+  if (volume.access == block::AccessType::kMount) {
+    record.use = wanted.deferred ? DeviceUse::kDeferred : DeviceUse::kMounted;
+  }
   record.targets.push_back(wanted);
   RETURN_IF_ERROR(records_.Put(record));
-  const base::Status bound = Bind(volume, wanted, presence);
-  if (bound.ok()) return csi::v1::NodePublishVolumeResponse();
+  auto done = wanted.deferred ? Defer(volume, capability, wanted, device)
+                              : Bind(volume, capability, wanted, device, presence);
+  if (done.ok()) return done;
   // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated call.
-  if (bound.code() != StatusCode::kDeadlineExceeded) {
-    if (const base::Status undone = UndoPublish(std::move(record), path); !undone.ok()) {
+  if (done.status().code() != StatusCode::kDeadlineExceeded) {
+    if (const base::Status undone = UndoPublish(std::move(record), wanted.path); !undone.ok()) {
       LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
     }
   }
-  return base::Annotate(
-      bound, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+  return done;
 }
 
 // Something is mounted at the target: this very publish, or the reason why it cannot be.
@@ -144,10 +172,17 @@ base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mod
   }
   NodeRecord record = *presence.recorded();
   const PublishedTarget* known = record.FindTarget(wanted.path);
+  if (known != nullptr && known->deferred) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "target {} is deferred to a container runtime, and this host has the volume "
+                 "mounted there: unmount it",
+                 base::Quote(wanted.path));
+  }
   // A mount that is there without a record of it is held against what can still be seen.
-  const bool same = known != nullptr
-                        ? *known == wanted
-                        : presence.MountAt(wanted.path)->read_only() == wanted.read_only;
+  const bool same =
+      known != nullptr
+          ? *known == wanted
+          : !wanted.deferred && presence.MountAt(wanted.path)->read_only() == wanted.read_only;
   RETURN_IF_ERROR(CheckSecondPublish(mode, /*same_target=*/true, same));
   if (known != nullptr) return base::OkStatus();
   record.targets.push_back(wanted);
@@ -158,25 +193,36 @@ base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
   RETURN_IF_ERROR(UnmountAll(record.volume_id, path));
   RETURN_IF_ERROR(RemoveTarget(path));
   Forget(record, path);
-  return records_.PutShorter(std::move(record));
+  const std::string volume_id = record.volume_id;
+  RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
+  return UnmountUnpublished(volume_id);
 }
 
-base::Status Node::Bind(const block::Record& volume, const PublishedTarget& target,
-                        const Presence& presence) {
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::Bind(const block::Record& volume,
+                                                              const Capability& capability,
+                                                              const PublishedTarget& target,
+                                                              const platform::LoopDevice& device,
+                                                              const Presence& presence) {
+  const std::string& staging = presence.recorded()->staging_path;
+  if (volume.access == block::AccessType::kMount && presence.At(staging) == Found::kNothing) {
+    RETURN_IF_ERROR(CheckStagingFolder(staging));
+    RETURN_IF_ERROR(MountFileSystem(volume, device, capability.mount_flags, staging));
+  }
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.target.before">());
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
   platform::MountRequest mount{.target = target.path, .options = {"bind"}};
   if (volume.access == block::AccessType::kBlock) {
     // A read-only bind does not keep writers off a device node, so the device itself is switched.
-    RETURN_IF_ERROR(block::SetReadOnly(*presence.device(), target.read_only));
-    mount.source = presence.device()->path;
+    RETURN_IF_ERROR(block::SetReadOnly(device, target.read_only));
+    mount.source = device.path;
   } else {
-    mount.source = presence.recorded()->staging_path;
+    mount.source = staging;
   }
   if (target.read_only) mount.options.push_back("ro");
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.mount.before">());
   RETURN_IF_ERROR(mounter_.Mount(mount));
-  return base::FaultPoint<"csidriver.publish.mount.after">();
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.mount.after">());
+  return csi::v1::NodePublishVolumeResponse();
 }
 
 base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
@@ -205,7 +251,27 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
     Forget(record, path);
     RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
   }
+  // The target is gone, and what was asked for done. A mount at staging that stays is in nobody's
+  // way before the next deferral or NodeUnstageVolume, which say then what holds it.
+  if (const base::Status unmounted = UnmountUnpublished(id); !unmounted.ok()) {
+    LOG_WARNING("{}: {}", context, base::ToString(unmounted));
+  }
   return csi::v1::NodeUnpublishVolumeResponse();
+}
+
+// With the last target that is mounted here, the file system's own mount goes.
+base::Status Node::UnmountUnpublished(const std::string& volume_id) {
+  ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+  const std::optional<NodeRecord>& record = presence.recorded();
+  if (!record.has_value() || record->access != block::AccessType::kMount ||
+      presence.At(record->staging_path) == Found::kNothing) {
+    return base::OkStatus();
+  }
+  const auto is_mounted = [](const PublishedTarget& target) { return !target.deferred; };
+  if (std::ranges::any_of(presence.Targets(), is_mounted)) return base::OkStatus();
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.staging.before">());
+  RETURN_IF_ERROR_WITH(UnmountAll(volume_id, record->staging_path), "unmount its staging path");
+  return base::FaultPoint<"csidriver.unpublish.staging.after">();
 }
 
 }  // namespace berth::csidriver

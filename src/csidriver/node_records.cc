@@ -1,5 +1,9 @@
 #include "csidriver/node_records.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/json.h"
 #include "base/log.h"
 #include "platform/durable_file.h"
@@ -8,6 +12,26 @@ namespace berth::csidriver {
 namespace {
 
 constexpr int kVersion = 1;
+
+constexpr const char* kDeviceUse = "deviceUse";
+constexpr std::array<std::pair<DeviceUse, std::string_view>, 3> kUses = {
+    {{DeviceUse::kNone, "none"},
+     {DeviceUse::kMounted, "mounted"},
+     {DeviceUse::kDeferred, "deferred"}}};
+
+std::string_view NameOf(DeviceUse use) {
+  return std::ranges::find(kUses, use, &std::pair<DeviceUse, std::string_view>::first)->second;
+}
+
+base::StatusOr<DeviceUse> ReadUse(const base::Json& value) {
+  const std::string name = base::json::String(value, {kDeviceUse});
+  // Earlier versions mounted a file system as they staged it, and wrote nothing of it.
+  if (name.empty()) return DeviceUse::kMounted;
+  for (const auto& [use, known] : kUses) {
+    if (name == known) return use;
+  }
+  return base::Error(base::StatusCode::kDataLoss, "'{}' of the record is unknown", kDeviceUse);
+}
 
 }  // namespace
 
@@ -19,8 +43,10 @@ const PublishedTarget* NodeRecord::FindTarget(std::string_view path) const {
 std::string Encode(const NodeRecord& record) {
   base::Json targets = base::Json::array();
   for (const PublishedTarget& target : record.targets) {
-    targets.push_back(
-        {{"path", target.path}, {"readOnly", target.read_only}, {"capability", target.capability}});
+    targets.push_back({{"path", target.path},
+                       {"readOnly", target.read_only},
+                       {"capability", target.capability},
+                       {"deferred", target.deferred}});
   }
   const base::Json json = {
       {"version", kVersion},
@@ -29,6 +55,7 @@ std::string Encode(const NodeRecord& record) {
       {"stagingPath", record.staging_path},
       {"capability", record.capability},
       {"accessType", block::Name(record.access)},
+      {kDeviceUse, NameOf(record.use)},
       {"targets", std::move(targets)},
   };
   return base::json::Dump(json) + "\n";
@@ -45,9 +72,11 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
   record.access = json::String(value, {"accessType"}) == block::Name(block::AccessType::kBlock)
                       ? block::AccessType::kBlock
                       : block::AccessType::kMount;
+  ASSIGN_OR_RETURN(record.use, ReadUse(value));
   for (const base::Json& target : json::Array(value, {"targets"})) {
     record.targets.push_back({json::String(target, {"path"}), json::Bool(target, {"readOnly"}),
-                              json::String(target, {"capability"})});
+                              json::String(target, {"capability"}),
+                              json::Bool(target, {"deferred"})});
   }
   if (json::Int(value, {"version"}) != kVersion || !block::IsId(record.volume_id) ||
       record.boot_id.empty() || record.staging_path.empty()) {

@@ -24,7 +24,17 @@ struct PublishedTarget {
   std::string path;
   bool read_only = false;
   std::string capability;  // Capability::Digest
+  // A container runtime mounts the volume for it, and nothing is mounted there on this host.
+  bool deferred = false;
   bool operator==(const PublishedTarget&) const = default;
+};
+
+// Who was given a volume's device since its file system was last prepared. Of raw block volumes
+// nothing is prepared, and it stays kNone.
+enum class DeviceUse {
+  kNone,      // nobody
+  kMounted,   // this host
+  kDeferred,  // a container runtime; whether it still has the device, only the device can tell
 };
 
 struct NodeRecord {
@@ -33,6 +43,7 @@ struct NodeRecord {
   std::string staging_path;
   std::string capability;  // Capability::Digest of the staging
   block::AccessType access = block::AccessType::kMount;
+  DeviceUse use = DeviceUse::kNone;
   std::vector<PublishedTarget> targets;
 
   const PublishedTarget* FindTarget(std::string_view path) const;
@@ -50,8 +61,8 @@ class NodeRecords {
   // Writes durably; fills in the boot id.
   base::Status Put(NodeRecord record);
   // As Put, for a record that only lost targets: a full disk, which may hold it up, is logged and
-  // is no error, so that pods can still end. What the file then says too much is found out by the
-  // mount table.
+  // is no error, so that pods can still end. What the file then says too much is found out by what
+  // is there (presence.h).
   base::Status PutShorter(NodeRecord record);
   base::Status Remove(const std::string& volume_id);
 

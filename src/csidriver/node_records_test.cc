@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/ids.h"
+#include "base/json.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 
@@ -16,7 +17,8 @@ NodeRecord Sample() {
           .staging_path = "/staging",
           .capability = "digest",
           .access = block::AccessType::kBlock,
-          .targets = {{"/a", true, "x"}, {"/b", false, "y"}}};
+          .use = DeviceUse::kDeferred,
+          .targets = {{"/a", true, "x"}, {"/b", false, "y"}, {"/c", false, "z", true}}};
 }
 
 std::unique_ptr<NodeRecords> Open(const std::string& folder) {
@@ -34,6 +36,7 @@ TEST(NodeRecordsTest, RecordsOfThisBootSurviveARestart) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->staging_path, "/staging");
   EXPECT_EQ(found->access, block::AccessType::kBlock);
+  EXPECT_EQ(found->use, DeviceUse::kDeferred);
   EXPECT_EQ(found->targets, record.targets);
   ASSERT_TRUE(records->Remove(record.volume_id).ok());
   EXPECT_FALSE(Open(folder.path())->Get(record.volume_id).has_value());
@@ -47,6 +50,20 @@ TEST(NodeRecordsTest, RecordsOfAnotherBootAreDropped) {
   ASSERT_TRUE(platform::WriteDurably<"test.file">(path, Encode(record)).ok());
   EXPECT_FALSE(Open(folder.path())->Get(record.volume_id).has_value());
   EXPECT_EQ(platform::ReadFile(path).status().code(), base::StatusCode::kNotFound);
+}
+
+TEST(NodeRecordsTest, ARecordOfAnEarlierVersionIsOfAVolumeThatIsMounted) {
+  NodeRecord record = Sample();
+  record.boot_id = "this boot";
+  base::Json old = *base::json::Parse(Encode(record));
+  old.erase("deviceUse");
+  for (base::Json& target : old["targets"]) target.erase("deferred");
+  const auto read = DecodeNodeRecord(base::json::Dump(old));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->use, DeviceUse::kMounted);
+  for (const PublishedTarget& target : read->targets) EXPECT_FALSE(target.deferred);
+  old["deviceUse"] = "otherwise";
+  EXPECT_EQ(DecodeNodeRecord(base::json::Dump(old)).status().code(), base::StatusCode::kDataLoss);
 }
 
 TEST(NodeRecordsTest, ADamagedRecordDoesNotKeepTheOthersFromBeingRead) {

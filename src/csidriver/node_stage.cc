@@ -15,24 +15,29 @@ constexpr int kMaxStacked = 16;
 
 constexpr std::chrono::seconds kUnmapPatience{5};
 
-// Something is in the way at the staging path, or elsewhere.
-base::Status CheckFree(const Presence& presence, const block::Record& volume,
-                       const std::string& path) {
-  if (const platform::MountEntry* mount = presence.MountAt(path);
-      presence.At(path) == Found::kForeign) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "staging path {} is a mount point of {} already, which is not volume {}",
-                 base::Quote(path), base::Quote(mount->source), base::Quote(volume.id));
-  }
-  if (const std::string elsewhere = presence.AnyMountPoint();
-      !elsewhere.empty() && presence.At(path) != Found::kOurs) {
-    return Error(StatusCode::kFailedPrecondition, "volume {} is mounted at {}",
-                 base::Quote(volume.id), base::Quote(elsewhere));
-  }
-  return base::OkStatus();
+}  // namespace
+
+base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
+                              const std::string& path) {
+  if (presence.At(path) != Found::kForeign) return base::OkStatus();
+  const platform::MountEntry& mount = *presence.MountAt(path);
+  return Error(StatusCode::kFailedPrecondition,
+               "another mount ({} from {}) stands at staging path {}, which is not volume {}",
+               mount.fs_type, base::Quote(mount.source), base::Quote(path), base::Quote(volume.id));
 }
 
-}  // namespace
+bool Node::IsStaged(const block::Record& volume, const Presence& presence) {
+  if (!presence.recorded().has_value()) return false;
+  if (volume.access == block::AccessType::kBlock) return presence.device().has_value();
+  return volume.content == block::Content::kFormatted;
+}
+
+base::Status CheckStagingFolder(const std::string& path) {
+  const auto folder = platform::OpenFolder(path);
+  if (folder.ok()) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "staging path {} is not an existing folder: {}",
+               base::Quote(path), base::Message(folder.status()));
+}
 
 base::Status CheckUse(const block::Record& volume, const Capability& capability) {
   if (volume.access != capability.access) {
@@ -61,7 +66,9 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
   RETURN_IF_ERROR(CheckUse(volume, capability));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
-  if (presence.IsStaged()) {
+  const bool staged = IsStaged(volume, presence);
+  const bool is_block = volume.access == block::AccessType::kBlock;
+  if (staged) {
     if (presence.recorded()->staging_path != path) {
       return Error(StatusCode::kFailedPrecondition, "volume {} is staged at {}",
                    base::Quote(volume.id), base::Quote(presence.recorded()->staging_path));
@@ -71,50 +78,87 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                    "volume {} is staged at {} with another volume capability",
                    base::Quote(volume.id), base::Quote(path));
     }
+    if (is_block) return csi::v1::NodeStageVolumeResponse();
+  }
+  RETURN_IF_ERROR(CheckStagingPath(presence, volume, path));
+  // What was published since was prepared before. What was not was prepared as far as a broken-off
+  // call came: it is prepared once more, and is nobody's else.
+  if (staged && (presence.recorded()->use != DeviceUse::kNone || presence.IsUsed())) {
     return csi::v1::NodeStageVolumeResponse();
   }
-  RETURN_IF_ERROR(CheckFree(presence, volume, path));
-  if (const auto folder = platform::OpenFolder(path); !folder.ok()) {
-    return Error(StatusCode::kFailedPrecondition, "staging path {} is not an existing folder: {}",
-                 base::Quote(path), base::Message(folder.status()));
+  if (const std::string elsewhere = presence.AnyMountPoint();
+      !elsewhere.empty() && presence.At(path) != Found::kOurs) {
+    return Error(StatusCode::kFailedPrecondition, "volume {} is mounted at {}",
+                 base::Quote(volume.id), base::Quote(elsewhere));
   }
+  RETURN_IF_ERROR(CheckStagingFolder(path));
   NodeRecord record{.volume_id = volume.id,
                     .staging_path = path,
                     .capability = capability.Digest(),
                     .access = volume.access};
-  // Where a record was lost, the targets that are still bound are found again as they are asked
-  // about.
-  if (presence.recorded().has_value()) record.targets = presence.Targets();
+  if (presence.recorded().has_value()) {
+    record.use = presence.recorded()->use;
+    record.targets = presence.Targets();
+  } else if (presence.device().has_value() && !is_block) {
+    // The record was lost, and with it who was given the device. Targets that are still bound are
+    // found again as they are asked about.
+    record.use = presence.At(path) == Found::kOurs ? DeviceUse::kMounted : DeviceUse::kDeferred;
+  }
   RETURN_IF_ERROR(records_.Put(record));
   if (presence.At(path) == Found::kOurs) return csi::v1::NodeStageVolumeResponse();
-  if (const base::Status staged = StageMount(volume, capability, path); !staged.ok()) {
+  if (const base::Status prepared = PrepareStaged(volume, presence, std::move(record));
+      !prepared.ok()) {
     // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated
     // call.
-    if (staged.code() != StatusCode::kDeadlineExceeded) {
+    if (prepared.code() != StatusCode::kDeadlineExceeded) {
       if (const base::Status undone = UndoStage(volume.id); !undone.ok()) {
         LOG_WARNING("volume {} could not be staged and not be taken back: {}",
                     base::Quote(volume.id), base::ToString(undone));
       }
     }
     return base::Annotate(
-        staged, fmt::format("stage volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+        prepared, fmt::format("stage volume {} at {}", base::Quote(volume.id), base::Quote(path)));
   }
   return csi::v1::NodeStageVolumeResponse();
 }
 
-base::Status Node::StageMount(const block::Record& volume, const Capability& capability,
-                              const std::string& path) {
+base::Status Node::PrepareStaged(const block::Record& volume, const Presence& presence,
+                                 NodeRecord record) {
+  if (volume.access == block::AccessType::kMount && presence.device().has_value()) {
+    RETURN_IF_ERROR(Detach(volume.id, record.use));
+  }
+  RETURN_IF_ERROR(MapAndPrepare(volume));
+  if (record.use == DeviceUse::kNone) return base::OkStatus();
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.prepared">());
+  record.use = DeviceUse::kNone;
+  return records_.Put(std::move(record));
+}
+
+base::StatusOr<platform::LoopDevice> Node::MapAndPrepare(const block::Record& volume) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.map.before">());
-  ASSIGN_OR_RETURN(platform::LoopDevice device, pool_.Map(volume.id));
+  ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.map.after">());
-  if (volume.access == block::AccessType::kBlock) return base::OkStatus();
-  ASSIGN_OR_RETURN(device, block::PrepareFileSystem(pool_, exec_, volume.id, device));
+  if (volume.access == block::AccessType::kBlock) return device;
+  return block::PrepareFileSystem(pool_, exec_, volume.id, device);
+}
+
+base::Status Node::MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
+                                   const std::vector<std::string>& flags, const std::string& path) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.mount.before">());
-  RETURN_IF_ERROR(mounter_.Mount({.source = device.path,
-                                  .target = path,
-                                  .fs_type = volume.fs_type,
-                                  .options = capability.mount_flags}));
+  RETURN_IF_ERROR(mounter_.Mount(
+      {.source = device.path, .target = path, .fs_type = volume.fs_type, .options = flags}));
   return base::FaultPoint<"csidriver.stage.mount.after">();
+}
+
+base::Status Node::Detach(const std::string& volume_id, DeviceUse use) {
+  const base::Status detached = pool_.Unmap(volume_id, kUnmapPatience);
+  if (detached.code() != StatusCode::kFailedPrecondition || use != DeviceUse::kDeferred) {
+    return detached;
+  }
+  return Error(StatusCode::kFailedPrecondition,
+               "{}; its mount was deferred to a container runtime, whose sandbox has the device "
+               "until it ends",
+               base::Message(detached));
 }
 
 base::Status Node::UndoStage(const std::string& volume_id) {
@@ -171,8 +215,8 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.before">());
   RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.after">());
-  RETURN_IF_ERROR_WITH(pool_.Unmap(id, kUnmapPatience),
-                       fmt::format("unstage volume {}", base::Quote(id)));
+  const DeviceUse use = presence.recorded().has_value() ? presence.recorded()->use : DeviceUse{};
+  RETURN_IF_ERROR_WITH(Detach(id, use), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(records_.Remove(id));
   return csi::v1::NodeUnstageVolumeResponse();
 }

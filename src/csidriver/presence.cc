@@ -2,12 +2,25 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
 
 #include "base/log.h"
 #include "block/mounts.h"
 #include "platform/errno.h"
 
 namespace berth::csidriver {
+namespace {
+
+// Of a deferred target, which is a plain folder of this host's. It is made before anybody is told
+// of the target and removed with it, so that without it nobody has the volume from there.
+bool IsFolder(const std::string& path) {
+  struct stat st;
+  return lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+}  // namespace
 
 base::StatusOr<Presence> Presence::Look(const block::Pool& pool, platform::Mounter& mounter,
                                         const std::string& volume_id,
@@ -34,24 +47,26 @@ Found Presence::At(std::string_view path) const {
   return named && mount->source.starts_with("/dev/loop") ? Found::kOurs : Found::kForeign;
 }
 
-bool Presence::IsStaged() const {
-  if (!recorded_.has_value() || !device_.has_value()) return false;
-  return recorded_->access == block::AccessType::kBlock ||
-         At(recorded_->staging_path) == Found::kOurs;
-}
-
-bool Presence::IsAt(std::string_view path) const {
-  if (At(path) == Found::kOurs) return true;
-  return recorded_.has_value() && recorded_->staging_path == path && IsStaged();
+bool Presence::IsUsed() const {
+  if (!recorded_.has_value()) return false;
+  return At(recorded_->staging_path) == Found::kOurs || !Targets().empty();
 }
 
 std::vector<PublishedTarget> Presence::Targets(std::string_view except) const {
   std::vector<PublishedTarget> present;
   if (!recorded_.has_value()) return present;
   for (const PublishedTarget& target : recorded_->targets) {
-    if (target.path != except && At(target.path) == Found::kOurs) present.push_back(target);
+    if (target.path == except) continue;
+    // What somebody mounted onto the folder of a deferred one may hang, and is not looked into.
+    const bool there = target.deferred ? MountAt(target.path) != nullptr || IsFolder(target.path)
+                                       : At(target.path) == Found::kOurs;
+    if (there) present.push_back(target);
   }
   return present;
+}
+
+bool Presence::IsDeferred() const {
+  return std::ranges::any_of(Targets(), &PublishedTarget::deferred);
 }
 
 std::string Presence::AnyMountPoint() const {

@@ -36,13 +36,12 @@ class Presence {
   }
   Found At(std::string_view path) const;
 
-  // Staged as the record says: the file system is mounted there; or, raw block, the device is
-  // there.
-  bool IsStaged() const;
-  // Staged or published at `path`.
-  bool IsAt(std::string_view path) const;
-  // Recorded targets, other than `except`, that are mounted.
+  // Somebody may be at work in the file system: it is mounted at staging, or published.
+  bool IsUsed() const;
+  // Recorded targets, other than `except`, that are there: mounted; or, deferred, their folder.
   std::vector<PublishedTarget> Targets(std::string_view except = "") const;
+  // A recorded target that is there is deferred: as one is, so are all.
+  bool IsDeferred() const;
   // Any place where the volume's file system is mounted; empty: nowhere.
   std::string AnyMountPoint() const;
 

@@ -6,7 +6,9 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
 #include "platform/child.h"
+#include "platform/errno.h"
 #include "platform/file_systems.h"
 
 namespace berth::platform {
@@ -23,6 +25,17 @@ int Grow(int root) {
   args.name[1] = 'a';
   args.name[2] = 'x';
   return ioctl(root, BTRFS_IOC_RESIZE, &args) == 0 ? 0 : errno;
+}
+
+base::StatusOr<bool> HasLogTree(const std::string& device) {
+  constexpr off_t kSuperBlock = 64 * 1024;
+  constexpr off_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  uint64_t root = 0;
+  if (!fd.valid() || pread(fd.get(), &root, sizeof root, kSuperBlock + kLogRoot) != sizeof root) {
+    return ErrnoError(errno, "read the superblock of " + Quote(device));
+  }
+  return root != 0;
 }
 
 class BtrfsFileSystem : public FileSystem {
@@ -74,9 +87,15 @@ class BtrfsFileSystem : public FileSystem {
                             [](int opened) { return Grow(opened); });
   }
 
-  // -M changes only the UUID that is looked at, in the superblock, and leaves all metadata as it
-  // is.
+  // -m changes only the UUID that is looked at, in the superblock, and leaves all metadata as it
+  // is. But it counts the superblock on, after which the kernel finds a log tree that waits to be
+  // replayed, as in a copy of one in use, too old and refuses the mount: a mount replays it first.
+  // While the original is mounted here, too, only kernels from 6.7 on mount such a copy.
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
+    ASSIGN_OR_RETURN(const bool has_log, HasLogTree(device));
+    if (has_log) {
+      RETURN_IF_ERROR(WithDetachedMount(device, type(), {}, kGrowTimeout, [](int) { return 0; }));
+    }
     return RunOk(exec,
                  {.argv = {"btrfstune", "-f", "-m", device}, .timeout = std::chrono::minutes(2)})
         .status();

@@ -1,0 +1,120 @@
+// Volumes whose file system a container runtime mounts, and this host does not (KEP-2857).
+//
+// A file system has one kernel at a time: what one writes, another that has it mounted does not
+// see, and both lose data. So a volume is either mounted here or deferred, and a device is taken
+// from whoever had it, by its detachment, before the other kind of user gets it.
+#include "base/fault.h"
+#include "base/log.h"
+#include "block/device.h"
+#include "csidriver/node.h"
+
+namespace berth::csidriver {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+// The options as the runtime needs them for its mount: those of the capability, and whether it may
+// write.
+void AddOptions(const Capability& capability, bool read_only,
+                google::protobuf::Map<std::string, std::string>& options) {
+  for (const std::string& flag : capability.mount_flags) {
+    const size_t equals = flag.find('=');
+    options[flag.substr(0, equals)] = equals == std::string::npos ? "" : flag.substr(equals + 1);
+  }
+  if (!read_only) return;
+  options.erase("rw");  // a map has no order in which the last one would win
+  options["ro"] = "";
+}
+
+}  // namespace
+
+bool CanDefer(const csi::v1::NodePublishVolumeRequest& request, const block::Record& volume) {
+  const auto& supported = request.runtime_supported_filesystems();
+  return volume.access == block::AccessType::kMount &&
+         std::ranges::find(supported, volume.fs_type) != supported.end();
+}
+
+base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& wanted,
+                            const std::vector<PublishedTarget>& others) {
+  for (const PublishedTarget& other : others) {
+    if (other.deferred != wanted.deferred) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "volume {} is {} at {}, and cannot be {} at {} meanwhile: two kernels that have "
+                   "one file system mounted destroy it",
+                   base::Quote(volume.id),
+                   other.deferred ? "deferred to a container runtime" : "mounted on this host",
+                   base::Quote(other.path),
+                   wanted.deferred ? "deferred to a container runtime" : "mounted on this host",
+                   base::Quote(wanted.path));
+    }
+    if (wanted.deferred && !(wanted.read_only && other.read_only)) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "volume {} is deferred to a container runtime {} at {}: a second sandbox, at "
+                   "{}, may have it only if both of them only read",
+                   base::Quote(volume.id), other.read_only ? "read-only" : "writable",
+                   base::Quote(other.path), base::Quote(wanted.path));
+    }
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<platform::LoopDevice> Node::DeviceFor(const block::Record& volume,
+                                                     const PublishedTarget& wanted,
+                                                     const NodeRecord& record,
+                                                     const Presence& presence) {
+  if (volume.access == block::AccessType::kBlock) return *presence.device();
+  const bool first = record.targets.empty();
+  if (first && wanted.deferred) {
+    RETURN_IF_ERROR_WITH(UnmountAll(volume.id, record.staging_path), "unmount its staging path");
+    ASSIGN_OR_RETURN(const Presence unmounted, Look(volume.id));
+    if (const std::string elsewhere = unmounted.AnyMountPoint(); !elsewhere.empty()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "it is mounted on this host at {}, and a container runtime cannot have it as "
+                   "well",
+                   base::Quote(elsewhere));
+    }
+  }
+  const bool was_given =
+      record.use == DeviceUse::kDeferred || (wanted.deferred && record.use == DeviceUse::kMounted);
+  if (presence.device().has_value() && !(first && was_given)) return *presence.device();
+  return PrepareAnew(volume, record.use);
+}
+
+// Whoever had the device had it last: mount namespaces that were copied while the volume was
+// mounted, or a sandbox that was to have ended, would keep it from being detached. What a virtual
+// machine left when it was switched off is repaired as at staging.
+base::StatusOr<platform::LoopDevice> Node::PrepareAnew(const block::Record& volume, DeviceUse use) {
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.anew.detach.before">());
+  RETURN_IF_ERROR(Detach(volume.id, use));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.anew.detach.after">());
+  auto device = MapAndPrepare(volume);
+  if (!device.ok()) {
+    // Without a device the next call begins here again.
+    if (const base::Status unmapped = pool_.Unmap(volume.id); !unmapped.ok()) {
+      LOG_WARNING("volume {} could not be prepared and not be detached: {}", base::Quote(volume.id),
+                  base::ToString(unmapped));
+    }
+  }
+  return device;
+}
+
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::Defer(const block::Record& volume,
+                                                               const Capability& capability,
+                                                               const PublishedTarget& target,
+                                                               const platform::LoopDevice& device) {
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.defer.target.before">());
+  // A sandbox is not trusted to keep to its mount options; and even a read-only mount replays the
+  // journal where the device lets it.
+  RETURN_IF_ERROR(block::SetReadOnly(device, target.read_only));
+  RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.defer.target.after">());
+  csi::v1::NodePublishVolumeResponse response;
+  csi::v1::FileSystemMountInfo& mount = *response.mutable_runtime_mount_info();
+  mount.set_source(device.path);
+  mount.set_type(volume.fs_type);
+  AddOptions(capability, target.read_only, *mount.mutable_options());
+  return response;
+}
+
+}  // namespace berth::csidriver
