@@ -116,6 +116,7 @@ TEST(NodeRulesTest, ANodeMayWhatTheNodeAuthorizerAllows) {
       {Ask("patch", kStorage, "volumeattachments", "mine", "status"), false},
       {Ask("list", kStorage, "csidrivers"), true},
       {Ask("create", kStorage, "csidrivers"), false},
+      {Ask("get", kStorage, "storageclasses", "fast"), true},
       {Ask("list", kStorage, "storageclasses"), false},
       {Ask("watch", "node.k8s.io", "runtimeclasses"), true},
 

@@ -92,6 +92,8 @@ std::span<const NodeRule> NodeRules() {
       // What belongs to no node.
       {"", "events", "", {"create", "update", "patch"}},
       {kStorage, "csidrivers", "", {"get", "list", "watch"}},
+      // Whether the runtime handler of a pod may mount volumes of the class (KEP-2857).
+      {kStorage, "storageclasses", "", {"get"}},
       {"node.k8s.io", "runtimeclasses", "", {"get", "list", "watch"}},
       {"authentication.k8s.io", "tokenreviews", "", {"create"}},
       {"authorization.k8s.io", "subjectaccessreviews", "", {"create"}},

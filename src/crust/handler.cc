@@ -564,8 +564,9 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
                  Quote(request.host_volume_id().substr(0, 512)));
   }
   const Device& device = volume->plan.device;
+  int64_t size = 0;
   if (device.block) {
-    ASSIGN_OR_RETURN(const int64_t size, DeviceSize(device));
+    ASSIGN_OR_RETURN(size, DeviceSize(device));
     if (size < request.required_bytes()) {
       return Error(StatusCode::kFailedPrecondition,
                    "device {} has {} bytes, and {} are asked for: it has to grow first",
@@ -577,7 +578,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
                        fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   wire::RuntimeExpandVolumeResponse response;
-  response.set_capacity_bytes(*capacity);
+  // A file system keeps some of its device for itself, and the volume is as large as that.
+  response.set_capacity_bytes(device.block ? size : *capacity);
   return response;
 }
 
