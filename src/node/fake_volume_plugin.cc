@@ -106,6 +106,11 @@ Status FakeVolumePlugin::Call(const std::string& method, const std::string& subj
   return failure.status;
 }
 
+Status FakeVolumePlugin::MountOnce(const std::string& path) {
+  if (host_.fake_mounter().IsMounted(path)) return OkStatus();
+  return host_.mounter().Mount({.source = "fake", .target = path, .fs_type = "fake"});
+}
+
 bool FakeVolumePlugin::Supports(const volume::VolumeSpec& spec) const {
   return spec.pod_volume.source_type() == options_.source_type;
 }
@@ -135,9 +140,7 @@ Status FakeVolumePlugin::MountDevice(const api::Pod&, const volume::VolumeSpec& 
   const std::string name = **DeviceName(spec);
   const std::string path = DevicePath({.device_name = name});
   return Call("MountDevice", name, [&]() -> Status {
-    if (!host_.fake_mounter().IsMounted(path)) {
-      RETURN_IF_ERROR(host_.mounter().Mount({.source = "fake", .target = path, .fs_type = "fake"}));
-    }
+    if (!options_.mounts_with_pods) RETURN_IF_ERROR(MountOnce(path));
     MutexLock lock(mutex_);
     mounted_.insert(name);
     publish_context_ = publish_context;
@@ -184,9 +187,10 @@ StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
       return Error(StatusCode::kFailedPrecondition, "the device is not mounted");
     }
     RETURN_IF_ERROR(platform::MakeFolders(path));
-    if (!host_.fake_mounter().IsMounted(path)) {
-      RETURN_IF_ERROR(host_.mounter().Mount({.source = "fake", .target = path, .fs_type = "fake"}));
+    if (options_.mounts_with_pods && spec.pv != nullptr) {
+      RETURN_IF_ERROR(MountOnce(DevicePath({.device_name = **DeviceName(spec)})));
     }
+    RETURN_IF_ERROR(MountOnce(path));
     MutexLock lock(mutex_);
     mounted_.insert(subject);
     publish_context_ = publish_context;
@@ -203,9 +207,16 @@ Status FakeVolumePlugin::TearDown(const volume::PodVolumeRecord& record) {
     const std::string folder = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
     RETURN_IF_ERROR(host_.mounter().Unmount(folder + "/mount"));
     RETURN_IF_ERROR(platform::RemoveTree(folder));
-    MutexLock lock(mutex_);
-    mounted_.erase(subject);
-    return OkStatus();
+    bool last = false;
+    {
+      MutexLock lock(mutex_);
+      mounted_.erase(subject);
+      last = std::none_of(mounted_.begin(), mounted_.end(), [&](const std::string& other) {
+        return other.ends_with("/" + record.folder_name);
+      });
+    }
+    if (!last || !options_.mounts_with_pods || record.device_name.empty()) return OkStatus();
+    return host_.mounter().Unmount(DevicePath({.device_name = record.device_name}));
   });
 }
 

@@ -23,6 +23,9 @@ class FakeVolumePlugin : public volume::VolumePlugin {
     std::string source_type = "persistentVolumeClaim";
     bool needs_attach = false;
     bool refreshes = false;
+    // MountDevice mounts nothing: the first pod's SetUp mounts the device, and the last one's
+    // TearDown unmounts it, as CSI drivers that can defer the mount do.
+    bool mounts_with_pods = false;
   };
   FakeVolumePlugin(FakeVolumeHost& host, Options options)
       : host_(host), options_(std::move(options)) {}
@@ -87,6 +90,7 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   // Records the call, waits while it hangs, and does `effect` unless the call is to fail.
   base::Status Call(const std::string& method, const std::string& subject,
                     const std::function<base::Status()>& effect) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status MountOnce(const std::string& path);
 
   FakeVolumeHost& host_;
   const Options options_;

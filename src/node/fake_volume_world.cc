@@ -35,7 +35,8 @@ FakeVolumeWorld::FakeVolumeWorld(Options options) {
   folder = pattern;
   host = std::make_unique<FakeVolumeHost>(client, folder + "/kubelet", kNode);
   shared = std::make_unique<FakeVolumePlugin>(
-      *host, FakeVolumePlugin::Options{.needs_attach = options.needs_attach});
+      *host, FakeVolumePlugin::Options{.needs_attach = options.needs_attach,
+                                       .mounts_with_pods = options.mounts_with_pods});
   scratch = std::make_unique<FakeVolumePlugin>(
       *host, FakeVolumePlugin::Options{.name = "kubernetes.io/empty-dir",
                                        .source_type = options.refreshes ? "configMap" : "emptyDir",

@@ -20,6 +20,7 @@ class FakeVolumeWorld {
   struct Options {
     bool needs_attach = false;
     bool refreshes = false;
+    bool mounts_with_pods = false;  // as FakeVolumePlugin::Options
   };
   explicit FakeVolumeWorld(Options options);
   ~FakeVolumeWorld();

@@ -68,6 +68,38 @@ TEST_F(VolumeIdentity, TheNextAgentKnowsTheStagedMountToo) {
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 1U);
 }
 
+// The mount that an agent finds at staging may be gone with the pods that it was made for, and the
+// next one is another: neither is missed, nor taken for a stranger's.
+TEST(VolumeMountedWithItsPods, ComesAndGoesWithThemAlsoAfterARestart) {
+  World world{{.mounts_with_pods = true}};
+  world.AddBoundClaim("x");
+  ASSERT_TRUE(world.Start().ok());
+  const std::string staged = world.shared->DevicePath({.device_name = World::Device("x")});
+  world.manager->Want(world.ClaimPod("a", "x"));
+  ASSERT_TRUE(world.WaitReady("uid-a"));
+  ASSERT_TRUE(world.WaitRecorded());
+  EXPECT_TRUE(world.host->fake_mounter().IsMounted(staged));
+  world.Restart();
+  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->Want(world.ClaimPod("b", "x"));
+  ASSERT_TRUE(world.WaitReady("uid-b"));
+  ASSERT_TRUE(world.WaitRecorded());
+  // One that waits keeps the device while all that have it go.
+  world.shared->FailAll("SetUp", base::Error(base::StatusCode::kUnavailable, "not now"));
+  world.manager->Want(world.ClaimPod("c", "x"));
+  ASSERT_TRUE(world.WaitReason("uid-c", "not now"));
+  world.manager->Release("uid-a");
+  world.manager->Release("uid-b");
+  ASSERT_TRUE(world.WaitReleased("uid-a"));
+  ASSERT_TRUE(world.WaitReleased("uid-b"));
+  EXPECT_FALSE(world.host->fake_mounter().IsMounted(staged));
+  world.shared->FailAll("SetUp", base::OkStatus());
+  ASSERT_TRUE(world.WaitReady("uid-c"));
+  world.manager->Want(world.ClaimPod("d", "x"));
+  EXPECT_TRUE(world.WaitReady("uid-d"));
+  EXPECT_EQ(world.shared->CallCount("UnmountDevice"), 0U);
+}
+
 // As a record of another boot has it, which numbers its mounts anew: `change` makes it so.
 void ChangeRecord(const World& world, const std::string& records,
                   const std::function<void(Json& record)>& change) {

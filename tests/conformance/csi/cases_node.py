@@ -8,6 +8,9 @@ from driver import Refused
 
 MAKES = "CREATE_DELETE_VOLUME"
 STAGES = (MAKES, "NODE_STAGE_UNSTAGE_VOLUME")
+# KEP-2857: no part of the specification yet, and asked only of those that say they have it.
+DEFERS = (*STAGES, "NODE_RUNTIME_ASSISTED_MOUNT")
+DEFERRING = {"runtime_supported_filesystems": ["btrfs", "ext2", "ext3", "ext4", "nfs", "xfs"]}
 NOWHERE = "conformance-no-such-thing"
 
 
@@ -194,3 +197,101 @@ def _(bench):
     assert usage and all(item.total > 0 for item in usage), usage
     bench.refuses("NodeGetVolumeStats", "NOT_FOUND", volume_id=volume.volume_id, volume_path=bench.target("nowhere"))
     bench.refuses("NodeGetVolumeStats", "INVALID_ARGUMENT", volume_id=volume.volume_id)
+
+
+# -- deferring the mount to a container runtime
+
+def deferred(bench, volume, name="target", **fields):
+    """Where the runtime is to mount the volume from; the path of its target is bench.target(name)."""
+    request = bench.publish_request(volume, name, **DEFERRING, **fields)
+    bench.undo.append(("NodeUnpublishVolume", {k: request[k] for k in ("volume_id", "target_path")}))
+    answer = bench.call("NodePublishVolume", **request)
+    assert answer.HasField("runtime_mount_info"), "no runtime_mount_info, although the runtime can mount anything"
+    return answer.runtime_mount_info
+
+
+def mounted_anywhere(source):
+    with open("/proc/self/mountinfo") as table:
+        return [line.split()[4] for line in table if line.rpartition(" - ")[2].split()[1] == source]
+
+
+@case("stage-mounts-before-deferral", "KEP-2857, NodeStageVolume",
+      "a driver that can defer mounts nothing as it stages", DEFERS)
+def _(bench):
+    assert not bench.mounts(bench.staging(bench.stage())), "something is mounted at the staging path"
+
+
+@case("defers-and-mounts", "KEP-2857, NodePublishVolume",
+      "what is deferred is not mounted, and said completely", DEFERS)
+def _(bench):
+    volume = bench.stage()
+    info = deferred(bench, volume)
+    assert info.source and info.type in DEFERRING["runtime_supported_filesystems"], info
+    assert not bench.mounts(bench.target()), "something is mounted at the target path"
+    assert not mounted_anywhere(info.source), f"{info.source} is mounted at {mounted_anywhere(info.source)}"
+    again = deferred(bench, volume)
+    assert again == info, f"the same call is answered differently: {info}, then {again}"
+    bench.unpublish(volume, bench.target())
+    bench.unpublish(volume, bench.target())
+    assert not os.path.lexists(bench.target()), "target_path is still there"
+
+
+@case("defers-writable", "KEP-2857, NodePublishVolume", "readonly is among the options of what is deferred", DEFERS)
+def _(bench):
+    assert "ro" in deferred(bench, bench.stage(), readonly=True).options
+
+
+@case("defers-what-nobody-mounts", "KEP-2857, NodePublishVolume",
+      "a file system that the runtime cannot mount is mounted by the driver", DEFERS)
+def _(bench):
+    volume = bench.stage()
+    request = bench.publish_request(volume, runtime_supported_filesystems=["conformancefs"])
+    bench.undo.append(("NodeUnpublishVolume", {k: request[k] for k in ("volume_id", "target_path")}))
+    answer = bench.call("NodePublishVolume", **request)
+    assert not answer.HasField("runtime_mount_info"), answer
+    assert bench.mounts(bench.target()), "nothing is mounted at the target path"
+
+
+@case("mounts-what-is-deferred", "KEP-2857, NodePublishVolume",
+      "a volume is mounted on the host or deferred, never both", DEFERS)
+def _(bench):
+    many = {"volume_capability": mount("SINGLE_NODE_MULTI_WRITER")} \
+        if "NODE_SINGLE_NODE_MULTI_WRITER" in bench.capabilities() else {}
+    volume = bench.stage()
+    deferred(bench, volume, "sandbox", **many)
+    bench.refuses("NodePublishVolume", "FAILED_PRECONDITION", **bench.publish_request(volume, "host", **many))
+    bench.refuses("NodePublishVolume", "FAILED_PRECONDITION",
+                  **bench.publish_request(volume, "second", **DEFERRING, **many))
+    bench.refuses("NodePublishVolume", "ALREADY_EXISTS", **bench.publish_request(volume, "sandbox", **many))
+    bench.unpublish(volume, bench.target("sandbox"))
+    bench.publish(volume, "host", **many)
+    bench.refuses("NodePublishVolume", "FAILED_PRECONDITION",
+                  **bench.publish_request(volume, "sandbox", **DEFERRING, **many))
+
+
+@case("stats-of-deferred", "KEP-2857, NodeGetVolumeStats",
+      "what is deferred has a source, and no numbers of the driver's", (*DEFERS, "NODE_GET_VOLUME_STATS"))
+def _(bench):
+    volume = bench.stage()
+    info = deferred(bench, volume)
+    asked = {"volume_id": volume.volume_id, "volume_path": bench.target()}
+    answer = bench.call("NodeGetVolumeStats", **asked, runtime_supports_stats=True)
+    assert answer.source == info.source, answer
+    assert not answer.usage and not answer.HasField("volume_condition"), answer
+    bench.refuses("NodeGetVolumeStats", "FAILED_PRECONDITION", **asked)
+
+
+@case("expand-of-deferred", "KEP-2857, NodeExpandVolume", "what is deferred is grown by the runtime, or not at all",
+      (*DEFERS, "EXPAND_VOLUME", "NODE_EXPAND_VOLUME"))
+def _(bench):
+    volume = bench.stage()
+    info = deferred(bench, volume)
+    grown = bench.call("ControllerExpandVolume", volume_id=volume.volume_id,
+                       capacity_range={"required_bytes": 2 * SIZE}, volume_capability=mount())
+    if not grown.node_expansion_required:
+        return
+    asked = {"volume_id": volume.volume_id, "volume_path": bench.target(),
+             "staging_target_path": bench.staging(volume), "capacity_range": {"required_bytes": 2 * SIZE}}
+    bench.refuses("NodeExpandVolume", "FAILED_PRECONDITION", **asked)
+    answer = bench.call("NodeExpandVolume", **asked, runtime_supports_expand=True)
+    assert answer.source == info.source and answer.capacity_bytes >= 2 * SIZE, answer
