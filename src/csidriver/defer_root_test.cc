@@ -208,6 +208,20 @@ TEST_F(DeferTest, AHostMountThatSomebodyStillHasKeepsTheVolumeFromASandbox) {
     EXPECT_EQ(TryDefer(id, capability, "sandbox").code(), StatusCode::kFailedPrecondition);
     EXPECT_FALSE(std::filesystem::exists(Target("sandbox")));
   }
+  ASSERT_TRUE(Publish(id, capability, Target("pod")).ok());
+  FileSystemMountInfo copy;
+  copy.set_source(LoopOf(id).path);
+  copy.set_type("ext4");
+  {
+    // A mount namespace that was copied meanwhile has the file system mounted, unseen from here.
+    const FakeSandbox unseen(copy);
+    ASSERT_TRUE(Unpublish(id, Target("pod")).ok());
+    EXPECT_FALSE(OnHost(id));
+    EXPECT_EQ(TryDefer(id, capability, "sandbox").code(), StatusCode::kFailedPrecondition);
+    // This host's kernel is the one that has it.
+    ASSERT_TRUE(Publish(id, capability, Target("pod")).ok());
+    ASSERT_TRUE(Unpublish(id, Target("pod")).ok());
+  }
   Deferred(id, capability, "sandbox");
   EXPECT_FALSE(OnHost(id));
   Take(id, "sandbox");

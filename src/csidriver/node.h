@@ -83,8 +83,7 @@ class Node {
   base::StatusOr<platform::LoopDevice> MapAndPrepare(const block::Record& volume);
   base::Status MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
                                const std::vector<std::string>& flags, const std::string& path);
-  // Removes the device, which the kernel does for nobody else's device: FAILED_PRECONDITION while
-  // anybody has it open.
+  // Removes the device. FAILED_PRECONDITION while anybody has it open, which the kernel sees to.
   base::Status Detach(const std::string& volume_id, DeviceUse use);
   base::Status UndoStage(const std::string& volume_id);
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishAt(const block::Record& volume,
