@@ -65,6 +65,20 @@ class ContainerConfigTest : public ::testing::Test {
   std::map<std::string, volume::Published> volumes_;
 };
 
+TEST_F(ContainerConfigTest, NothingIsLookedAtInAVolumeOfTheSandbox) {
+  volumes_["data"] = {.path = "/not/there",
+                      .deferred = volume::DeferredMount{.source = "/dev/loop1", .fs_type = "xfs"}};
+  const auto config = Make(
+      PodOf({{"volumeMounts", {{{"name", "data"}, {"mountPath", "/d"}, {"subPath", "a/b"}}}}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->mounts(0).host_path(), "/not/there/a/b");
+  for (const char* path : {"../a", "/a", "a/../../b"}) {
+    const auto refused = Make(
+        PodOf({{"volumeMounts", {{{"name", "data"}, {"mountPath", "/d"}, {"subPath", path}}}}}));
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument) << path;
+  }
+}
+
 TEST_F(ContainerConfigTest, CarriesWhatTheSpecSays) {
   volumes_["data"] = {.path = "/published/data"};
   volumes_["raw"] = {.path = "/dev/loop9", .block = true};
