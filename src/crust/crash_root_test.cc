@@ -53,7 +53,8 @@ class Daemon {
   base::Status Work() {
     std::filesystem::create_directories(folder_ + "/bundle");
     std::filesystem::create_directories(Target());
-    std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid)) << ipc::crust::WritePlan({Target()});
+    std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid))
+        << ipc::crust::WritePlan({Target()});
     // A container runtime that was refused a sandbox makes another one.
     base::Status begun = handler_->BeginSandbox(kSandbox, kUid, folder_ + "/bundle");
     if (begun.code() == base::StatusCode::kFailedPrecondition) {
@@ -70,10 +71,9 @@ class Daemon {
     RETURN_IF_ERROR(handler_->RuntimePublishVolume(publish));
     const std::string config =
         R"({"mounts":[{"type":"bind","source":")" + Target() + R"(/sub","destination":"/d"}]})";
-    ASSIGN_OR_RETURN(const CreateReply created, handler_->CreateContainer({.sandbox_id = kSandbox,
-                                                                           .pod_uid = kUid,
-                                                                           .config = config,
-                                                                           .most = 16}));
+    ASSIGN_OR_RETURN(const CreateReply created,
+                     handler_->CreateContainer(
+                         {.sandbox_id = kSandbox, .pod_uid = kUid, .config = config, .most = 16}));
     if (created.count != 1 || created.grafts.size() != 1) {
       return base::Error(base::StatusCode::kInternal, "the container got {} mounts", created.count);
     }
