@@ -230,6 +230,21 @@ def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
         handler.start()
 
 
+def test_the_example_does_what_the_readme_says(berth, handler):
+    text = (standalone.ROOT / "examples" / "sandboxed-pod.yaml").read_text()
+    # The other tests' classes have its names.
+    for name in ("sandboxed", "deferred"):
+        text = text.replace(f"name: {name}\nhandler", "name: example\nhandler").replace(
+            f"name: {name}\nprovisioner", "name: example\nprovisioner").replace(
+            f"ClassName: {name}\n", "ClassName: example\n")
+    berth.apply(text.replace("/run/berth/crust.sock", str(handler.socket)))
+    berth.wait_phase("pods", "sandboxed", "Running")
+    assert "only I see it" in shell(berth, "sandboxed", "cat /data/note; ls -d /data/logs/today")
+    assert shell(berth, "sandboxed", "stat -c %g /logs").strip() == "2000"
+    assert not host_mounts(berth)
+    assert "is mounted in the pod's sandbox by the runtime handler" in berth.run("explain", "pod", "sandboxed").stdout
+
+
 def test_a_writer_whose_claim_others_may_have_is_warned(berth):
     berth.apply(crust.claim("data", mode="ReadWriteOnce"))
     run(berth, "user", "data")

@@ -89,6 +89,23 @@ bool Ready(const State& state) {
          (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
 }
 
+// Whether the pod's runtime handler or the host mounts the volume, and why, where there was
+// something to decide; empty: there was not.
+std::string WhoMounts(const State& state) {
+  const std::string prefix = fmt::format("volume '{}'", state.volume_name);
+  const api::Event* newest = nullptr;
+  for (const api::Event& event : state.events) {
+    const std::string reason = event.String({"reason"});
+    if (reason != "RuntimeAssistedMount" && reason != "HostMount") continue;
+    if (!event.String({"message"}).starts_with(prefix)) continue;
+    if (newest == nullptr ||
+        newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
+      newest = &event;
+    }
+  }
+  return newest == nullptr ? "" : newest->String({"message"});
+}
+
 Done MountDone(const State& state, Link link) {
   if (state.node_name.empty()) return {.text = "once there is a node"};
   const std::string user = state.pod          ? state.pod->key()
@@ -99,6 +116,9 @@ Done MountDone(const State& state, Link link) {
   // Records are bounded and may be another machine's; what runs has its volumes.
   if (!done.done && Ready(state)) {
     done = {.done = true, .text = fmt::format("done ({} is there)", state.subject)};
+  }
+  if (const std::string who = link == Link::kPublish ? WhoMounts(state) : ""; !who.empty()) {
+    done.text += "; " + who;
   }
   return done;
 }

@@ -89,6 +89,24 @@ TEST_F(RulesTest, TheChainMarksWhatIsDoneWhatBlocksAndWhatWaits) {
   EXPECT_EQ(json["ways"][0]["chain"][5]["mark"], "blocked");
 }
 
+TEST_F(RulesTest, TheChainSaysWhoMounts) {
+  state_.volume_name = "data";
+  const auto event = [](const std::string& reason, const std::string& at, const std::string& text) {
+    return api::Event({{"reason", reason}, {"message", text}, {"lastTimestamp", at}});
+  };
+  const auto says = [this](const std::string& text) {
+    return RenderText(ExplainStates({state_})).find(text) != std::string::npos;
+  };
+  state_.events = {event("HostMount", "2026-01-01T00:50:00Z", "volume 'other' is the host's"),
+                   event("HostMount", "2026-01-01T00:50:00Z", "volume 'data' is the host's"),
+                   event("RuntimeAssistedMount", "2026-01-01T00:55:00Z",
+                         "volume 'data': its xfs is the sandbox's")};
+  EXPECT_TRUE(says("; volume 'data': its xfs is the sandbox's"));
+  EXPECT_FALSE(says("is the host's"));
+  state_.events.pop_back();
+  EXPECT_TRUE(says("; volume 'data' is the host's"));
+}
+
 TEST_F(RulesTest, AmongAPodsVolumesTheEarliestLinkCounts) {
   State other = state_;
   Call(OnNode(), "NodeStageVolume", StatusCode::kInternal, "no such image");
