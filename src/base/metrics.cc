@@ -44,6 +44,12 @@ void Metrics::Set(const Description& gauge, const Labels& labels, double value) 
       .Set(value);
 }
 
+void Metrics::Remove(const Description& gauge, const Labels& labels) {
+  auto& family =
+      prometheus::BuildGauge().Name(gauge.name).Help(gauge.help).Register(impl_->registry);
+  family.Remove(&family.Add(labels));
+}
+
 std::string Metrics::Text() const {
   return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
 }

@@ -31,6 +31,8 @@ class Metrics {
   void Observe(const Description& histogram, const Labels& labels, double value);
   void Count(const Description& counter, const Labels& labels, double by = 1);
   void Set(const Description& gauge, const Labels& labels, double value);
+  // A gauge of what is no longer there.
+  void Remove(const Description& gauge, const Labels& labels);
 
   // In the text exposition format 0.0.4, which every Prometheus reads.
   std::string Text() const;

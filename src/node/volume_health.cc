@@ -17,10 +17,11 @@ constexpr int kMaxWorkers = 16;
 }  // namespace
 
 VolumeHealth::VolumeHealth(std::chrono::milliseconds interval, std::function<Volumes()> volumes,
-                           base::EventSink& events)
+                           base::EventSink& events, base::Metrics* metrics)
     : interval_(interval),
       volumes_(std::move(volumes)),
       events_(events),
+      figures_(metrics),
       // One for the round, one for the drivers, and more while drivers are slow to answer.
       workers_({.name = "volume-health", .workers = 2, .max_workers = kMaxWorkers},
                [this](const std::string& key) { return key == kAll ? Look() : AskDriver(key); }) {}
@@ -33,7 +34,12 @@ void VolumeHealth::Start() {
 Outcome VolumeHealth::Look() {
   Volumes volumes = volumes_();
   std::set<std::string> drivers;
-  for (const auto& [key, volume] : volumes) drivers.insert(volume.driver);
+  std::set<std::string> claims;
+  for (const auto& [key, volume] : volumes) {
+    drivers.insert(volume.driver);
+    claims.insert(volume.claim);
+  }
+  figures_.Retain(claims);
   {
     MutexLock lock(mutex_);
     std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
@@ -57,13 +63,24 @@ Outcome VolumeHealth::AskDriver(const std::string& driver) {
 }
 
 void VolumeHealth::Ask(const std::string& key, const VolumeUnits::Ready& volume) {
+  if (!AskCondition(key, volume) || volume.claim.empty() || !figures_.wanted()) return;
+  const auto stats = volume.plugin->GetStats(volume.record);
+  if (stats.ok()) {
+    figures_.Put(volume.claim, *stats);
+  } else if (stats.status().code() != base::StatusCode::kUnimplemented) {
+    LOG_DEBUG("how full volume {} is, is not known: {}", base::Quote(volume.record.folder_name),
+              base::ToString(stats.status()));
+  }
+}
+
+bool VolumeHealth::AskCondition(const std::string& key, const VolumeUnits::Ready& volume) {
   const auto condition = volume.plugin->GetCondition(volume.record);
   if (!condition.ok()) {
     LOG_DEBUG("how volume {} does is not known: {}", base::Quote(volume.record.folder_name),
               base::ToString(condition.status()));
-    return;
+    return false;
   }
-  if (!condition->has_value()) return;
+  if (!condition->has_value()) return true;
   const bool abnormal = (*condition)->abnormal;
   const std::string& message = (*condition)->message;
   bool changed = false;
@@ -78,11 +95,12 @@ void VolumeHealth::Ask(const std::string& key, const VolumeUnits::Ready& volume)
       abnormal_.erase(key);
     }
   }
-  if (!changed) return;
+  if (!changed) return true;
   events_.Record(volume.pod, abnormal ? base::EventType::kWarning : base::EventType::kNormal,
                  abnormal ? "VolumeConditionAbnormal" : "VolumeConditionNormal",
                  fmt::format("Volume {}: {}", volume.name,
                              message.empty() ? "the driver gives no reason" : message));
+  return true;
 }
 
 }  // namespace berth::node

@@ -161,7 +161,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
               .follow = [this](const std::string& unit, PodPtr pod,
                                const volume::VolumeSpec& spec) { Follow(unit, pod, spec); }}),
       health_(
-          options_.health_interval, [this] { return units_.AllReady(); }, events),
+          options_.health_interval, [this] { return units_.AllReady(); }, events, options_.metrics),
       resolvers_({.name = "pod-volumes",
                   .workers = 2,
                   .retry_start = options_.retry_start,

@@ -393,6 +393,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   for (const auto& [unit_key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
       if (!use.wanted || !use.ready || !use.stored.has_value() || use.pod == nullptr) continue;
+      const auto& claim = use.volume.spec.claim;
       volume::PodVolumeRecord record = use.stored->record;
       if (IsDeferred(*use.stored)) {
         if (use.sandbox_id.empty()) continue;
@@ -402,6 +403,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
                                                       .record = std::move(record),
                                                       .name = use.volume.spec.name,
                                                       .driver = DriverOf(use.volume),
+                                                      .claim = claim == nullptr ? "" : claim->key(),
                                                       .pod = EventTarget(*use.pod)};
     }
   }

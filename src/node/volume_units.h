@@ -119,6 +119,7 @@ class VolumeUnits {
     volume::PodVolumeRecord record;
     std::string name;    // the pod's for it
     std::string driver;  // who answers for it: a CSI driver's name, else the plugin's
+    std::string claim;   // "namespace/name"; empty: it is of none
     base::ObjectReference pod;
   };
   // By unit and use.

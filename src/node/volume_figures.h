@@ -1,0 +1,33 @@
+// How full claims' volumes are, as the kubelet's metrics say it:
+// kubelet_volume_stats_capacity_bytes, _available_bytes, _used_bytes, _inodes, _inodes_free and
+// _inodes_used, by namespace and persistentvolumeclaim. A claim's figures go with its last volume
+// on the node. Thread-safe.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+class VolumeFigures {
+ public:
+  // Borrowed; null: nobody reads them.
+  explicit VolumeFigures(base::Metrics* metrics) : metrics_(metrics) {}
+
+  bool wanted() const { return metrics_ != nullptr; }
+  // `claim`: its key, "namespace/name".
+  void Put(const std::string& claim, const volume::VolumePlugin::Stats& stats);
+  // Those of all other claims go.
+  void Retain(const std::set<std::string>& claims);
+
+ private:
+  base::Metrics* const metrics_;
+  base::Mutex mutex_;
+  std::set<std::string> known_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::node
