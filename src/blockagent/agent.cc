@@ -88,16 +88,17 @@ class AgentImpl : public Agent {
     auto lock = platform::LockFile(folder + "/lock");
     RETURN_IF_ERROR_WITH(lock, "another block agent of this node runs");
     lock_ = *std::move(lock);
-    ASSIGN_OR_RETURN(attachments_, Attachments::Open({.node = options_.node,
-                                                      .data_folder = folder,
-                                                      .kubelet_folder = options_.kubelet_folder,
-                                                      .consumers = {}},
-                                                     {.client = client,
-                                                      .exec = *exec_,
-                                                      .mounter = *mounter_,
-                                                      .events = events,
-                                                      .clock = clock,
-                                                      .make_backend = std::move(make_backend)}));
+    ASSIGN_OR_RETURN(attachments_,
+                     Attachments::Open({.node = options_.node,
+                                        .data_folder = folder,
+                                        .kubelet_folder = options_.kubelet_folder,
+                                        .consumers = {.lease_time = options_.node_silence}},
+                                       {.client = client,
+                                        .exec = *exec_,
+                                        .mounter = *mounter_,
+                                        .events = events,
+                                        .clock = clock,
+                                        .make_backend = std::move(make_backend)}));
     cleanup_worker_.emplace(NodeCleanupWorker::Options{.node = options_.node}, client, events,
                             *attachments_);
     cluster_cleanup_ = std::make_unique<ClusterCleanup>(options_.node, client, *attachments_);

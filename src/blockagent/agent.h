@@ -38,6 +38,9 @@ struct AgentOptions {
   std::string host_root;
   std::string proxy_socket;  // of `berth io-proxy`; empty: there is none
   std::chrono::milliseconds resync = std::chrono::minutes(1);
+  // How long the Lease of a Node that is gone has to stay as it is until that node counts as
+  // silent; longer where the Lease says so.
+  std::chrono::milliseconds node_silence = kLeaseTime;
 };
 
 class Agent {

@@ -1,5 +1,7 @@
 #include "blockagent/consumers.h"
 
+#include <algorithm>
+
 #include "api/kinds.h"
 #include "base/log.h"
 #include "blockagent/node_cleanups.h"
@@ -13,8 +15,12 @@ using base::StatusOr;
 
 constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 constexpr std::string_view kOutOfServiceTaint = "node.kubernetes.io/out-of-service";
-// More nodes than that are not watched at once: those that are asked about are few.
-constexpr size_t kMostLeases = 1024;
+// More are not watched at once: those that are asked about are few.
+constexpr size_t kMostWatched = 16384;
+constexpr std::chrono::seconds kLongestPromise{3600};
+// A kubelet tries a mount again within two minutes. Of what was longer ago nothing is concluded:
+// the node may have been there in between.
+constexpr std::chrono::minutes kLongestPause{5};
 
 }  // namespace
 
@@ -44,12 +50,16 @@ PodFact Consumers::FindPod(const api::FenceEntry& old, const std::string& contro
   return moved ? PodFact::kMoved : PodFact::kThere;
 }
 
-NodeFact Consumers::FindNode(const std::string& name, std::string& note) {
+NodeFact Consumers::FindNode(const std::string& name, const std::string& use, std::string& note) {
   const auto node = kube::Get<api::Node>(client_, "", name);
   if (node.status().code() == StatusCode::kNotFound) return NodeFact::kGone;
   if (!node.ok()) {
     note = base::Message(node.status());
     return NodeFact::kUnknown;
+  }
+  {
+    MutexLock lock(mutex_);
+    watched_.erase(use);
   }
   for (const base::Json& taint : base::json::Array(node->json(), {"spec", "taints"})) {
     if (base::json::String(taint, {"key"}) == kOutOfServiceTaint) return NodeFact::kOutOfService;
@@ -57,21 +67,31 @@ NodeFact Consumers::FindNode(const std::string& name, std::string& note) {
   return NodeFact::kThere;
 }
 
-LeaseFact Consumers::FindLease(const std::string& node, std::string& note) {
+LeaseFact Consumers::FindLease(const std::string& node, const std::string& use, std::string& note) {
   const auto lease = kube::Get<api::Lease>(client_, kLeaseNamespace, node);
   if (!lease.ok() && lease.status().code() != StatusCode::kNotFound) {
     note = base::Message(lease.status());
     return LeaseFact::kUnknown;
   }
-  const std::string renewed = lease.ok() ? lease->renew_time() : "";
+  const std::string state = lease.ok() ? lease->uid() + " " + lease->renew_time() : "absent";
   const Time now = options_.now();
   MutexLock lock(mutex_);
-  if (leases_.size() >= kMostLeases && !leases_.contains(node)) leases_.clear();
-  const auto [it, first] = leases_.try_emplace(node, Seen{renewed, now});
-  if (!first && it->second.renewed != renewed) it->second = {renewed, now};
-  const auto silent = now - it->second.since;
-  if (silent >= options_.lease_time) return LeaseFact::kExpired;
-  const auto left = std::chrono::ceil<std::chrono::seconds>(options_.lease_time - silent);
+  if (watched_.size() >= kMostWatched && !watched_.contains(use)) watched_.clear();
+  Seen& seen = watched_[use];
+  if (seen.state != state || now - seen.asked > kLongestPause) {
+    seen.state = state;
+    seen.since = now;
+  }
+  seen.asked = now;
+  if (lease.ok()) {
+    const int64_t promised = lease->Int({"spec", "leaseDurationSeconds"});
+    seen.promised = std::max<std::chrono::milliseconds>(
+        seen.promised, std::chrono::seconds(std::min(promised, kLongestPromise.count())));
+  }
+  const auto needed = std::max(options_.lease_time, seen.promised);
+  const auto silent = now - seen.since;
+  if (silent >= needed) return LeaseFact::kExpired;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(needed - silent);
   note = fmt::format("which takes another {} s if nothing renews it", left.count());
   return LeaseFact::kAlive;
 }
@@ -81,9 +101,10 @@ ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& 
   ConsumerFacts facts;
   facts.pod = FindPod(old, controller_uid, facts.note);
   if (facts.pod != PodFact::kGone && facts.pod != PodFact::kMoved) return facts;
-  facts.node = FindNode(old.node, facts.note);
+  const std::string use = fmt::format("{} {} {}", volume, old.node, old.pod_uid);
+  facts.node = FindNode(old.node, use, facts.note);
   if (facts.node != NodeFact::kGone) return facts;
-  facts.lease = FindLease(old.node, facts.note);
+  facts.lease = FindLease(old.node, use, facts.note);
   if (facts.lease != LeaseFact::kExpired) return facts;
   facts.backend = ask_backend(old.node);
   return facts;

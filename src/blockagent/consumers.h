@@ -1,8 +1,10 @@
 // Finds out what is known of the consumer that an entry of a fence names (fence_rules.h).
 //
-// A lease counts as expired once this process saw it unchanged, or absent, for as long as a lease
-// lasts: clocks of other machines are not believed, and a Node that is deleted takes its Lease
-// along though its machine may run.
+// A lease counts as expired once this process saw it unchanged, or absent, for as long as it
+// promises, and at least for a time of its own: clocks of other machines are not believed, and a
+// Node that is deleted takes its Lease along though its machine may run. Each consumer is watched
+// by itself, since whoever came after an earlier death of the node shows that it was back; a node
+// that was seen in between, or that nobody asked about for long, is watched anew.
 //
 // Thread-safe. Borrows the client.
 #pragma once
@@ -25,7 +27,7 @@ class Consumers {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Options {
-    std::chrono::milliseconds lease_time = kLeaseTime;
+    std::chrono::milliseconds lease_time = kLeaseTime;  // the least
     std::function<Time()> now = std::chrono::steady_clock::now;
   };
   // Asks the back end whether the node is shut out, or holds a lock; may take long.
@@ -41,18 +43,23 @@ class Consumers {
 
  private:
   struct Seen {
-    std::string renewed;
+    std::string state;
     Time since;
+    Time asked;
+    // The longest that its Lease, when there was one, had to be left alone for.
+    std::chrono::milliseconds promised{0};
   };
 
   PodFact FindPod(const api::FenceEntry& old, const std::string& controller_uid, std::string& note);
-  NodeFact FindNode(const std::string& node, std::string& note);
-  LeaseFact FindLease(const std::string& node, std::string& note);
+  NodeFact FindNode(const std::string& node, const std::string& use, std::string& note)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  LeaseFact FindLease(const std::string& node, const std::string& use, std::string& note)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   kube::Client& client_;
   const Options options_;
   base::Mutex mutex_;
-  std::map<std::string, Seen> leases_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Seen> watched_ ABSL_GUARDED_BY(mutex_);  // by volume, node and pod
 };
 
 // Whether the pod of that name is another one by now, or none. Any other failure than NOT_FOUND is

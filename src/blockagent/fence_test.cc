@@ -257,14 +257,14 @@ class ConsumersTest : public FenceTest {
     if (!taint.empty()) node["spec"]["taints"] = Json::array({{{"key", taint}}});
     client_.Add(node);
   }
-  void AddLease(const std::string& renewed) {
+  void AddLease(const std::string& renewed, int64_t seconds = 40) {
     client_.Add({{"apiVersion", "coordination.k8s.io/v1"},
                  {"kind", "Lease"},
                  {"metadata", {{"name", "n2"}, {"namespace", "kube-node-lease"}}},
-                 {"spec", {{"renewTime", renewed}}}});
+                 {"spec", {{"renewTime", renewed}, {"leaseDurationSeconds", seconds}}}});
   }
-  ConsumerFacts Find() {
-    return consumers_.Find("pv-1", Entry("n2", "old"), "set-1", [this](const std::string& node) {
+  ConsumerFacts Find(const std::string& pod_uid = "old") {
+    return consumers_.Find("pv-1", Entry("n2", pod_uid), "set-1", [this](const std::string& node) {
       EXPECT_EQ(node, "n2");
       ++asked_;
       return BackendFact::kNoLock;
@@ -329,6 +329,50 @@ TEST_F(ConsumersTest, ALeaseThatWentWithItsNodeIsWatchedAsLong) {
   // The node's agent makes it anew: the machine runs.
   AddLease("2026-01-01T00:00:50.000000Z");
   EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+}
+
+TEST_F(ConsumersTest, ALeaseIsWatchedForAsLongAsItPromises) {
+  constexpr std::chrono::seconds kPromised{120};
+  AddLease("2026-01-01T00:00:00.000000Z", kPromised.count());
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += kPromised - std::chrono::seconds(1);
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  // What it said counts when it is gone, too.
+  client_.Remove(api::kinds::kLease, "kube-node-lease", "n2");
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += kPromised - std::chrono::seconds(1);
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += std::chrono::seconds(1);
+  EXPECT_EQ(Find().lease, LeaseFact::kExpired);
+}
+
+TEST_F(ConsumersTest, ANodeThatCameBackInBetweenIsWatchedAnew) {
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  AddNode();
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find().node, NodeFact::kThere);
+  client_.Remove(api::kinds::kNode, "", "n2");
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find().lease, LeaseFact::kExpired);
+}
+
+TEST_F(ConsumersTest, WhoeverCameAfterAnEarlierDeathIsWatchedAnew) {
+  EXPECT_EQ(Find("first").lease, LeaseFact::kAlive);
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find("first").lease, LeaseFact::kExpired);
+  // The node was back for this one, which nobody here was told.
+  EXPECT_EQ(Find("second").lease, LeaseFact::kAlive);
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find("second").lease, LeaseFact::kExpired);
+}
+
+TEST_F(ConsumersTest, ANodeThatNobodyAskedAboutForLongIsWatchedAnew) {
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive);
+  now_ += std::chrono::hours(1);
+  EXPECT_EQ(Find().lease, LeaseFact::kAlive) << "it may have been there in between";
+  now_ += kLeaseTime;
+  EXPECT_EQ(Find().lease, LeaseFact::kExpired);
 }
 
 }  // namespace

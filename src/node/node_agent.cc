@@ -161,7 +161,8 @@ class NodeAgentImpl : public NodeAgent {
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
                                                        .kubelet_folder = options_.kubelet_folder,
                                                        .version = options_.version,
-                                                       .labels = options_.labels},
+                                                       .labels = options_.labels,
+                                                       .lease_duration = options_.lease_duration},
                                      client_, informers_, clock_);
     ASSIGN_OR_RETURN(cri_, rpc::CriClient::New(options_.cri_endpoint));
     RETURN_IF_ERROR(MakePods());

@@ -38,7 +38,8 @@ struct NodeAgentOptions {
   // What no HostMount may be mounted in or above; empty: data_folder. Standalone: the whole of
   // <data>.
   std::string own_folder = "";
-  api::Labels labels = {};                // of the Node, besides the well-known ones
+  api::Labels labels = {};  // of the Node, besides the well-known ones
+  std::chrono::milliseconds lease_duration{40'000};
   std::string version = "v1.30.0-berth";  // Node.status.nodeInfo.kubeletVersion
   // A process that has no other use for pods watches those of this node alone.
   bool own_pods_only = false;

@@ -206,6 +206,10 @@ Outcome NodeStatus::WriteStatus() {
   return Outcome::After(options_.status_interval);
 }
 
+int64_t NodeStatus::LeaseSeconds() const {
+  return std::chrono::ceil<std::chrono::seconds>(options_.lease_duration).count();
+}
+
 StatusOr<Json> NodeStatus::CreateLease() {
   std::string uid;
   {
@@ -222,8 +226,7 @@ StatusOr<Json> NodeStatus::CreateLease() {
          {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", options_.node_name}, {"uid", uid}}}}}},
       {"spec",
        {{"holderIdentity", options_.node_name},
-        {"leaseDurationSeconds",
-         std::chrono::duration_cast<std::chrono::seconds>(options_.lease_interval * 4).count()},
+        {"leaseDurationSeconds", LeaseSeconds()},
         {"renewTime", api::FormatMicroTime(clock_.Now())}}}};
   StatusOr<Json> created = client_.Create(api::kinds::kLease, kLeaseNamespace, lease);
   if (created.status().code() != StatusCode::kNotFound) return created;
@@ -246,6 +249,7 @@ Outcome NodeStatus::RenewLease() {
       ASSIGN_OR_RETURN(lease_, std::move(read));
     }
     base::json::Set(lease_, {"spec", "holderIdentity"}, options_.node_name);
+    base::json::Set(lease_, {"spec", "leaseDurationSeconds"}, LeaseSeconds());
     base::json::Set(lease_, {"spec", "renewTime"}, api::FormatMicroTime(clock_.Now()));
     auto written = client_.Update(api::kinds::kLease, lease_, "");
     if (!written.ok()) {
@@ -259,7 +263,7 @@ Outcome NodeStatus::RenewLease() {
     return Outcome::Retry(
         base::Annotate(renewed, fmt::format("renew the lease of node '{}'", options_.node_name)));
   }
-  return Outcome::After(options_.lease_interval);
+  return Outcome::After(options_.lease_duration / 4);
 }
 
 }  // namespace berth::node

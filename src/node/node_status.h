@@ -29,7 +29,9 @@ struct NodeStatusOptions {
   int max_pods = 110;
   int port = 0;        // daemonEndpoints.kubeletEndpoint, where logs and exec are served; 0: none
   api::Labels labels;  // besides the well-known ones
-  std::chrono::milliseconds lease_interval{10'000};
+  // As the kubelet's nodeLeaseDurationSeconds; renewed four times as often. Rounded up
+  // to whole seconds.
+  std::chrono::milliseconds lease_duration{40'000};
   std::chrono::milliseconds status_interval{300'000};
 };
 
@@ -64,6 +66,7 @@ class NodeStatus {
   base::KeyedWorkers::Outcome RenewLease();
   base::StatusOr<api::Node> EnsureNode();
   base::StatusOr<base::Json> CreateLease();
+  int64_t LeaseSeconds() const;
   base::Json NewNode() const;
   base::Json MetadataPatch(const api::Node& node) const;
   base::Json StatusPatch(const api::Node& node, const Runtime& runtime) const;

@@ -15,13 +15,13 @@ using ::testing::HasSubstr;
 
 class NodeStatusTest : public ::testing::Test {
  protected:
-  void Start(std::chrono::milliseconds lease_interval = std::chrono::hours(1)) {
+  void Start(std::chrono::milliseconds lease_duration = std::chrono::hours(4)) {
     status_ = std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = "node-a",
                                                              .kubelet_folder = "/tmp",
                                                              .version = "berth/1",
                                                              .port = 10250,
                                                              .labels = {{"team", "storage"}},
-                                                             .lease_interval = lease_interval},
+                                                             .lease_duration = lease_duration},
                                            client_, informers_, clock_);
     status_->Start();
   }
@@ -111,7 +111,7 @@ TEST_F(NodeStatusTest, AnAbsentApiIsWaitedFor) {
 }
 
 TEST_F(NodeStatusTest, RenewsItsLease) {
-  Start(std::chrono::milliseconds(5));
+  Start(std::chrono::milliseconds(20));
   const auto renewed = [&] {
     return base::json::String(client_.Peek(api::kinds::kLease, "kube-node-lease", "node-a"),
                               {"spec", "renewTime"});
@@ -125,16 +125,17 @@ TEST_F(NodeStatusTest, RenewsItsLease) {
 }
 
 TEST_F(NodeStatusTest, ALeaseThatSomebodyChangedIsReadAgain) {
-  Start(std::chrono::milliseconds(5));
+  Start(std::chrono::milliseconds(20));
   ASSERT_TRUE(client_.WaitUntil(
       [&] { return !client_.Peek(api::kinds::kLease, "kube-node-lease", "node-a").is_null(); }));
   Json lease = client_.Peek(api::kinds::kLease, "kube-node-lease", "node-a");
   lease["metadata"]["annotations"] = {{"note", "kept"}};
   lease["spec"]["holderIdentity"] = "somebody";
+  lease["spec"]["leaseDurationSeconds"] = 900;
   client_.Add(lease);
   EXPECT_TRUE(client_.WaitUntil([&] {
     const auto now = client_.Peek(api::kinds::kLease, "kube-node-lease", "node-a");
-    return now["spec"]["holderIdentity"] == "node-a" &&
+    return now["spec"]["holderIdentity"] == "node-a" && now["spec"]["leaseDurationSeconds"] == 1 &&
            base::json::String(now, {"metadata", "annotations", "note"}) == "kept";
   }));
 }

@@ -10,6 +10,7 @@
 #include "blockagent/agent.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
+#include "cmd/berth/duration_option.h"
 #include "cmd/berth/signals.h"
 #include "cmd/health.h"
 #include "kube/config.h"
@@ -124,6 +125,9 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--io-proxy-socket", flags->agent.proxy_socket,
                       "Where 'berth io-proxy' of this node listens");
+  AddDuration(*command, "--node-silence", flags->agent.node_silence,
+              "How long a deleted Node's Lease has to stay as it is until the node counts as "
+              "silent; longer where the Lease says so (default: 45s)");
   command->add_option("--http-endpoint", flags->http_address,
                       "Address of metrics and health, as ':8080'; without it there is none");
   command->add_flag("-v", flags->verbosity, "Log more");

@@ -134,6 +134,7 @@ class LocalNodeImpl : public LocalNode {
         .log_folder = Below("pod-logs"),
         .own_folder = options_.data_folder,
         .labels = options_.labels,
+        .lease_duration = options_.lease_duration,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
         .refuse_shared_sandbox_writers = options_.sandbox_writers == "refuse",

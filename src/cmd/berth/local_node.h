@@ -13,6 +13,7 @@
 //     volume-plugins/        Flexvolume drivers
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,7 @@ struct LocalNodeOptions {
   std::string data_folder = "/var/lib/berth";
   std::string node_name;  // empty: the host's name
   api::Labels labels;     // of the Node, besides the well-known ones
+  std::chrono::milliseconds lease_duration{40'000};
   std::string runtime_endpoint = "unix:///run/containerd/containerd.sock";
   std::string node_sockets;    // empty: <data>/run/nodes
   std::string utility_socket;  // of berth-shim; empty: <data>/run/utilities.sock

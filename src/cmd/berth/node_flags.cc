@@ -1,5 +1,6 @@
 #include "cmd/berth/node_flags.h"
 
+#include "cmd/berth/duration_option.h"
 #include "cmd/go_flags.h"
 
 namespace berth::cmd {
@@ -58,6 +59,9 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
       },
       "NAME=true|false,...; MountContainers (true): volumes' utilities run in the pods that are "
       "registered for them");
+  AddDuration(app, "--node-lease-duration", options.lease_duration,
+              "How long the node's Lease promises that it lives; renewed four times as often "
+              "(default: 40s)");
   app.add_option("--http-endpoint", options.http_endpoint,
                  "Address at which metrics and health are served, as ':8080' (default: nowhere)");
   app.add_flag("--containerized", options.containerized,

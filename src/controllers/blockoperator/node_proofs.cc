@@ -24,14 +24,16 @@ StatusOr<bool> NodeProofs::IsAbsent(const std::string& node) {
   return false;
 }
 
+void NodeProofs::NoteThere(const std::string& node) {
+  base::MutexLock lock(mutex_);
+  seen_.erase(node);
+}
+
 StatusOr<NodeProofs::Proof> NodeProofs::ProveGone(const std::string& name) {
   const auto node = kube::Get<api::Node>(client_, "", name);
   if (node.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(node);
-    {
-      base::MutexLock lock(mutex_);
-      seen_.erase(name);
-    }
+    NoteThere(name);
     if (node->has_taint(kOutOfServiceTaint)) {
       return Proof{.out_of_service = true,
                    .text = fmt::format("node '{}' carries the taint {}", name, kOutOfServiceTaint)};
@@ -43,17 +45,21 @@ StatusOr<NodeProofs::Proof> NodeProofs::ProveGone(const std::string& name) {
   }
   const auto lease = kube::Get<api::Lease>(client_, kLeaseNamespace, name);
   std::string state = "absent";
-  milliseconds needed = silence_;
+  milliseconds promised{0};
   if (lease.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(lease);
     state = lease->uid() + " " + lease->renew_time();
-    needed = std::max<milliseconds>(
-        needed, seconds(std::min<int64_t>(lease->Int({"spec", "leaseDurationSeconds"}), 3600)));
+    promised = seconds(std::min<int64_t>(lease->Int({"spec", "leaseDurationSeconds"}), 3600));
   }
   const auto now = steady_clock::now();
   base::MutexLock lock(mutex_);
   Seen& seen = seen_[name];
-  if (seen.lease != state) seen = {.lease = state, .since = now};
+  if (seen.lease != state) {
+    seen.lease = state;
+    seen.since = now;
+  }
+  seen.promised = std::max(seen.promised, promised);
+  const milliseconds needed = std::max(silence_, seen.promised);
   const auto silent = std::chrono::duration_cast<milliseconds>(now - seen.since);
   if (silent >= needed) {
     return Proof{.text = fmt::format("node '{}' has no object, and its Lease has not been renewed "

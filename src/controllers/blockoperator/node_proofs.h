@@ -6,7 +6,8 @@
 //     is while the operator looks                      the Lease promises
 //
 // The Lease is compared with itself over the operator's own time, so that clocks that differ prove
-// nothing; one that is absent is a state too. After a restart the time begins anew.
+// nothing; one that is absent is a state too. After a restart the time begins anew, and so it does
+// when the node was there in between.
 //
 // Thread-safe.
 #pragma once
@@ -34,6 +35,9 @@ class NodeProofs {
   // FAILED_PRECONDITION says which proof is missing. Others are the API's.
   base::StatusOr<Proof> ProveGone(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The Node was seen: what was seen of its silence counts no more.
+  void NoteThere(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Whether there is no such Node, on the API's own word.
   base::StatusOr<bool> IsAbsent(const std::string& node);
 
@@ -42,6 +46,8 @@ class NodeProofs {
   struct Seen {
     std::string lease;
     Time since;
+    // The longest that its Lease, when there was one, had to be left alone for.
+    std::chrono::milliseconds promised{0};
   };
   kube::Client& client_;
   const std::chrono::milliseconds silence_;

@@ -92,6 +92,24 @@ TEST_F(StaleUsesTest, ALeaseThatIsRenewedKeepsTheFence) {
   EXPECT_TRUE(WaitFree());
 }
 
+TEST_F(StaleUsesTest, ANodeThatCameBackInBetweenIsWatchedAnew) {
+  options_.node_silence = std::chrono::seconds(1);
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  // Its silence is being measured.
+  ASSERT_TRUE(cluster_.events.WaitFor("StaleAttachment pvc-uid-data"));
+  cluster_.Put(MakeNode("node-b"));
+  UnmapOn("node-b", kVolume);
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Fence>("", kVolume); },
+                                         std::chrono::milliseconds(1200)));
+  EndNode();
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Fence>("", kVolume); },
+                                         std::chrono::milliseconds(700)))
+      << "what it was silent for before counts no more";
+  EXPECT_TRUE(WaitFree());
+}
+
 TEST_F(StaleUsesTest, TheTaintOutOfServiceIsAPersonsWord) {
   BeginWithUse();
   EndPod();
