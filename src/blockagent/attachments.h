@@ -168,6 +168,8 @@ class Attachments {
   // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
+  // Tells that what a pod uses here is taken from it.
+  void TellLost(const Record& record, const api::FenceEntry& use);
 
   void TellDevice(const Record& record, std::string_view state, const std::string& message,
                   const api::VolumeFence* known = nullptr);

@@ -28,7 +28,11 @@ Status Attachments::Clear(const CleanupEntry& entry, const Force& force, Deadlin
 Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
   const FenceEntry& use = entry.attachment;
   std::optional<Record> record = records_->Get(entry.volume);
-  if (record.has_value() && record->Find(use) != nullptr) {
+  if (Use* known = record.has_value() ? record->Find(use) : nullptr; known != nullptr) {
+    if (known->state == State::kMounted) {
+      ASSIGN_OR_RETURN(const bool held, fences_.Holds(entry.volume, use));
+      if (!held) TellLost(*record, use);
+    }
     return TakeOffLocked(*std::move(record), use, force);
   }
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());

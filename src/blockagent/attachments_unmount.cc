@@ -238,6 +238,16 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
 }
 
+void Attachments::TellLost(const Record& record, const FenceEntry& use) {
+  const std::string text =
+      fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
+                  Quote(record.volume), Describe(use), Quote(options_.node));
+  LOG_WARNING("{}", text);
+  for (const auto& object : {ReferenceTo(record), ReferenceTo(use)}) {
+    parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
+  }
+}
+
 Status Attachments::ReconcileUses(Record& record, bool& again) {
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(record.volume));
   for (const Use& use : std::vector<Use>(record.uses)) {
@@ -245,13 +255,7 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
         entries, [&](const FenceEntry& one) { return one.IsSameUse(use.entry); });
     Status done;
     if (!held && use.state == State::kMounted) {
-      const std::string text =
-          fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
-                      Quote(record.volume), Describe(use.entry), Quote(options_.node));
-      LOG_WARNING("{}", text);
-      for (const auto& object : {ReferenceTo(record), ReferenceTo(use.entry)}) {
-        parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
-      }
+      TellLost(record, use.entry);
       done = TakeOffLocked(record, use.entry, {.on = true});
     } else if (!held || use.state == State::kDetaching) {
       done = TakeOffLocked(record, use.entry, {});
