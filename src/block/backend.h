@@ -83,6 +83,15 @@ class Backend {
   // Shuts a node out for good, so that nothing it sends later is written. UNIMPLEMENTED: it cannot.
   virtual base::Status Fence(const std::string& image, const std::string& node) = 0;
 
+  // --- A file system in the making ---
+
+  // Notes with the image, durably, which file system is being made in it, and was never mounted:
+  // whoever has the image next, on whatever node, may make it anew. Empty: none is any more.
+  // UNIMPLEMENTED: this back end keeps nothing with its images.
+  virtual base::Status NoteFormatting(const std::string& image, const std::string& uuid) = 0;
+  // Its UUID; empty: none. UNIMPLEMENTED as above.
+  virtual base::StatusOr<std::string> Formatting(const std::string& image) = 0;
+
   // --- The devices of this node ---
 
   // The device that shows the image, made if there is none. FAILED_PRECONDITION: its lock is

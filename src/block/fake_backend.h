@@ -28,6 +28,7 @@ class FakeImages {
     // Nodes that have it mapped; true: as readers.
     std::map<std::string, bool> mapped_by;
     bool shared_writers = false;
+    std::string formatting;
   };
 
   base::Mutex mutex;
@@ -124,6 +125,22 @@ class FakeBackend : public Backend {
     images_.shut_out[image].insert(node);
     images_.images[image].mapped_by.erase(node);
     return base::OkStatus();
+  }
+
+  base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
+    RETURN_IF_ERROR(Call("NoteFormatting", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return Missing(image);
+    it->second.formatting = uuid;
+    return base::OkStatus();
+  }
+  base::StatusOr<std::string> Formatting(const std::string& image) override {
+    RETURN_IF_ERROR(Call("Formatting", image));
+    base::MutexLock lock(images_.mutex);
+    const auto it = images_.images.find(image);
+    if (it == images_.images.end()) return Missing(image);
+    return it->second.formatting;
   }
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {

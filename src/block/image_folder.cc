@@ -357,6 +357,26 @@ base::StatusOr<ImageRecord> ImageFolder::CompleteGrowth(ImageRecord record,
   return record;
 }
 
+base::Status ImageFolder::NoteFormatting(const std::string& image, const std::string& uuid) {
+  RETURN_IF_ERROR(CheckImageName(image));
+  if (!uuid.empty() && !IsId(uuid)) {
+    return Error(StatusCode::kInvalidArgument, "{} is no UUID of a file system", Quote(uuid));
+  }
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(image));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
+  if (!record.has_value()) return NoImage(image, folder_);
+  if (record->formatting == uuid) return base::OkStatus();
+  record->formatting = uuid;
+  return Write(*record);
+}
+
+base::StatusOr<std::string> ImageFolder::Formatting(const std::string& image) const {
+  RETURN_IF_ERROR(Place());
+  ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
+  return record.formatting;
+}
+
 base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
   const auto names = platform::ListFolder(folder_ + "/.berth");

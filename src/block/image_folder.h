@@ -42,6 +42,8 @@ class ImageFolder {
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes);
   base::StatusOr<std::vector<ImageInfo>> List();
   base::StatusOr<bool> HasLock(const std::string& image) const;
+  base::Status NoteFormatting(const std::string& image, const std::string& uuid);
+  base::StatusOr<std::string> Formatting(const std::string& image) const;
 
   struct Located {
     ImageInfo info;

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/ids.h"
 #include "block/sizes.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
@@ -64,6 +65,23 @@ TEST_F(ImageFolderTest, WhatACrashLeftOfARecordGoesWithItsImage) {
               ElementsAre(".pvc-10.json.tmp-a1B2c3", "pvc-10.json", "pvc-10.lock"));
   ASSERT_TRUE(images_.Delete("pvc-10").ok());
   EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
+}
+
+TEST_F(ImageFolderTest, AFileSystemInTheMakingIsNotedWithTheImage) {
+  ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
+  EXPECT_EQ(*images_.Formatting("pvc-1"), "");
+  EXPECT_EQ(images_.NoteFormatting("pvc-1", "-L").code(), StatusCode::kInvalidArgument);
+  const std::string uuid = base::NewUuid();
+  ASSERT_TRUE(images_.NoteFormatting("pvc-1", uuid).ok());
+  ASSERT_TRUE(images_.Grow("pvc-1", 2 * kMiB).ok());
+  EXPECT_EQ(*ImageFolder(folder_.path()).Formatting("pvc-1"), uuid);
+  // A copy is another image.
+  ASSERT_TRUE(images_.Create({.name = "copy", .size_bytes = 2 * kMiB, .source = "pvc-1"}).ok());
+  EXPECT_EQ(*images_.Formatting("copy"), "");
+  ASSERT_TRUE(images_.NoteFormatting("pvc-1", "").ok());
+  EXPECT_EQ(*images_.Formatting("pvc-1"), "");
+  EXPECT_EQ(images_.NoteFormatting("none", uuid).code(), StatusCode::kNotFound);
+  EXPECT_EQ(images_.Formatting("none").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(ImageFolderTest, NamesThatLeadElsewhereAreRefused) {

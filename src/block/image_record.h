@@ -30,6 +30,8 @@ struct ImageRecord {
   std::string snapshot_of;   // of a snapshot: the image; else empty
   base::WallTime created;
   ImageIdentity identity;  // since kPlacing
+  // UUID of a file system that is in the making there, and was never mounted; empty: none.
+  std::string formatting;
 
   ImageInfo Info() const {
     return {.name = name, .size_bytes = size_bytes, .snapshot_of = snapshot_of};

@@ -46,6 +46,12 @@ class Images : public Backend {
                  "node.kubernetes.io/out-of-service",
                  Quote(node));
   }
+  base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
+    return folder_.NoteFormatting(image, uuid);
+  }
+  base::StatusOr<std::string> Formatting(const std::string& image) override {
+    return folder_.Formatting(image);
+  }
 
  protected:
   base::StatusOr<ImageFolder::Located> LocateFor(const std::string& image,

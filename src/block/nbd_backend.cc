@@ -85,6 +85,15 @@ class NbdBackend : public Backend {
                  Quote(node));
   }
 
+  // The folder of the images, if it has a name at all, need not be reached from here.
+  base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
+    return Formatting(image).status();
+  }
+  base::StatusOr<std::string> Formatting(const std::string& image) override {
+    return Error(StatusCode::kUnimplemented, "an NBD server keeps nothing with its export {}",
+                 Quote(image));
+  }
+
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));

@@ -144,8 +144,11 @@ class Attachments {
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,
                            block::Backend& backend);
   base::Status MountDevice(const Subject& subject, Record& record, const std::string& target,
-                           bool read_only);
-  base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry);
+                           bool read_only, block::Backend& backend);
+  // Readies the file system on the device for its mount, and makes it where there is none.
+  base::Status ReadyDevice(const Subject& subject, Record& record, block::Backend& backend);
+  base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry,
+                        block::Backend& backend);
   void Grow(Record& record, block::Backend& backend);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);

@@ -143,6 +143,12 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   record.volume_uid = subject.volume.uid();
   record.cluster = subject.cluster;
   record.image = subject.image;
+  if (!record.formatting_uuid.empty()) {
+    // Another may have had it since: what bears that UUID is then in use.
+    ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(call.volume));
+    const auto is_on_record = [&](const FenceEntry& one) { return record.Find(one) != nullptr; };
+    if (std::ranges::none_of(entries, is_on_record)) record.formatting_uuid.clear();
+  }
   if (!record.mapping.has_value()) record.backend = subject.backend;
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   Use* use = record.Find(entry);
@@ -249,19 +255,21 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   if (record.state == State::kAttaching) record.state = State::kMapped;
   if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMount(record.volume);
   RETURN_IF_ERROR(records_->Put(record));
-  RETURN_IF_ERROR(MountUse(subject, record, entry));
+  RETURN_IF_ERROR(MountUse(subject, record, entry, backend));
   record.Find(entry)->state = State::kMounted;
   record.state = State::kMounted;
   record.formatting_uuid.clear();
   return records_->Put(record);
 }
 
-Status Attachments::MountUse(const Subject& subject, Record& record, const FenceEntry& entry) {
+Status Attachments::MountUse(const Subject& subject, Record& record, const FenceEntry& entry,
+                             block::Backend& backend) {
   if (record.shared_mount.empty()) {
-    return MountDevice(subject, record, entry.mount_dir, subject.map_read_only);
+    return MountDevice(subject, record, entry.mount_dir, subject.map_read_only, backend);
   }
   RETURN_IF_ERROR(platform::MakeFolders(record.shared_mount, 0750));
-  RETURN_IF_ERROR(MountDevice(subject, record, record.shared_mount, record.mapping->read_only));
+  RETURN_IF_ERROR(
+      MountDevice(subject, record, record.shared_mount, record.mapping->read_only, backend));
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const std::string target = MountPointOf(entry.mount_dir);
   if (const MountEntry* there = platform::FindMount(table, target); there != nullptr) {
@@ -278,7 +286,7 @@ Status Attachments::MountUse(const Subject& subject, Record& record, const Fence
 }
 
 Status Attachments::MountDevice(const Subject& subject, Record& record, const std::string& folder,
-                                bool read_only) {
+                                bool read_only, block::Backend& backend) {
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const std::string target = MountPointOf(folder);
   const block::Mapping& mapping = *record.mapping;
@@ -289,22 +297,7 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
   }
   const bool elsewhere =
       std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
-  if (!elsewhere) {
-    ASSIGN_OR_RETURN(record.fs_type,
-                     ReadyContent(parts_.exec, {.device = mapping.device,
-                                                .fs_type = subject.fs_type,
-                                                .read_only = mapping.read_only,
-                                                .formatting_uuid = record.formatting_uuid,
-                                                .about_to_format = [&](const std::string& uuid) {
-                                                  record.formatting_uuid = uuid;
-                                                  return records_->Put(record);
-                                                }}));
-    // Before it is mounted, where every kernel and process may.
-    if (!mapping.read_only) {
-      RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
-                                  /*mount_point=*/""));
-    }
-  }
+  if (!elsewhere) RETURN_IF_ERROR(ReadyDevice(subject, record, backend));
   std::vector<std::string> options;
   if (read_only) {
     options.emplace_back("ro");
@@ -318,6 +311,40 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
                                         .fs_type = record.fs_type,
                                         .options = std::move(options)}));
   return base::FaultPoint<"blockagent.mount.after">();
+}
+
+Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::Backend& backend) {
+  const block::Mapping& mapping = *record.mapping;
+  // What another node left counts, too, if the back end can tell of it.
+  std::string noted;
+  if (auto asked = backend.Formatting(record.image); asked.ok()) {
+    noted = *std::move(asked);
+  } else if (asked.status().code() != StatusCode::kUnimplemented) {
+    return asked.status();
+  }
+  const auto note = [&](const std::string& uuid) {
+    Status done = backend.NoteFormatting(record.image, uuid);
+    if (done.code() == StatusCode::kUnimplemented) return base::OkStatus();
+    if (done.ok()) noted = uuid;
+    return done;
+  };
+  ASSIGN_OR_RETURN(
+      record.fs_type,
+      ReadyContent(parts_.exec, {.device = mapping.device,
+                                 .fs_type = subject.fs_type,
+                                 .read_only = mapping.read_only,
+                                 .formatting_uuid = noted.empty() ? record.formatting_uuid : noted,
+                                 .about_to_format = [&](const std::string& uuid) -> Status {
+                                   record.formatting_uuid = uuid;
+                                   RETURN_IF_ERROR(records_->Put(record));
+                                   return note(uuid);
+                                 }}));
+  if (mapping.read_only) return base::OkStatus();
+  // Before it is mounted, where every kernel and process may.
+  RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
+                              /*mount_point=*/""));
+  // It is about to be used.
+  return noted.empty() ? base::OkStatus() : note("");
 }
 
 // What fails is tried again: the volume is mounted, if smaller than it could be.

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/child.h"
 #include "platform/errno.h"
 #include "platform/file_system.h"
 
@@ -95,12 +96,28 @@ StatusOr<std::string> TypeOf(const ContentRequest& request,
                Quote(request.fs_type));
 }
 
+// Takes off what tells a file system from nothing, so that mkfs does not find its own UUID in use,
+// as that of btrfs does.
+Status ClearHead(const std::string& device) {
+  constexpr size_t kHead = 1024 * 1024;
+  constexpr std::chrono::seconds kTime{30};
+  const std::string zeros(kHead, '\0');
+  return platform::RunInChild(
+      fmt::format("clear {} of a mkfs that was cut short", Quote(device)), kTime, [&] {
+        const int fd = open(device.c_str(), O_WRONLY | O_EXCL | O_CLOEXEC);
+        if (fd < 0 || pwrite(fd, zeros.data(), zeros.size(), 0) < 0 || fsync(fd) != 0) return errno;
+        return 0;
+      });
+}
+
 Status Make(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
             bool over_own) {
   const std::string uuid = over_own ? request.formatting_uuid : base::NewUuid();
   if (!over_own) RETURN_IF_ERROR(request.about_to_format(uuid));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.format.before">());
   if (over_own) {
+    RETURN_IF_ERROR(ClearHead(request.device));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.format.cleared">());
     RETURN_IF_ERROR(fs.Format(exec, request.device, {.uuid = uuid, .extra = ForceFlag(fs.type())}));
   } else {
     RETURN_IF_ERROR(platform::FormatIfBlank(exec, request.device, fs.type(), {.uuid = uuid}));

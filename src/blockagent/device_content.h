@@ -1,7 +1,7 @@
 // The file system on a mapped device: readied for its first mount, and grown with its image.
 //
-//   blank ─▶ a UUID goes into the record ─▶ mkfs with that UUID ─▶ there
-//   what bears the recorded UUID: a broken-off mkfs of this node, never mounted: made anew
+//   blank ─▶ a UUID is recorded, and noted with the image ─▶ mkfs with that UUID ─▶ there
+//   what bears that UUID: a broken-off mkfs, never mounted: made anew, by another node as well
 //   any file system that is asked for: checked as far as every mount may afford
 //   all else: refused, and left as it is
 #pragma once
@@ -19,7 +19,7 @@ struct ContentRequest {
   std::string device;
   std::string fs_type;  // asked for; empty: what is there, or ext4
   bool read_only = false;
-  std::string formatting_uuid;  // of the record
+  std::string formatting_uuid;  // as recorded or noted
   // Records the UUID of a file system that is about to be made.
   std::function<base::Status(const std::string& uuid)> about_to_format;
 };
