@@ -1,5 +1,6 @@
 """The block agent on two nodes, each with a mount namespace, a data folder and an agent of its own, and real ext4 on image
 files that both reach."""
+import contextlib
 import pathlib
 import shutil
 import subprocess
@@ -9,8 +10,8 @@ import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
 from lib.further_node import FurtherNode
-from lib.local_api import LocalApi
-from lib.standalone import Standalone, wait_for
+from lib.local_api import WatchedStandalone
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
@@ -19,15 +20,15 @@ STAY = "echo $HOSTNAME >> /data/who; sync; cat /data/who; trap 'exit 0' TERM; wh
 
 
 class Site:
-    def __init__(self, berth, further):
+    def __init__(self, berth, further, agent_flags=()):
         self.berth = berth
-        self.api = LocalApi(berth.data / "api.sock")
+        self.api = berth.api
         self.further = further
         self.images = berth.folder / "images"
         self.images.mkdir()
         self.agents = {
-            "node-a": BlockAgent(berth, "node-a", berth.data, berth.folder),
-            "node-b": BlockAgent(berth, "node-b", further.data, further.folder, further.inside),
+            "node-a": BlockAgent(berth, "node-a", berth.data, berth.folder, flags=agent_flags),
+            "node-b": BlockAgent(berth, "node-b", further.data, further.folder, further.inside, flags=agent_flags),
         }
 
     def start(self):
@@ -63,16 +64,19 @@ class Site:
     def fence(self, name):
         return self.berth.get("volumefences", name)
 
-    def blocked(self, pod):
-        return [e["message"] for e in self.berth.events(pod) if e["reason"] == "FenceBlocked"]
+    def blocked(self, name):
+        """What the pod of that name is told, and not those before it."""
+        pod = self.berth.get("pods", name)
+        return [e["message"] for e in self.berth.events(name) if e["reason"] == "FenceBlocked"
+                and pod is not None and e["involvedObject"].get("uid") == pod["metadata"]["uid"]]
 
 
-@pytest.fixture(scope="module")
-def module_site(runtime):
-    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+@contextlib.contextmanager
+def two_nodes(runtime, node_flags=(), agent_flags=()):
+    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     berth.start()
-    further = FurtherNode(berth, "node-b", pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
-    site = Site(berth, further)
+    further = FurtherNode(berth, "node-b", pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")), node_flags)
+    site = Site(berth, further, agent_flags)
     try:
         further.start()
         wait_for("node-b to be ready", further.ready)
@@ -91,6 +95,12 @@ def module_site(runtime):
             mounts.unmount_below(folder)
             mounts.detach_loops_below(folder)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_site(runtime):
+    with two_nodes(runtime) as site:
+        yield site
 
 
 @pytest.fixture

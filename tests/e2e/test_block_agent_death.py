@@ -1,15 +1,26 @@
-"""Death of a node while it mounts, and its return: one writer always. The volume comes free by itself where it is
+"""Death of a node at each step of a mount, and its return: one writer always. The volume comes free by itself where it is
 proven that the old node writes no more, and stays fenced with the reason where it is not."""
 import shutil
 
 import pytest
 from lib.block_agent import loops_of
 from lib.standalone import wait_for
-from test_block_agent import OUT_OF_SERVICE, module_site, power_off, site  # noqa: F401  (fixtures)
+from test_block_agent import OUT_OF_SERVICE, power_off, site, two_nodes  # noqa: F401  (a fixture)
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
-BEHIND_THE_FENCE = ["blockagent.map.after"]
+BEFORE_THE_FENCE = ["blockagent.record.write.after", "blockagent.fence.acquire.before"]
+BEHIND_THE_FENCE = ["blockagent.fence.acquire.after", "blockagent.map.after", "blockagent.format.after",
+                    "blockagent.mount.after"]
+
+# What a lease promises, and is watched for.
+LEASE = "2s"
+
+
+@pytest.fixture(scope="module")
+def module_site(runtime):
+    with two_nodes(runtime, ["--node-lease-duration", LEASE], ["--node-silence", LEASE]) as site:
+        yield site
 
 
 def arm(site, point):
@@ -35,7 +46,7 @@ def revive(site):
     agent.log.unlink()
     agent.start().wait_ready()
     wait_for("node-b to be ready", site.further.ready, seconds=120)
-    if site.berth.get("nodes", "node-b")["spec"].get("taints"):
+    if site.berth.get("nodes", "node-b").get("spec", {}).get("taints"):
         site.api.patch("nodes", "node-b", {"spec": {"taints": []}})
     wait_for("node-b to forget the volume", lambda: not agent.records())
     wait_for("node-b to have nothing to clean up", lambda: site.berth.get("nodecleanups", "node-b") is None)
@@ -60,7 +71,7 @@ def comes_back(site):
         revive(site)
 
 
-@pytest.mark.parametrize("point", BEHIND_THE_FENCE)
+@pytest.mark.parametrize("point", BEFORE_THE_FENCE + BEHIND_THE_FENCE)
 def test_a_node_dies_while_it_mounts_and_comes_back(site, point):
     site.volume("data")
     agent = arm(site, point)
@@ -84,3 +95,42 @@ def test_a_node_dies_while_it_mounts_and_comes_back(site, point):
     revive(site)
     has_alone(site, "node-a")
     assert site.read("db") == ["db"]
+
+
+def test_a_node_that_is_off_and_deleted_frees_its_volume_without_a_hand(site):
+    site.volume("data")
+    site.run("db", "node-b", "data")
+    power_off(site)
+    force_away(site, "db")
+    site.berth.run("delete", "node", "node-b")
+    site.berth.apply(site.pod("db", "node-a", "data"))
+    wait_for("the reason", lambda: any("its Lease has not expired" in text for text in site.blocked("db")))
+    # Its lease expires, and the back end holds no lock of the image.
+    site.berth.wait_phase("pods", "db", "Running", seconds=240)
+    has_alone(site, "node-a")
+    assert site.read("db") == ["db", "db"]
+    revive(site)
+    has_alone(site, "node-a")
+
+
+def test_a_node_that_is_deleted_and_still_has_the_device_keeps_its_volume_fenced(site):
+    site.volume("data")
+    site.run("db", "node-b", "data")
+    agent = site.agents["node-b"]
+    agent.kill()
+    site.further.agent.kill()
+    site.further.agent.wait()
+    force_away(site, "db")
+    site.berth.run("delete", "node", "node-b")
+    site.berth.apply(site.pod("db", "node-a", "data"))
+    # It died before, too, and is watched anew.
+    wait_for("the first reason", lambda: any("its Lease has not expired" in text for text in site.blocked("db")))
+    # The machine runs, and what has the volume mounted may write to it for as long as it likes.
+    said = wait_for("the reason", lambda: [text for text in site.blocked("db") if "holds a lock" in text], seconds=240)
+    assert "switch it off" in said[-1] and "berth fence break --dangerous data" in said[-1]
+    has_alone(site, "node-b")
+    # Its agent comes back: the pod is gone, and it lets go.
+    revive(site)
+    site.berth.wait_phase("pods", "db", "Running", seconds=240)
+    has_alone(site, "node-a")
+    assert site.read("db") == ["db", "db"]

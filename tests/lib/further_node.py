@@ -1,5 +1,6 @@
 """A further node of a standalone Berth: `berth node` in a mount namespace of its own, as if it were a machine of its own,
 with a containerd, a data folder and a pool of its own."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -80,9 +81,25 @@ class FurtherNode:
             self.agent.kill()
             self.agent.wait()
         self._own_containerd("stop")
-        self.machine.kill()
+        self._end_all()
         self.machine.wait()
         self.machine = self.agent = None
+
+    def _end_all(self):
+        """All that runs there: a driver that waits for its agent would keep the mounts."""
+        def mount_namespace(pid):
+            try:
+                return os.readlink(f"/proc/{pid}/ns/mnt")
+            except OSError:
+                return None
+
+        own = mount_namespace(self.machine.pid)
+        assert own not in (None, mount_namespace("self"))
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            if pid != self.machine.pid and mount_namespace(pid) == own:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.machine.kill()
 
     def images(self):
         """The volumes in the node's pool."""

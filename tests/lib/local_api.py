@@ -3,7 +3,7 @@ import http.client
 import json
 import socket
 
-from lib.standalone import Failure
+from lib.standalone import Failure, Standalone
 
 PATHS = {
     "pods": "/api/v1/namespaces/default/pods",
@@ -11,6 +11,7 @@ PATHS = {
     "persistentvolumes": "/api/v1/persistentvolumes",
     "nodes": "/api/v1/nodes",
     "endpoints": "/api/v1/namespaces/default/endpoints",
+    "events": "/api/v1/namespaces/default/events",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
@@ -24,6 +25,7 @@ PATHS = {
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
 }
+SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes"}
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
            "Node": "nodes", "Endpoints": "endpoints", "StorageClass": "storageclasses", "CSINode": "csinodes",
            "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
@@ -92,3 +94,19 @@ class LocalApi:
         if code >= 400:
             raise Failure(f"{code}: {answer.get('message', answer)}")
         return answer
+
+
+class WatchedStandalone(Standalone):
+    """Driven by commands and looked at by the socket: what is waited for costs no process each time."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.api = LocalApi(self.data / "api.sock")
+
+    def get(self, kind, name, ns="default"):
+        kind = SHORT.get(kind, kind)
+        return self.api.get(kind, name) if ns == "default" and kind in PATHS else super().get(kind, name, ns)
+
+    def items(self, kind, ns="default"):
+        kind = SHORT.get(kind, kind)
+        return self.api.items(kind) if ns == "default" and kind in PATHS else super().items(kind, ns)
