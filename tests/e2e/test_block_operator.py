@@ -8,9 +8,9 @@ import tempfile
 import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
-from lib.local_api import LocalApi
+from lib.local_api import LocalApi, WatchedStandalone
 from lib.roles import LEASE
-from lib.standalone import Standalone, wait_for
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
@@ -52,7 +52,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def module_site(runtime):
-    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     berth.start()
     site = Site(berth)
     try:
@@ -191,7 +191,7 @@ def test_a_node_that_is_deleted_leaves_a_cleanup_and_no_fence(site):
     assert cleanup["entries"][0]["volume"] == name and cleanup["entries"][0]["image"] == name
     # Its kubelet is silent for 40 s, and the back end has no lock.
     wait_for("the fence to go", lambda: berth.get("volumefences", name) is None, seconds=90)
-    said = [e["message"] for e in berth.events(name) if e["reason"] == "FenceBroken"]
+    said = wait_for("the event", lambda: [e["message"] for e in berth.events(name) if e["reason"] == "FenceBroken"])
     assert "the back end has no lock of the image" in said[0]
     assert berth.get("nodecleanups", "node-dead")["entries"], "for its return"
     berth.run("delete", "pvc", "data")

@@ -10,8 +10,8 @@ import tempfile
 import pytest
 from lib import csi_double, mounts, objects
 from lib.further_node import DRIVER, FurtherNode
-from lib.local_api import LocalApi
-from lib.standalone import Standalone, wait_for
+from lib.local_api import WatchedStandalone
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.csi, pytest.mark.e2e]
 
@@ -24,7 +24,7 @@ class Cluster:
     def __init__(self, berth, double):
         self.berth = berth
         self.double = double
-        self.api = LocalApi(berth.data / "api.sock")
+        self.api = berth.api
         self.further = {}
 
     def images(self, name):
@@ -71,7 +71,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def module_cluster(runtime):
-    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     registry = berth.data / "kubelet" / "plugins_registry"
     registry.mkdir(parents=True)
     double = csi_double.CsiDouble(berth.folder / "double", registry).start()
