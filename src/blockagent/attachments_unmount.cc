@@ -204,7 +204,7 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
 
 Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   std::string volume = records_->VolumeAt(mount_dir);
-  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+  ASSIGN_OR_RETURN(auto table, parts_.mounter.List());
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(mount_dir));
   if (volume.empty() && mounted != nullptr) {
     // A further mount of a device that is recorded.
@@ -216,6 +216,9 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
     volume = folder->volume;
   }
   ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  // Whoever had the volume until now may have unmounted it: the call that is repeated here.
+  ASSIGN_OR_RETURN(table, parts_.mounter.List());
+  mounted = platform::FindMount(table, MountPointOf(mount_dir));
   const std::string context = fmt::format("unmount {}", Quote(mount_dir));
   std::optional<Record> record = records_->Get(volume);
   if (record.has_value()) {
