@@ -89,7 +89,8 @@ class Backend {
   // whoever has the image next, on whatever node, may make it anew. Empty: none is any more.
   // UNIMPLEMENTED: this back end keeps nothing with its images.
   virtual base::Status NoteFormatting(const std::string& image, const std::string& uuid) = 0;
-  // Its UUID; empty: none. UNIMPLEMENTED as above.
+  // Its UUID; empty: none. Counts only while the image is mapped for writing here: else another may
+  // be using it by now. UNIMPLEMENTED as above.
   virtual base::StatusOr<std::string> Formatting(const std::string& image) = 0;
 
   // --- The devices of this node ---

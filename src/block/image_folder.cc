@@ -372,9 +372,8 @@ base::Status ImageFolder::NoteFormatting(const std::string& image, const std::st
 }
 
 base::StatusOr<std::string> ImageFolder::Formatting(const std::string& image) const {
-  RETURN_IF_ERROR(Place());
-  ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
-  return record.formatting;
+  ASSIGN_OR_RETURN(ImageRecord record, ReadReady(image));
+  return std::move(record.formatting);
 }
 
 base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {

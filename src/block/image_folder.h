@@ -43,6 +43,7 @@ class ImageFolder {
   base::StatusOr<std::vector<ImageInfo>> List();
   base::StatusOr<bool> HasLock(const std::string& image) const;
   base::Status NoteFormatting(const std::string& image, const std::string& uuid);
+  // Of an image that was mapped just now, so that the folder answers: it is not asked once more.
   base::StatusOr<std::string> Formatting(const std::string& image) const;
 
   struct Located {

@@ -315,16 +315,14 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
 
 Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::Backend& backend) {
   const block::Mapping& mapping = *record.mapping;
-  // What another node left counts, too, if the back end can tell of it.
-  std::string noted;
-  if (auto asked = backend.Formatting(record.image); asked.ok()) {
-    noted = *std::move(asked);
-  } else if (asked.status().code() != StatusCode::kUnimplemented) {
-    return asked.status();
-  }
+  // What another node left counts, too, and this one's record only where the back end cannot tell.
+  const auto asked = backend.Formatting(record.image);
+  const bool keeps_notes = asked.status().code() != StatusCode::kUnimplemented;
+  if (keeps_notes) RETURN_IF_ERROR(asked);
+  std::string noted = keeps_notes ? *asked : "";
   const auto note = [&](const std::string& uuid) {
+    if (!keeps_notes) return base::OkStatus();
     Status done = backend.NoteFormatting(record.image, uuid);
-    if (done.code() == StatusCode::kUnimplemented) return base::OkStatus();
     if (done.ok()) noted = uuid;
     return done;
   };
@@ -333,7 +331,7 @@ Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::B
       ReadyContent(parts_.exec, {.device = mapping.device,
                                  .fs_type = subject.fs_type,
                                  .read_only = mapping.read_only,
-                                 .formatting_uuid = noted.empty() ? record.formatting_uuid : noted,
+                                 .formatting_uuid = keeps_notes ? noted : record.formatting_uuid,
                                  .about_to_format = [&](const std::string& uuid) -> Status {
                                    record.formatting_uuid = uuid;
                                    RETURN_IF_ERROR(records_->Put(record));
