@@ -212,7 +212,7 @@ def test_a_cluster_is_deleted_under_a_pod(site):
     berth.run("delete", "storageclusters", "doomed", "--wait=false")
     berth.wait_gone("storageclusters", "doomed")
     assert berth.get("volumefences", name) is None
-    said = [e["message"] for e in berth.events("doomed") if e["reason"] == "ClusterCleaned"]
+    said = wait_for("the event", lambda: [e["message"] for e in berth.events("doomed") if e["reason"] == "ClusterCleaned"])
     assert "1 forced off, 0 failed; 1 PersistentVolumes of it are left" in said[0]
     assert berth.get("pvc", "data") and (folder / name).exists(), "data is retained"
     berth.run("delete", "pod", "one")
