@@ -37,10 +37,46 @@ constexpr std::chrono::seconds kTimeout(10);
 constexpr std::chrono::seconds kUnmountTimeout(60);  // what is not written yet is written
 constexpr std::chrono::seconds kLookTimeout(5);
 
+#ifndef NS_GET_MNTNS_ID
+#define NS_GET_MNTNS_ID _IOR(NSIO, 0x5, uint64_t)
+#endif
+
+// Of the process's mount namespace; 0: the kernel does not tell it.
+uint64_t NamespaceNumber() {
+  const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  uint64_t number = 0;
+  if (space < 0) return 0;
+  if (ioctl(space, NS_GET_MNTNS_ID, &number) != 0) number = 0;
+  close(space);
+  return number;
+}
+
+// In a child: into a mount namespace of its own, or an errno. A namespace can be bound to a file
+// only in one with a lower number, so that no two can keep each other. Since Linux 6.18 each CPU
+// has numbers of its own to give, and a namespace that is made on another one than this process's
+// was may get a lower one; on the CPU that gave this one's it does not.
+int EnterNew() {
+  const uint64_t from = NamespaceNumber();
+  if (unshare(CLONE_NEWNS) != 0) return errno;
+  if (from == 0 || NamespaceNumber() > from) return 0;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return errno;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) continue;  // it went offline
+    if (unshare(CLONE_NEWNS) != 0) return errno;
+    if (NamespaceNumber() > from) return 0;
+  }
+  return ELOOP;  // as the kernel would say of the bind
+}
+
 // In a child: a namespace that has nothing but a tmpfs, as a descriptor, or a negative errno.
 // `folder` is any folder; in the new namespace it is mounted over.
 int MakeEmpty(const char* folder) {
-  if (unshare(CLONE_NEWNS) != 0) return -errno;
+  if (const int error = EnterNew(); error != 0) return -error;
   // Nothing that is done here may reach the host.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return -errno;
   const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
