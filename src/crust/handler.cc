@@ -34,6 +34,9 @@ constexpr size_t kMostVolumes = 256;
 constexpr std::chrono::seconds kPatience(10);
 // A bundle that is not there is looked for once more before its sandbox is held for gone.
 constexpr std::chrono::seconds kLookAgain(2);
+// A sandbox is looked at soon after it was taken up, and less and less often later: one that ends
+// while no handler is there does so at about that time, and nobody tells it.
+constexpr std::chrono::milliseconds kFirstLook(500);
 
 Status UnknownSandbox(std::string_view id) {
   return Error(StatusCode::kNotFound,
@@ -222,6 +225,7 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
   }
   auto entry = std::make_shared<Entry>(
       SandboxRecord{.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle});
+  entry->wait = options_.look_every;
   {
     base::MutexLock lock(mutex_);
     if (entries_.size() >= kMostSandboxes) {
@@ -241,13 +245,16 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
     return platform::WriteDurably<"crust.mark">(
         ipc::crust::MarkPath(options_.paths.run(), sandbox_id), "");
   }();
-  watch_.AddAfter(sandbox_id, options_.look_every);
   if (begun.ok()) {
+    watch_.AddAfter(sandbox_id, options_.look_every);
     LOG_INFO("sandbox {} of pod {} begins", Quote(sandbox_id), Quote(pod_uid));
     return OkStatus();
   }
   // Nothing is in it yet.
-  if (const Status undone = End(*entry); !undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+  if (const Status undone = End(*entry); !undone.ok()) {
+    LOG_WARNING("{}", base::ToString(undone));
+    watch_.Add(sandbox_id);
+  }
   return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
 }
 
@@ -426,15 +433,15 @@ Status Handler::End(Entry& entry) {
 base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
   using Outcome = base::KeyedWorkers::Outcome;
   StatusOr<Hold> hold = Take(sandbox_id);
-  if (!hold.ok()) {
-    return hold.status().code() == StatusCode::kNotFound ? Outcome::Done()
-                                                         : Outcome::After(options_.look_every);
-  }
+  if (hold.status().code() == StatusCode::kNotFound) return Outcome::Done();
+  if (hold.status().code() == StatusCode::kAborted) return Outcome::After(options_.look_every);
+  if (!hold.ok()) return Outcome::From(hold.status());
   Entry& entry = **hold;
   if (!entry.record.ending) {
     if (IsFolder(entry.record.bundle)) {
       entry.missed = false;
-      return Outcome::After(options_.look_every);
+      entry.wait = std::min(std::max(entry.wait * 2, kFirstLook), options_.look_every);
+      return Outcome::After(entry.wait);
     }
     if (!std::exchange(entry.missed, true)) {
       return Outcome::After(std::min<std::chrono::milliseconds>(kLookAgain, options_.look_every));

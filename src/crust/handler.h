@@ -88,7 +88,8 @@ class Handler {
     bool gone = false;  // guarded by Handler::mutex_: it is in the map no more
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;
-    bool missed = false;  // its bundle was not there when it was last looked for
+    bool missed = false;                // its bundle was not there when it was last looked for
+    std::chrono::milliseconds wait{0};  // from one look for it to the next
   };
   class Hold;
 
