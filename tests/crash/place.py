@@ -10,7 +10,7 @@ import threading
 import time
 
 from survivor import Survivor
-from lib import block_agent, csi_double, leaks, mounts, roles, standalone
+from lib import block_agent, crust, csi_double, leaks, mounts, roles, standalone
 
 CLONE_NEWNET = 0x40000000
 
@@ -38,6 +38,7 @@ class Place:
         self.berth = None
         self.double = None
         self.agent = None
+        self.handler = None
         self._make()
         return self
 
@@ -46,17 +47,21 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make(self):
-        runtime = standalone.own_containerd("start", self.folder / "r")
-        self.berth = standalone.Standalone(self.folder / "b", runtime)
+        self.handler = crust.Handler(self.folder / "h")
+        self.runtime = crust.Runtime(self.folder / "r", self.handler)
+        self.berth = standalone.Standalone(self.folder / "b", self.runtime.start())
+        self.handler.kubelet = self.berth.data / "kubelet"
 
     def _unmake(self):
         if self.agent is not None:
             self.agent.kill()
         self.berth.kill()
         self._end_double()
-        standalone.own_containerd("stop", self.folder / "r")
+        self.handler.kill()
+        self.runtime.stop()
         _clear_below(self.folder)
         shutil.rmtree(self.folder / "b")
+        shutil.rmtree(self.folder / "h")
         shutil.rmtree(self.folder / "r", ignore_errors=True)
 
     def _begin_double(self):
@@ -64,7 +69,7 @@ class Place:
         registry = self.berth.data / "kubelet" / "plugins_registry"
         registry.mkdir(parents=True, exist_ok=True)
         self.double = csi_double.CsiDouble(self.folder / "d", registry).start()
-        self.berth.flags = ["--csi-driver", self.double.socket]
+        self.berth.flags += ["--csi-driver", self.double.socket]
 
     def _end_double(self):
         if self.double is None:
@@ -73,7 +78,6 @@ class Place:
         self.double.announcement().unlink(missing_ok=True)
         shutil.rmtree(self.folder / "d")
         self.double = None
-        self.berth.flags = []
 
     def _begin_agent(self):
         """The node's block agent, which reaches the API wherever it listens after a crash. It is not started."""
@@ -94,6 +98,12 @@ class Place:
                 *(f"{volume} at {node}" for volume, node in self.double.attached()),
                 *(f"refused to attach {volume}" for volume in self.double.calls("ControllerPublishVolume", "failed"))]
 
+    def _left_at_handler(self):
+        return [*(f"record of sandbox {name}" for name in self.handler.records()),
+                *(f"holder of sandbox {name}" for name in self.handler.holders()),
+                *(f"mark of sandbox {name}" for name in self.handler.marks()),
+                *(f"plan of pod {name}" for name in self.handler.plans())]
+
     def prepare(self, fresh):
         """A folder that Berth has been used in, or an empty one."""
         if fresh:
@@ -113,23 +123,30 @@ class Place:
         marks.mkdir()
         before = leaks.Snapshot(self.berth)
         self.berth.log.unlink(missing_ok=True)
+        self.berth.flags = []
         if getattr(flow, "beside_double", False):
             self._begin_double()
         if getattr(flow, "beside_agent", False):
             self._begin_agent()
+        handler = self.handler if getattr(flow, "beside_handler", False) else None
+        if handler is not None:
+            handler.log.unlink(missing_ok=True)
+            self.berth.flags += ["--crust-run", handler.run]
         faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
         survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
-                            self.double, self.agent)
+                            self.double, self.agent, handler, self.runtime)
         killed = threading.Event()
         try:
             survivor.start()
             if kill is not None:
-                threading.Thread(target=_kill_at, args=(*kill, self.berth.process.pid, killed), daemon=True).start()
+                moment, role = kill
+                threading.Thread(target=_kill_at, args=(moment, role, lambda: self._pid_of(role), killed),
+                                 daemon=True).start()
             survivor.ready()
             flow(survivor)
             survivor.quiet()
             survivor.stop()
-            left = before.leaked_since() + self._left_at_double()
+            left = before.leaked_since() + self._left_at_double() + self._left_at_handler()
             assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
             self._end_double()
             self.agent = None
@@ -139,10 +156,17 @@ class Place:
             raise
         return killed.is_set() if kill is not None else len(list(marks.iterdir())) == len(crashes)
 
+    def _pid_of(self, role):
+        """None: it is not there now."""
+        if role == "containerd":
+            return self.runtime.pid()
+        process = self.handler.process if role == "crust-handler" else self.berth.process
+        if process is None or process.poll() is not None:
+            return None
+        return process.pid if role in ("up", "crust-handler") else _child_of(process.pid, role)
 
-def _pid_of(role, up):
-    if role == "up":
-        return up
+
+def _child_of(up, role):
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text().rpartition(")")[2].split()[1])
@@ -153,11 +177,11 @@ def _pid_of(role, up):
     return None
 
 
-def _kill_at(moment, role, up, killed):
+def _kill_at(moment, role, pid_of, killed):
     """Kills a process at a moment; one that is not there yet as soon as it is, one that has ended not at all."""
     time.sleep(moment)
     try:
-        pid = standalone.wait_for(role, lambda: _pid_of(role, up), seconds=5)
+        pid = standalone.wait_for(role, pid_of, seconds=5)
         os.kill(pid, 9)
         killed.set()
     except (standalone.Failure, ProcessLookupError):

@@ -16,12 +16,20 @@ def beside_agent(flow):
     return flow
 
 
+def beside_handler(flow):
+    """The flow has a CRUST handler, which is killed and started again apart from Berth."""
+    flow.beside_handler = True
+    return flow
+
+
 class Survivor:
-    def __init__(self, berth, environment=None, double=None, agent=None):
+    def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
         self.agent = agent
+        self.handler = handler
+        self.runtime = runtime
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -32,6 +40,12 @@ class Survivor:
         if self.agent is not None and self.agent.process is not None and self.agent.process.poll() is not None:
             self.restarts += 1
             self.agent.start(env=self.environment)
+        if self.handler is not None and self.handler.process is not None and self.handler.process.poll() is not None:
+            self.restarts += 1
+            self.handler.start(env=self.environment)
+        if self.runtime is not None and self.runtime.pid() is None:
+            self.restarts += 1
+            self.runtime.start()
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()
@@ -67,7 +81,9 @@ class Survivor:
             raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.log_tail()}") from None
 
     def log_tail(self):
-        return self.berth.log_tail(60) + ("" if self.agent is None else f"\n-- block agent:\n{self.agent.log_tail()}")
+        beside = {"block agent": self.agent, "CRUST handler": self.handler}
+        return self.berth.log_tail(60) + "".join(f"\n-- {name}:\n{process.log_tail()}"
+                                                 for name, process in beside.items() if process is not None)
 
     def state(self):
         """The objects that a failure is about, for its message."""
@@ -131,6 +147,12 @@ class Survivor:
         logs = self.berth.data / "pod-logs"
         self.step(f"pod {name} to run", lambda: self.phase(name) == "Running" and any(
             log.stat().st_size > 0 for log in logs.glob(f"default_{name}_*/*/*.log")))
+
+    def told(self, name, text):
+        """Whether an event of the pod that has the name now says so."""
+        uid = self.api.get("pods", name)["metadata"]["uid"]
+        return any(event["involvedObject"].get("uid") == uid and text in event["message"]
+                   for event in self.api.items("events"))
 
     def gone(self, plural, name):
         self.step(f"{plural} {name} to be gone", lambda: self.api.delete(plural, name))

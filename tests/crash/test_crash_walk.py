@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.honest]
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
 KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))
 SEED = int(os.environ.get("BERTH_CRASH_SEED", "1"))
+# What else is killed at random moments of a flow.
+BESIDE = {"crust": ["crust-handler", "containerd"]}
 
 
 def failures_of(results):
@@ -104,7 +106,7 @@ def test_kills_at_random_moments(learned, capsys):
     jobs = []
     for _ in range(KILLS):
         flow = chance.choice(list(FLOWS))
-        role = chance.choice(["up", "up", "csi-driver"])
+        role = chance.choice(["up", "up", "csi-driver", *BESIDE.get(flow, [])])
         jobs.append(walk.Job(flow, kill=(chance.uniform(0, learned[flow].seconds), role)))
     with capsys.disabled():
         results = walk.run(jobs)

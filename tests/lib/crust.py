@@ -1,13 +1,16 @@
 """The CRUST handler, berth-oci and a containerd that has them as runtime handler `crust`."""
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 
-from lib import objects
-from lib.standalone import BINARY, wait_for
+import grpc
+from lib import mounts, objects, protobuf
+from lib.standalone import BINARY, Standalone, own_containerd, wait_for
 
 RUNTIME = "crust"
 
@@ -60,8 +63,29 @@ class Handler:
     def records(self):
         return sorted(path.stem for path in (self.folder / "data" / "sandboxes").glob("*.json"))
 
+    def stats(self):
+        """RuntimeGetVolumeStats of the only volume of the only sandbox: {unit: (total, used, available)}, and whether
+        its condition is abnormal."""
+        [record] = [json.loads(path.read_text()) for path in (self.folder / "data" / "sandboxes").glob("*.json")]
+        [volume] = record["volumes"]
+        with grpc.insecure_channel(f"unix://{self.socket}") as channel:
+            ask = channel.unary_unary("/crust.v1alpha1.RuntimeAssistedStorageManagement/RuntimeGetVolumeStats",
+                                      lambda message: protobuf.encode(message), lambda answer: answer)
+            answer = protobuf.decode(ask({1: record["sandboxId"], 2: volume["hostVolumeId"]}, timeout=10))
+        usage = {}
+        for one in map(protobuf.decode, answer[1]):
+            unit = {1: "bytes", 2: "inodes"}[one[4][0]]
+            usage[unit] = tuple(one.get(number, [0])[0] for number in (2, 3, 1))
+        return usage, bool(protobuf.at(answer[2][0], 1))
+
     def plans(self):
         return sorted(path.stem for path in (self.run / "plans").glob("*.json"))
+
+    def marks(self):
+        return sorted(path.name for path in (self.run / "sandboxes").glob("*"))
+
+    def log_tail(self, lines=60):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def clear(self):
         """After a failed test: nothing mounted in its folder stays."""
@@ -71,6 +95,81 @@ class Handler:
         for point in reversed(points):
             if point.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "-l", point], check=False)
+
+
+class Runtime:
+    """A containerd that has a handler's berth-oci as a runtime."""
+
+    def __init__(self, folder, handler):
+        self.folder = folder
+        self.handler = handler
+
+    def start(self):
+        """Its socket. One that runs goes on."""
+        return own_containerd("start", self.folder, f"{RUNTIME}={self.handler.oci}")
+
+    def stop(self):
+        own_containerd("stop", self.folder)
+
+    def pid(self):
+        """None: it has ended."""
+        pid = int((self.folder / "pid").read_text())
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                return None if stat.read().rpartition(")")[2].split()[0] == "Z" else pid
+        except FileNotFoundError:
+            return None
+
+    def kill(self):
+        """Its containers and their shims go on."""
+        pid = self.pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_for("containerd to be gone", lambda: self.pid() != pid)
+
+
+@contextlib.contextmanager
+def place():
+    """(Berth, handler, containerd) in a folder of their own, with classes for what a handler mounts."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    handler = Handler(folder / "h")
+    runtime = Runtime(folder / "c", handler)
+    berth = Standalone(folder / "b", runtime.start(), flags=["--crust-run", handler.run])
+    try:
+        handler.start(kubelet=berth.data / "kubelet")
+        berth.start()
+        berth.apply([runtime_class("sandboxed", handler.socket), runtime_class("plain"), storage_class("deferred"),
+                     storage_class("of-ext4", "ext4"), storage_class("of-btrfs", "btrfs"),
+                     storage_class("on-host", allow=False)])
+        yield berth, handler, runtime
+        berth.remove_everything(seconds=30)
+        berth.stop()
+        handler.stop()
+    finally:
+        berth.kill()
+        runtime.stop()
+        handler.clear()
+        mounts.unmount_below(folder)
+        mounts.detach_loops_below(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def devices(berth):
+    """The numbers of the loop devices of the pool's images."""
+    found = []
+    for device in pathlib.Path("/sys/block").glob("loop*"):
+        try:
+            if (device / "loop" / "backing_file").read_text().startswith(str(berth.data)):
+                found.append((device / "dev").read_text().strip())
+        except OSError:
+            continue
+    return found
+
+
+def host_mounts(berth):
+    """Where this namespace, the host's, has any of them."""
+    numbers = devices(berth)
+    with open("/proc/self/mountinfo") as table:
+        return [line.split()[4] for line in table if line.split()[2] in numbers]
 
 
 def runtime_class(name, socket=None):

@@ -9,9 +9,11 @@ PATHS = {
     "pods": "/api/v1/namespaces/default/pods",
     "persistentvolumeclaims": "/api/v1/namespaces/default/persistentvolumeclaims",
     "persistentvolumes": "/api/v1/persistentvolumes",
+    "events": "/api/v1/namespaces/default/events",
     "nodes": "/api/v1/nodes",
     "endpoints": "/api/v1/namespaces/default/endpoints",
     "events": "/api/v1/namespaces/default/events",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
@@ -27,7 +29,8 @@ PATHS = {
 }
 SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes"}
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
-           "Node": "nodes", "Endpoints": "endpoints", "StorageClass": "storageclasses", "CSINode": "csinodes",
+           "Node": "nodes", "Endpoints": "endpoints", "RuntimeClass": "runtimeclasses",
+           "StorageClass": "storageclasses", "CSINode": "csinodes",
            "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
            "NodeCleanup": "nodecleanups",
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",

@@ -20,8 +20,8 @@ class Failure(AssertionError):
     """A command failed, or something that was waited for did not happen."""
 
 
-def own_containerd(verb, folder):
-    result = subprocess.run([ROOT / "tools" / "own_containerd", verb, folder], text=True,
+def own_containerd(verb, folder, *runtimes):
+    result = subprocess.run([ROOT / "tools" / "own_containerd", verb, folder, *runtimes], text=True,
                             capture_output=True, timeout=120)
     if result.returncode != 0:
         raise Failure(f"own_containerd {verb}: {result.stdout}{result.stderr}")
