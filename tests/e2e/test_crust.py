@@ -3,15 +3,12 @@ are the tests of that name; a double of nothing takes part: containerd, runc, th
 import os
 import pathlib
 import re
-import shutil
-import subprocess
-import tempfile
 import time
 
 import pytest
-from lib import crust, mounts, objects, standalone, who_sees
+from lib import crust, objects, oci_killer, who_sees
 from lib.leaks import Snapshot
-from lib.standalone import Failure, Standalone, wait_for
+from lib.standalone import Failure, wait_for
 
 pytestmark = [pytest.mark.crust, pytest.mark.e2e]
 
@@ -21,29 +18,8 @@ MOUNTS = [{"name": "data", "mountPath": "/data"},
 
 @pytest.fixture(scope="module")
 def place():
-    """A containerd with runtime handler crust, the handler, and a Berth."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    handler = crust.Handler(folder / "h")
-    runtime = subprocess.run([standalone.ROOT / "tools" / "own_containerd", "start", folder / "c",
-                              f"crust={handler.oci}"], text=True, capture_output=True, timeout=120, check=True)
-    berth = Standalone(folder / "b", runtime.stdout.strip(), flags=["--crust-run", handler.run])
-    handler.start(kubelet=berth.data / "kubelet")
-    berth.start()
-    berth.apply([crust.runtime_class("sandboxed", handler.socket), crust.runtime_class("plain"),
-                 crust.storage_class("deferred"), crust.storage_class("of-ext4", "ext4"),
-                 crust.storage_class("of-btrfs", "btrfs"), crust.storage_class("on-host", allow=False)])
-    yield berth, handler
-    try:
-        berth.remove_everything(seconds=30)
-        berth.stop()
-        handler.stop()
-    finally:
-        berth.kill()
-        standalone.own_containerd("stop", folder / "c")
-        handler.clear()
-        mounts.unmount_below(folder)
-        mounts.detach_loops_below(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    with crust.place() as made:
+        yield made
 
 
 @pytest.fixture
@@ -67,24 +43,6 @@ def leaves_nothing(berth, handler):
     assert not handler.holders() and not handler.plans()
 
 
-def devices(berth):
-    """The numbers of the loop devices of the pool's images."""
-    found = []
-    for device in pathlib.Path("/sys/block").glob("loop*"):
-        try:
-            if (device / "loop" / "backing_file").read_text().startswith(str(berth.data)):
-                found.append((device / "dev").read_text().strip())
-        except OSError:
-            continue
-    return found
-
-
-def host_mounts(berth):
-    """Where this namespace, the host's, has any of them."""
-    with open("/proc/self/mountinfo") as table:
-        return [line.split()[4] for line in table if line.split()[2] in devices(berth)]
-
-
 def events(berth, name, reason):
     """Of the pod that has the name now: others had it before."""
     uid = berth.get("pods", name)["metadata"]["uid"]
@@ -95,8 +53,8 @@ def told(berth, name, reason):
     return [e["message"] for e in events(berth, name, reason)]
 
 
-def shell(berth, name, script):
-    return berth.run("exec", name, "--", "/bin/sh", "-c", script).stdout
+def shell(berth, name, script, container=()):
+    return berth.run("exec", name, *container, "--", "/bin/sh", "-c", script).stdout
 
 
 def run(berth, name, claim, **spec):
@@ -125,7 +83,7 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     berth.apply(crust.claim("data"))
     run(berth, "user", "data", script="echo kept > /data/note; echo beneath > /part/inner; sync", mounts=MOUNTS,
         securityContext={"fsGroup": 4321})
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     assert "kept" in shell(berth, "user", "cat /data/note")
     assert "beneath" in shell(berth, "user", "cat /data/some/part/inner")
     assert shell(berth, "user", "stat -c '%g %a' /data").split() == ["4321", "2775"]
@@ -137,9 +95,9 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     grow(berth, "data", "512Mi")
     wait_grown(berth, "data", "512Mi")
     assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     berth.run("delete", "pod", "user")
-    wait_for("the device to be free", lambda: not devices(berth))
+    wait_for("the device to be free", lambda: not crust.devices(berth))
     # Another sandbox, and then the host, find the data.
     run(berth, "second", "data")
     assert "kept" in shell(berth, "second", "cat /data/note")
@@ -156,7 +114,7 @@ def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
     try:
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
-        assert host_mounts(berth)
+        assert crust.host_mounts(berth)
         [why] = told(berth, "user", "HostMount")
         assert "fsGroup" in why and "does not apply" in why
         assert shell(berth, "user", "stat -c '%g' /data").strip() == "4321"
@@ -167,7 +125,7 @@ def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
         berth.run("delete", "pod", "parts")
         # What asks for neither is mounted in the sandbox all the same.
         run(berth, "modest", "data")
-        assert not host_mounts(berth)
+        assert not crust.host_mounts(berth)
     finally:
         berth.run("delete", "pods", "modest", check=False)
         handler.stop()
@@ -178,7 +136,7 @@ def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
 def test_story_3_the_runtime_class_names_no_socket(berth):
     berth.apply(crust.claim("data"))
     run(berth, "user", "data", mounts=MOUNTS, runtimeClassName="plain", securityContext={"fsGroup": 4321})
-    assert host_mounts(berth)
+    assert crust.host_mounts(berth)
     [why] = told(berth, "user", "HostMount")
     assert "RuntimeClass 'plain'" in why and "fsMgmtSocket" in why
 
@@ -186,7 +144,7 @@ def test_story_3_the_runtime_class_names_no_socket(berth):
 def test_story_4_the_storage_class_does_not_allow_it(berth):
     berth.apply(crust.claim("data", storage_class="on-host"))
     run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
-    assert host_mounts(berth)
+    assert crust.host_mounts(berth)
     [why] = told(berth, "user", "HostMount")
     assert "StorageClass 'on-host'" in why
 
@@ -198,7 +156,7 @@ def test_story_5_the_handler_does_not_mount_that_file_system(berth, handler):
     try:
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
-        assert host_mounts(berth)
+        assert crust.host_mounts(berth)
         [why] = told(berth, "user", "HostMount")
         assert "the driver mounted it" in why and "ext4" in why
     finally:
@@ -215,7 +173,7 @@ def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
     try:
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
-        assert not host_mounts(berth)
+        assert not crust.host_mounts(berth)
         grow(berth, "data", "512Mi")
         wait_for("the pod to be told", lambda: told(berth, "user", "VolumeResizeFailed"))
         time.sleep(2)  # several times the first backoff
@@ -256,7 +214,7 @@ def test_a_writer_whose_claim_others_may_have_is_warned(berth):
 def test_other_file_systems_are_deferred_too(berth, name):
     berth.apply(crust.claim("data", storage_class=f"of-{name}"))
     run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     assert f" {name} " in shell(berth, "user", "grep ' /data ' /proc/mounts")
 
 
@@ -266,10 +224,10 @@ def test_a_handler_that_is_away_is_waited_for(berth, handler):
     berth.apply(objects.pod("user", "sleep 1000", ["data"], runtimeClassName="sandboxed"))
     wait_for("the pod to be told", lambda: told(berth, "user", "FailedMount"))
     assert any(str(handler.socket) in message for message in told(berth, "user", "FailedMount"))
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     handler.start()
     berth.wait_phase("pods", "user", "Running")
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
 
 
 def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
@@ -288,6 +246,63 @@ def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
     assert "more" in shell(berth, "second", "cat /data/note")
 
 
+def of_three(name):
+    """A pod whose three containers share a volume."""
+    claim = f"data-{name}"
+    pod = objects.pod(name, "", [claim], runtimeClassName="sandboxed", restart="Always")
+    main = pod["spec"]["containers"][0]
+    shared = [{"name": claim, "mountPath": "/data"}, {"name": claim, "mountPath": "/part", "subPath": "some/part"}]
+    pod["spec"]["containers"] = [main | {"name": one, "volumeMounts": shared, "command": [
+        "/bin/sh", "-c", f"echo {one} > /part/{one}; trap exit TERM; sleep 1000 & wait"]} for one in "abc"]
+    return pod
+
+
+def test_berth_oci_is_killed_while_it_creates(berth, handler):
+    """At each of its steps, in creates of sandboxes and containers: others are made, with the volume, which is nowhere
+    else."""
+    names = ["one", "two", "three"]
+    with oci_killer.OciKiller(handler) as killer:
+        killer.die_at("sandbox", oci_killer.OF_SANDBOX)
+        killer.die_at("container", oci_killer.CALLS)
+        berth.apply([crust.claim(f"data-{name}") for name in names] + [of_three(name) for name in names])
+        for name in names:
+            berth.wait_phase("pods", name, "Running")
+        wait_for("all containers to run", lambda: all(
+            status["ready"] for name in names for status in berth.get("pods", name)["status"]["containerStatuses"]))
+        assert not killer.left()
+    assert not crust.host_mounts(berth)
+    assert len(handler.records()) == len(handler.holders()) == len(names)
+    for name in names:
+        assert shell(berth, name, "cd /part && cat a b c", ["-c", "c"]) == "a\nb\nc\n"
+        assert " xfs " in shell(berth, name, "grep ' /data ' /proc/mounts", ["-c", "a"])
+
+
+def test_containerd_is_killed_under_a_pod(berth, handler, place):
+    """The pod goes on, and so does what was to be made meanwhile."""
+    berth.apply([crust.claim("data"), crust.claim("other")])
+    run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
+    since = berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"]
+    runtime = place[2]
+    berth.apply(objects.pod("late", "echo late > /other/note; sleep 1000", ["other"], runtimeClassName="sandboxed"))
+    runtime.kill()
+    grow(berth, "data", "512Mi")
+    wait_grown(berth, "data", "512Mi")
+    runtime.start()
+    berth.wait_phase("pods", "late", "Running")
+    assert "kept" in shell(berth, "user", "cat /data/note; ls -d /part; echo more >> /data/note; sync")
+    assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
+    assert berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"] == since
+    assert not crust.host_mounts(berth)
+    # And in the middle of an end.
+    berth.run("delete", "pod", "user", "--wait=false")
+    runtime.kill()
+    runtime.start()
+    berth.wait_gone("pods", "user")
+    run(berth, "second", "data")
+    assert "more" in shell(berth, "second", "cat /data/note")
+    assert not crust.host_mounts(berth)
+
+
 def test_the_host_never_sees_the_volume(berth, handler):
     """All through the pod's life, in all mount namespaces."""
     host = os.readlink("/proc/self/ns/mnt")
@@ -302,7 +317,7 @@ def test_the_host_never_sees_the_volume(berth, handler):
             or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command
 
     berth.apply(crust.claim("data"))
-    with who_sees.Watch(lambda: devices(berth), allowed) as watch:
+    with who_sees.Watch(lambda: crust.devices(berth), allowed) as watch:
         run(berth, "user", "data", script="echo kept > /data/note; sync", mounts=MOUNTS,
             securityContext={"fsGroup": 4321})
         shell(berth, "user", "ls /data")
@@ -323,5 +338,5 @@ def test_a_sub_path_does_not_lead_out(berth, case):
     berth.apply(objects.pod("user", "sleep 1000", ["data"], mounts=[mount], runtimeClassName="sandboxed",
                             container={"env": [{"name": "UP", "value": ".."}]}))
     wait_for("the container to be refused", lambda: told(berth, "user", "Failed"))
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     assert not told(berth, "user", "Started")
