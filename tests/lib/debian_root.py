@@ -18,9 +18,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "build" / "packages"
 INFO = pathlib.Path("/var/lib/dpkg/info")
 # Nobody reads these in a container, and no mount utility is a Python program (GlusterFS's geo-replication is: without
-# python3 it must not be there at all, or glusterd does not start).
+# python3 it must not be there at all, or glusterd does not start). PostgreSQL compiles nothing where LLVM is missing.
 LEFT_OUT = re.compile(r"/usr/(share/(doc|man|info|locale|lintian|bash-completion|emacs|initramfs-tools|xfsprogs|i18n)/"
-                      r"|include/|lib/python|lib/gcc|lib/systemd|lib/ocf|lib/.*/pkgconfig/|lib/.*/glusterfs/(gsyncd$|python/))|/etc/init.d/|/lib/systemd/")
+                      r"|include/|lib/python|lib/gcc|lib/systemd|lib/ocf|lib/.*/pkgconfig/|lib/.*/glusterfs/(gsyncd$|python/)|lib/postgresql/.*/(bitcode/|llvmjit))|/etc/init.d/|/lib/systemd/")
 # Debian 12 is one tree: these are links into /usr.
 MERGED = ("bin", "sbin", "lib", "lib64")
 
