@@ -12,7 +12,6 @@ PATHS = {
     "events": "/api/v1/namespaces/default/events",
     "nodes": "/api/v1/nodes",
     "endpoints": "/api/v1/namespaces/default/endpoints",
-    "events": "/api/v1/namespaces/default/events",
     "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
