@@ -92,12 +92,18 @@ StatusOr<std::string> ReadAll(int fd) {
   }
 }
 
+// In place of what a handler wrote that ended before it had answered.
 Status WriteAll(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t size = write(fd, text.data(), text.size());
+  if (text.empty()) return base::OkStatus();
+  if (ftruncate(fd, 0) != 0) {
+    return platform::ErrnoError(errno, "empty the container's new config.json");
+  }
+  for (off_t at = 0; !text.empty();) {
+    const ssize_t size = pwrite(fd, text.data(), text.size(), at);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return platform::ErrnoError(errno, "write the container's config.json");
     text.remove_prefix(static_cast<size_t>(size));
+    at += size;
   }
   return base::OkStatus();
 }

@@ -246,6 +246,19 @@ def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
     assert "more" in shell(berth, "second", "cat /data/note")
 
 
+def test_a_pod_that_never_restarts_outlives_a_handler_that_dies_at_its_container(berth, handler, tmp_path):
+    handler.stop()
+    handler.start(env={"BERTH_FAULTS": "crust.graft=crash", "BERTH_FAULT_ONCE": str(tmp_path)})
+    berth.apply([crust.claim("data"), objects.pod(
+        "user", "echo kept > /data/note; sleep 1000", ["data"], runtimeClassName="sandboxed")])
+    handler.process.wait(30)
+    handler.start()
+    berth.wait_phase("pods", "user", "Running")
+    assert not told(berth, "user", "Failed")
+    assert not crust.host_mounts(berth)
+    wait_for("the data", lambda: "kept" in shell(berth, "user", "cat /data/note; true"))
+
+
 def of_three(name):
     """A pod whose three containers share a volume."""
     claim = f"data-{name}"
@@ -280,11 +293,12 @@ def test_berth_oci_is_killed_while_it_creates(berth, handler):
 def test_containerd_is_killed_under_a_pod(berth, handler, place):
     """The pod goes on, and so does what was to be made meanwhile."""
     berth.apply([crust.claim("data"), crust.claim("other")])
-    run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
+    slow = "echo kept > /data/note; trap 'sleep 1; exit' TERM; sleep 1000 & wait"
+    run(berth, "user", "data", script=slow, mounts=MOUNTS)
     since = berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"]
     runtime = place[2]
-    berth.apply(objects.pod("late", "echo late > /other/note; sleep 1000", ["other"], runtimeClassName="sandboxed"))
     runtime.kill()
+    berth.apply(objects.pod("late", "echo late > /other/note; sleep 1000", ["other"], runtimeClassName="sandboxed"))
     grow(berth, "data", "512Mi")
     wait_grown(berth, "data", "512Mi")
     runtime.start()
@@ -293,7 +307,7 @@ def test_containerd_is_killed_under_a_pod(berth, handler, place):
     assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
     assert berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"] == since
     assert not crust.host_mounts(berth)
-    # And in the middle of an end.
+    # And while it waits for a container to end.
     berth.run("delete", "pod", "user", "--wait=false")
     runtime.kill()
     runtime.start()

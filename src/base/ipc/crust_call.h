@@ -85,8 +85,10 @@ inline constexpr size_t kMostMounts = 1024;
 
 // How long berth-oci waits: for a create, less than the two minutes that the kubelet gives one, so
 // that its own words are what people read; for an end, less than the five seconds that containerd
-// gives the clean-up after a shim that died, and the handler finishes it alone.
+// gives the clean-up after a shim that died, and the handler finishes it alone. A handler that is
+// not there when a container is created has that long to come back.
 inline constexpr std::chrono::seconds kCreateTime{100};
+inline constexpr std::chrono::seconds kHandlerAway{10};
 inline constexpr std::chrono::seconds kEndTime{4};
 
 }  // namespace berth::base::ipc::crust

@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <optional>
+#include <thread>
+
 #include "base/ipc/connection.h"
 #include "base/ipc/crust_call.h"
 #include "base/unique_fd.h"
@@ -58,21 +62,41 @@ Failure Explain(Failure failure, const Config& config) {
   return failure;
 }
 
-Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
-                         std::span<const int> descriptors, std::vector<UniqueFd>* received) {
-  const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
+Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
+                             std::span<const int> descriptors, ipc::Deadline deadline,
+                             std::vector<UniqueFd>* received) {
   Result<ipc::Connection> connection = ipc::Connection::To(config.socket, deadline);
-  if (!connection.ok()) return Explain(connection.failure(), config);
+  if (!connection.ok()) return connection.failure();
   if (Failure sent = connection->Send(request, ipc::kLargestRequest, deadline, descriptors);
       !sent.ok() && sent.problem != Problem::kClosed) {
-    return Explain(std::move(sent), config);
+    return sent;
   }
   Result<ipc::Message> reply = connection->Receive(ipc::kLargestReply, deadline, received);
-  if (!reply.ok()) return Explain(reply.failure(), config);
+  if (!reply.ok()) return reply.failure();
   if (const std::string* error = reply->Text(ipc::kError)) {
     return Failure{Problem::kRefused, *error};
   }
   return reply;
+}
+
+// A handler that is started anew is waited for, and asked again: a container that cannot be created
+// fails a pod whose restartPolicy is Never.
+Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
+                         std::span<const int> descriptors, std::vector<UniqueFd>* received) {
+  const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
+  std::optional<ipc::Deadline> patience;
+  while (true) {
+    if (received != nullptr) received->clear();
+    Result<ipc::Message> reply = AskOnce(config, request, descriptors, deadline, received);
+    if (reply.ok()) return reply;
+    const Problem problem = reply.failure().problem;
+    const bool away = problem == Problem::kNobody || problem == Problem::kClosed;
+    if (!patience) patience = ipc::In(crust::kHandlerAway);  // from when it was first missed
+    if (!away || std::chrono::steady_clock::now() >= std::min(*patience, deadline)) {
+      return Explain(reply.failure(), config);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 ipc::Message CreateMessage(const std::string& kind, const std::string& sandbox,
