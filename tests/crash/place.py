@@ -134,7 +134,7 @@ class Place:
             self.berth.flags += ["--crust-run", handler.run]
         faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
         survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
-                            self.double, self.agent, handler, self.runtime)
+                            self.double, self.agent, handler)
         killed = threading.Event()
         try:
             survivor.start()
@@ -158,8 +158,6 @@ class Place:
 
     def _pid_of(self, role):
         """None: it is not there now."""
-        if role == "containerd":
-            return self.runtime.pid()
         process = self.handler.process if role == "crust-handler" else self.berth.process
         if process is None or process.poll() is not None:
             return None

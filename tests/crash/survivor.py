@@ -23,13 +23,12 @@ def beside_handler(flow):
 
 
 class Survivor:
-    def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None):
+    def __init__(self, berth, environment=None, double=None, agent=None, handler=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
         self.agent = agent
         self.handler = handler
-        self.runtime = runtime
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -43,9 +42,6 @@ class Survivor:
         if self.handler is not None and self.handler.process is not None and self.handler.process.poll() is not None:
             self.restarts += 1
             self.handler.start(env=self.environment)
-        if self.runtime is not None and self.runtime.pid() is None:
-            self.restarts += 1
-            self.runtime.start()
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()

@@ -37,6 +37,7 @@ class Handler:
             self.kubelet = kubelet
         command = [BINARY, "crust-handler", "--socket", self.socket, "--oci-socket", self.folder / "oci.sock",
                    "--data", self.folder / "data", "--run", self.run, "--kubelet", self.kubelet, *self.flags]
+        self.socket.unlink(missing_ok=True)  # of one that was killed: it would pass for this one's
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=os.environ | (env or {}), start_new_session=True)
