@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from lib import crust, objects, oci_killer, who_sees
+from lib import crust, objects, oci_killer, standalone, who_sees
 from lib.leaks import Snapshot
 from lib.standalone import Failure, wait_for
 
@@ -199,7 +199,7 @@ def test_the_example_does_what_the_readme_says(berth, handler):
     berth.wait_phase("pods", "sandboxed", "Running")
     assert "only I see it" in shell(berth, "sandboxed", "cat /data/note; ls -d /data/logs/today")
     assert shell(berth, "sandboxed", "stat -c %g /logs").strip() == "2000"
-    assert not host_mounts(berth)
+    assert not crust.host_mounts(berth)
     assert "is mounted in the pod's sandbox by the runtime handler" in berth.run("explain", "pod", "sandboxed").stdout
 
 
