@@ -13,6 +13,7 @@
 
 #include "base/ids.h"
 #include "base/ipc/crust_call.h"
+#include "base/log.h"
 #include "bench/measure.h"
 #include "crust/crust_handler.h"
 #include "crust/requests.h"
@@ -205,6 +206,7 @@ class Bench {
 }  // namespace berth::bench
 
 int main(int argc, char** argv) {
+  berth::base::InitLogging("bench", 0);
   berth::bench::Options options;
   CLI::App app("Measures volumes in sandboxes");
   app.add_option("--folder", options.folder, "An empty folder")->required();
