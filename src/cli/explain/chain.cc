@@ -98,8 +98,7 @@ std::string WhoMounts(const State& state) {
     const std::string reason = event.String({"reason"});
     if (reason != "RuntimeAssistedMount" && reason != "HostMount") continue;
     if (!event.String({"message"}).starts_with(prefix)) continue;
-    if (newest == nullptr ||
-        newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
+    if (newest == nullptr || newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
       newest = &event;
     }
   }
