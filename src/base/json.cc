@@ -10,6 +10,11 @@ StatusOr<Json> ParseWithout(UnwantedMember unwanted, std::string_view text,
     return Error(StatusCode::kResourceExhausted, "JSON of {} bytes exceeds the limit of {}",
                  text.size(), limits.max_bytes);
   }
+  // Nowhere allowed, and taken by the library for the end of the text: what comes after would be
+  // read by nobody, or by another reader alone.
+  if (text.find('\0') != std::string_view::npos) {
+    return Error(StatusCode::kInvalidArgument, "malformed JSON: it has a zero byte");
+  }
   Builder builder(limits.max_depth, unwanted);
   if (Json::sax_parse(text, &builder)) return builder.Take();
   if (builder.error().empty()) {

@@ -33,6 +33,13 @@ TEST(JsonTest, ParsingIsBounded) {
   EXPECT_TRUE(Parse(R"(["[[[[[[[[", "\"{{{"])", {.max_depth = 1}).ok());
 }
 
+TEST(JsonTest, AZeroByteIsNotTheEnd) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"{}\0"sv, "{}\0,1"sv, "\0{}"sv, "\"a\0b\""sv}) {
+    EXPECT_EQ(json::Parse(text).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(JsonTest, ParsesWhatItWouldDump) {
   for (const char* text :
        {"null", "-1", "18446744073709551615", "1.5", "\"x\"", "[]", "{}", R"([1,[],{"a":[true]}])",

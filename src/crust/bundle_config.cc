@@ -4,7 +4,7 @@
 
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
-#include "crust/requests.h"
+#include "crust/plain_path.h"
 
 namespace berth::crust {
 namespace {

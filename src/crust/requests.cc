@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "base/ipc/crust_call.h"
@@ -104,12 +103,6 @@ Status CheckPodUid(std::string_view uid) {
   return Error(StatusCode::kInvalidArgument, "{} is no pod's UID", Quote(uid.substr(0, 256)));
 }
 
-std::string PlainPath(std::string_view path) {
-  std::string plain = std::filesystem::path(path).lexically_normal().string();
-  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
-  return plain;
-}
-
 Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
                    std::string_view pod_uid) {
   if (target.size() > kLongestPath || !target.starts_with('/') || !IsPrintable(target) ||
@@ -125,15 +118,6 @@ Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
                  Quote(pod_uid));
   }
   return base::OkStatus();
-}
-
-bool IsBelow(std::string_view source, std::string_view target, std::string_view& sub_path) {
-  if (target.empty() || !source.starts_with(target)) return false;
-  sub_path = source.substr(target.size());
-  if (sub_path.empty()) return true;
-  if (sub_path.front() != '/') return false;
-  sub_path.remove_prefix(1);
-  return true;
 }
 
 StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, const Offer& offer,

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "crust/mount_plan.h"
+#include "crust/plain_path.h"
 #include "proto/crust.pb.h"
 
 namespace berth::crust {
@@ -32,13 +33,6 @@ base::Status CheckPodUid(std::string_view uid);
 // plainest spelling. INVALID_ARGUMENT; PERMISSION_DENIED: it is elsewhere, or another pod's.
 base::Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
                          std::string_view pod_uid);
-
-// The sub path that `source`, of a container's mount, has below `target`: "" for the volume itself.
-// False: it is elsewhere. `source` is in its plainest spelling (PlainPath).
-bool IsBelow(std::string_view source, std::string_view target, std::string_view& sub_path);
-
-// Without ".", "..", doubled and trailing slashes, by the text alone.
-std::string PlainPath(std::string_view path);
 
 // The plan for a publish that is checked against the offer. `name` is the volume's in the sandbox.
 // INVALID_ARGUMENT; FAILED_PRECONDITION: it wants what is not offered; NOT_FOUND: no such device.

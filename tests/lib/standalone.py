@@ -28,6 +28,15 @@ def own_containerd(verb, folder, *runtimes):
     return result.stdout.strip()
 
 
+def hears_sigterm(pid):
+    """Whether the process handles SIGTERM, or waits for it: one that was only just started would die of it."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, mask = line.partition(":")
+        if name in ("SigBlk", "SigCgt") and int(mask, 16) >> (signal.SIGTERM - 1) & 1:
+            return True
+    return False
+
+
 def wait_for(what, probe, seconds=60, interval=0.02):
     """The first true value of `probe`; a Failure names what did not come, with the last value seen."""
     deadline = time.monotonic() + seconds

@@ -1,10 +1,11 @@
 """Volumes of a storage cluster, which the block operator makes and the block agent attaches."""
+import os
 import shutil
 
 from data import check, larger_than, stay, write
 from survivor import beside_agent
 from flows.flexvolumes import grow
-from lib import block_agent, objects
+from lib import block_agent, objects, standalone
 
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 HERE = {"nodeSelector": {"kubernetes.io/hostname": "node-a"}}
@@ -39,8 +40,8 @@ def end(s):
     stop(s)
     shutil.rmtree(s.berth.data / "volume-plugins" / "berth.dev~block")
     store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
-    s.step("the copies of the driver to be gone",
-           lambda: not [path for path in store.rglob("*") if path.is_file()])
+    # A folder may go while it is looked at, which os.walk takes for an empty one.
+    s.step("the copies of the driver to be gone", lambda: not any(files for _, _, files in os.walk(store)))
     shutil.rmtree(images(s))
     shutil.rmtree(s.berth.data / "block-agent")
 
@@ -50,6 +51,8 @@ def stop(s):
     def ended():
         process = s.agent.process
         if process.poll() is None:
+            if not standalone.hears_sigterm(process.pid):
+                return False  # it was only just started
             process.terminate()
             process.wait(30)
         return process.returncode == 0
