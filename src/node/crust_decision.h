@@ -23,6 +23,11 @@ inline constexpr std::string_view kSocketAnnotation = "storage.berth.dev/fs-mgmt
 inline constexpr std::string_view kAllowSecretsAnnotation =
     "storage.berth.dev/allow-secrets-in-runtime-assisted-mount";
 
+// Whether volumes of the pod may be for its sandbox at all: it has a RuntimeClass.
+inline bool MayDefer(const api::Pod& pod) {
+  return !pod.String({"spec", "runtimeClassName"}).empty();
+}
+
 bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
 bool AllowsSecrets(const base::Json& storage_class);
 // Empty: the handler of that class mounts nothing.

@@ -37,11 +37,10 @@ StatusOr<HandlerOffer> Ask(const std::string& socket) {
 
 }  // namespace
 
-StatusOr<std::string> HandlerSocketOf(volume::Host& host, const api::Pod& pod) {
-  const std::string name = pod.String({"spec", "runtimeClassName"});
-  if (name.empty() || IsHostMountPod(pod.uid())) return std::string();
-  const StatusOr<Json> runtime_class = host.GetObject(api::kinds::kRuntimeClass, "", name);
-  RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", name));
+// Empty: the pod's RuntimeClass has none.
+StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
+  const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
+  RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
   return HandlerSocket(*runtime_class);
 }
 
@@ -68,10 +67,9 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
                                               const std::vector<std::string>& names,
                                               volume::VolumePlugin& plugin,
                                               const volume::VolumeSpec& spec) {
-  if (pod.String({"spec", "runtimeClassName"}).empty() || spec.pv == nullptr) {
-    return HandlerChoice();
-  }
-  ASSIGN_OR_RETURN(std::string socket, HandlerSocketOf(host_, pod));
+  if (!MayDefer(pod) || spec.pv == nullptr) return HandlerChoice();
+  const std::string class_name = pod.String({"spec", "runtimeClassName"});
+  ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
   ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
   const bool allowed = AllowsRuntimeAssistedMount(storage_class);
   // Neither asks for it: nothing was to be decided.
@@ -84,8 +82,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   }
   if (socket.empty()) {
     Tell(pod, spec,
-         fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)",
-                     pod.String({"spec", "runtimeClassName"})));
+         fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
@@ -120,8 +117,7 @@ Status CrustDeferral::Chosen(const api::Pod& pod, const std::vector<std::string>
         "ReadWriteOncePod; its claim has {}, by which a second pod of this node could mount it "
         "again",
         spec.name, mount->fs_type, fmt::join(modes, ", "));
-    if (writers_ == SandboxWriters::kRefuse)
-      return Error(StatusCode::kFailedPrecondition, "{}", why);
+    if (refuse_shared_writers_) return Error(StatusCode::kFailedPrecondition, "{}", why);
     events_.Record(EventTarget(pod), EventType::kWarning, "SandboxMountAccessMode", why);
   }
   events_.Record(EventTarget(pod), EventType::kNormal, "RuntimeAssistedMount",

@@ -11,7 +11,6 @@
 #include "base/event_sink.h"
 #include "base/status.h"
 #include "node/crust_decision.h"
-#include "node/volume_manager.h"
 #include "volume/host.h"
 #include "volume/volume_plugin.h"
 
@@ -25,9 +24,9 @@ struct HandlerChoice {
 
 class CrustDeferral {
  public:
-  // Borrowed.
-  CrustDeferral(volume::Host& host, base::EventSink& events, SandboxWriters writers)
-      : host_(host), events_(events), writers_(writers) {}
+  // Borrowed. `refuse_shared_writers`: VolumeManagerOptions::refuse_shared_sandbox_writers.
+  CrustDeferral(volume::Host& host, base::EventSink& events, bool refuse_shared_writers)
+      : host_(host), events_(events), refuse_shared_writers_(refuse_shared_writers) {}
 
   // `names`: the pod's of the volume.
   base::StatusOr<HandlerChoice> Choose(const api::Pod& pod, const std::vector<std::string>& names,
@@ -40,15 +39,13 @@ class CrustDeferral {
                       const volume::DeferredMount* mount);
 
  private:
+  base::StatusOr<std::string> SocketOf(const std::string& class_name);
   base::StatusOr<base::Json> ClassOf(const volume::VolumeSpec& spec);
   void Tell(const api::Pod& pod, const volume::VolumeSpec& spec, std::string_view why_not);
 
   volume::Host& host_;
   base::EventSink& events_;
-  const SandboxWriters writers_;
+  const bool refuse_shared_writers_;
 };
-
-// The handler's socket of the pod's RuntimeClass; empty: it has none.
-base::StatusOr<std::string> HandlerSocketOf(volume::Host& host, const api::Pod& pod);
 
 }  // namespace berth::node

@@ -149,14 +149,13 @@ class NodeAgentImpl : public NodeAgent {
     if (!options_.flight_file.empty()) {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "node"));
     }
-    volumes_ = NewVolumeManager(
-        {.state_folder = Below("volumes"),
-         .node_name = options_.node_name,
-         .sandbox_writers = options_.refuse_shared_sandbox_writers ? SandboxWriters::kRefuse
-                                                                   : SandboxWriters::kWarn,
-         .flight = flight_.get(),
-         .metrics = options_.metrics},
-        client_, informers_, *plugins_, *host_, events_);
+    volumes_ =
+        NewVolumeManager({.state_folder = Below("volumes"),
+                          .node_name = options_.node_name,
+                          .refuse_shared_sandbox_writers = options_.refuse_shared_sandbox_writers,
+                          .flight = flight_.get(),
+                          .metrics = options_.metrics},
+                         client_, informers_, *plugins_, *host_, events_);
     node_status_ =
         std::make_unique<NodeStatus>(NodeStatusOptions{.node_name = options_.node_name,
                                                        .kubelet_folder = options_.kubelet_folder,

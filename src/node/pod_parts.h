@@ -79,11 +79,6 @@ struct PodEntry {
   bool finished = false;    // nothing of it is left on the node
 };
 
-// True if volumes of the pod may be for its sandbox: it has a RuntimeClass.
-inline bool MayDefer(const api::Pod& pod) {
-  return !pod.String({"spec", "runtimeClassName"}).empty();
-}
-
 // The facts of a pod for its environment and status.
 PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime);
 

@@ -24,11 +24,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
-// Of no RuntimeClass: nothing of it is ever deferred.
-bool HasRuntimeClass(const api::Pod& pod) {
-  return !pod.String({"spec", "runtimeClassName"}).empty();
-}
-
 crust::RuntimePublishVolumeRequest PublishRequest(const std::string& sandbox_id,
                                                   const DeferredVolume& volume) {
   crust::RuntimePublishVolumeRequest request;
@@ -71,7 +66,7 @@ Status UnpublishOne(const std::string& sandbox_id, const DeferredVolume& volume)
 }  // namespace
 
 Status PodSandboxVolumes::WritePlan(const api::Pod& pod) const {
-  if (!HasRuntimeClass(pod)) return OkStatus();
+  if (!MayDefer(pod)) return OkStatus();
   const std::vector<DeferredVolume> volumes = volumes_.Deferred(pod.uid());
   if (volumes.empty()) return RemovePlan(pod);
   base::ipc::Strings targets;
@@ -84,7 +79,7 @@ Status PodSandboxVolumes::WritePlan(const api::Pod& pod) const {
 }
 
 Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
-  if (!HasRuntimeClass(pod)) return OkStatus();
+  if (!MayDefer(pod)) return OkStatus();
   return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/event_sink.h"
 #include "base/status.h"
+#include "node/crust_decision.h"
 #include "node/volume_manager.h"
 
 namespace berth::node {
@@ -28,8 +29,6 @@ class PodSandboxVolumes {
   // Nothing of the pod is left on the node.
   base::Status RemovePlan(const api::Pod& pod) const;
 
-  // Whether any volume of the pod is for its sandbox.
-  bool Any(const std::string& pod_uid) const { return !volumes_.Deferred(pod_uid).empty(); }
   // Has the handler put them into that sandbox, and tells the volume manager of it.
   base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
   // Takes them out of a sandbox that is stopped. OK for one that the handler does not know.

@@ -150,18 +150,15 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
 // Its deferred volumes are mounted in that sandbox, and in no other of its.
 Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
-  if (parts_.sandbox_volumes.Any(entry.uid)) {
-    for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
-      if (other.id == sandbox_id || other.ready) continue;
-      RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, other.id));
+  for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
+    if (other.id == sandbox_id || other.ready) continue;
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, other.id));
+  }
+  if (const Status placed = parts_.sandbox_volumes.Publish(*entry.pod, sandbox_id); !placed.ok()) {
+    if (placed.code() != StatusCode::kCancelled) {
+      entry.waiting[""] = {"ContainerCreating", std::string(base::Message(placed))};
     }
-    if (const Status placed = parts_.sandbox_volumes.Publish(*entry.pod, sandbox_id);
-        !placed.ok()) {
-      if (placed.code() != StatusCode::kCancelled) {
-        entry.waiting[""] = {"ContainerCreating", std::string(base::Message(placed))};
-      }
-      return placed;
-    }
+    return placed;
   }
   entry.placed_in = sandbox_id;
   return base::OkStatus();

@@ -140,7 +140,7 @@ Manager::Manager(VolumeManagerOptions options, kube::Client& client, kube::Infor
       records_(options_.state_folder),
       attachments_(informers, options_.node_name),
       expansion_(client, informers, events),
-      deferral_(host, events, options_.sandbox_writers),
+      deferral_(host, events, options_.refuse_shared_sandbox_writers),
       in_use_(
           client, informers, options_.node_name, [this] { return units_.DevicesInUse(); },
           [this] { units_.InUseReported(); }),

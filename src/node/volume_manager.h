@@ -112,14 +112,12 @@ bool IsHostMountPod(std::string_view pod_uid);
 // HostMount's.
 inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
 
-// What becomes of a pod in a sandbox of its own that writes to a volume which a second pod of the
-// node could mount beside it (a claim that is not ReadWriteOncePod): an event, or no mount.
-enum class SandboxWriters { kWarn, kRefuse };
-
 struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing
   std::string node_name;
-  SandboxWriters sandbox_writers = SandboxWriters::kWarn;
+  // A pod in a sandbox of its own that writes to a volume which a second pod of the node could
+  // mount beside it (a claim that is not ReadWriteOncePod) gets no mount; else an event warns.
+  bool refuse_shared_sandbox_writers = false;
   int workers = 8;  // volumes that are worked on at the same time
   // With those that are started while others hang in the kernel or in a driver.
   int max_workers = 64;

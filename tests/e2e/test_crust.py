@@ -1,5 +1,6 @@
 """Runtime-assisted mounting: a pod's sandbox, not the host, has its volume's file system. The six stories of the design
 are the tests of that name; a double of nothing takes part: containerd, runc, the shipped driver, loop devices."""
+import contextlib
 import os
 import pathlib
 import re
@@ -79,6 +80,21 @@ def wait_grown(berth, name, size):
         raise Failure(f"{failure}\n{berth.describe('pvc', name)}\n{berth.log_tail()}") from None
 
 
+@contextlib.contextmanager
+def other_handler(berth, handler, *flags, last):
+    """The handler with these flags; at the end as before, once the pod `last` is gone."""
+    handler.stop()
+    handler.flags = flags
+    handler.start()
+    try:
+        yield
+    finally:
+        berth.run("delete", "pods", last, check=False)
+        handler.stop()
+        handler.flags = []
+        handler.start()
+
+
 def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     berth.apply(crust.claim("data"))
     run(berth, "user", "data", script="echo kept > /data/note; echo beneath > /part/inner; sync", mounts=MOUNTS,
@@ -107,11 +123,8 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     assert "kept" in berth.run("logs", "third").stdout
 
 
-def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
-    handler.stop()
-    handler.flags = ["--capabilities", "VOLUME_STATS,VOLUME_RESIZE"]
-    handler.start()
-    try:
+def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler):
+    with other_handler(berth, handler, "--capabilities", "VOLUME_STATS,VOLUME_RESIZE", last="modest"):
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
         assert crust.host_mounts(berth)
@@ -126,11 +139,6 @@ def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler, place):
         # What asks for neither is mounted in the sandbox all the same.
         run(berth, "modest", "data")
         assert not crust.host_mounts(berth)
-    finally:
-        berth.run("delete", "pods", "modest", check=False)
-        handler.stop()
-        handler.flags = []
-        handler.start()
 
 
 def test_story_3_the_runtime_class_names_no_socket(berth):
@@ -150,27 +158,16 @@ def test_story_4_the_storage_class_does_not_allow_it(berth):
 
 
 def test_story_5_the_handler_does_not_mount_that_file_system(berth, handler):
-    handler.stop()
-    handler.flags = ["--file-systems", "ext4"]
-    handler.start()
-    try:
+    with other_handler(berth, handler, "--file-systems", "ext4", last="user"):
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", mounts=MOUNTS, securityContext={"fsGroup": 4321})
         assert crust.host_mounts(berth)
         [why] = told(berth, "user", "HostMount")
         assert "the driver mounted it" in why and "ext4" in why
-    finally:
-        berth.run("delete", "pods", "user", check=False)
-        handler.stop()
-        handler.flags = []
-        handler.start()
 
 
 def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
-    handler.stop()
-    handler.flags = ["--capabilities", "FS_GROUP_CHANGE_POLICY_ALWAYS,SUBPATH,VOLUME_STATS"]
-    handler.start()
-    try:
+    with other_handler(berth, handler, "--capabilities", "FS_GROUP_CHANGE_POLICY_ALWAYS,SUBPATH,VOLUME_STATS", last="user"):
         berth.apply(crust.claim("data"))
         run(berth, "user", "data", script="echo kept > /data/note", mounts=MOUNTS)
         assert not crust.host_mounts(berth)
@@ -181,11 +178,6 @@ def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
         assert "FAILED_PRECONDITION" in event["message"] and event.get("count", 1) == 1
         assert berth.get("pvc", "data")["status"]["capacity"]["storage"] == "320Mi"
         assert "kept" in shell(berth, "user", "cat /data/note")
-    finally:
-        berth.run("delete", "pods", "user", check=False)
-        handler.stop()
-        handler.flags = []
-        handler.start()
 
 
 def test_the_example_does_what_the_readme_says(berth, handler):

@@ -137,7 +137,7 @@ class LocalNodeImpl : public LocalNode {
         .lease_duration = options_.lease_duration,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
-        .refuse_shared_sandbox_writers = options_.sandbox_writers == "refuse",
+        .refuse_shared_sandbox_writers = options_.refuse_shared_sandbox_writers,
         .make_utilities = HowUtilitiesRun(),
         .metrics = &metrics_};
     if (!options_.crust_run_folder.empty()) options.crust_run_folder = options_.crust_run_folder;

@@ -46,9 +46,8 @@ struct LocalNodeOptions {
   // Where CRUST handlers find which volumes of a pod are for its sandbox; empty: the node agent's
   // default.
   std::string crust_run_folder;
-  // "warn" or "refuse": pods that write, in a sandbox of their own, to a claim which is not
-  // ReadWriteOncePod.
-  std::string sandbox_writers = "warn";
+  // Pods that write, in a sandbox of their own, to a claim which is not ReadWriteOncePod.
+  bool refuse_shared_sandbox_writers = false;
   // The agent runs in a container: what mounts on the host does so in the host's mount namespace.
   bool containerized = false;
   // Address of metrics and health, as ":8080" (cmd/http_endpoint.h); empty: nowhere.

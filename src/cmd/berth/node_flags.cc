@@ -36,12 +36,15 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
   app.add_option("--crust-run", options.crust_run_folder,
                  "Folder in which 'berth crust-handler' finds pods' plans (its --run; default: "
                  "/run/berth/crust)");
-  app.add_option(
-         "--sandbox-writers", options.sandbox_writers,
+  app.add_option_function<std::string>(
+         "--sandbox-writers",
+         [&options](const std::string& text) {
+           options.refuse_shared_sandbox_writers = text == "refuse";
+         },
          "warn or refuse: pods that write, in a sandbox of their own, to a volume whose claim "
          "is not ReadWriteOncePod")
       ->check(CLI::IsMember({"warn", "refuse"}))
-      ->capture_default_str();
+      ->default_str("warn");
   app.add_option_function<std::string>(
       "--feature-gates",
       [&options](const std::string& text) {
