@@ -40,15 +40,17 @@ def _containers(runtime):
     return {f"container {path.name}" for path in tasks.glob("*")}
 
 
-def _empty_cgroups():
-    found = set()
+def _empty_cgroups(runtime):
+    """Each containerd puts its containers' groups in the same place, and logs each container that it starts."""
+    empty = set()
     for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*"):
         try:
             if path.is_dir() and not (path / "cgroup.procs").read_text():
-                found.add(f"cgroup {path}")
+                empty.add(path)
         except OSError:
             continue  # it went away meanwhile
-    return found
+    log = (runtime / "containerd.log").read_text(errors="replace") if empty else ""
+    return {f"cgroup {path}" for path in empty if path.name in log}
 
 
 def _files(data):
@@ -85,7 +87,7 @@ class Snapshot:
     def _take(self):
         runtime = pathlib.Path(self.berth.runtime_socket).parent
         things = (_mounts([self.berth.folder, runtime]) | _loop_devices(self.berth.folder) | _network(runtime)
-                  | _containers(runtime) | _empty_cgroups() | _files(self.berth.data))
+                  | _containers(runtime) | _empty_cgroups(runtime) | _files(self.berth.data))
         if self.berth.process is not None:
             things |= _descriptors(self.berth.process.pid)
         return things
