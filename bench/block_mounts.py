@@ -26,7 +26,8 @@ class Site:
         self.names = [f"block-{number:03}" for number in range(count)]
         block_agent.define_kinds(berth)
         berth.apply(block_agent.storage_cluster("bench", self.images))
-        # A node of its own: its pods are nobody's.
+        # A node of its own: its pods are nobody's, and its fences are not those of a dead one.
+        berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench-node"}})
         self.agent = block_agent.BlockAgent(berth, "bench-node", folder / "d", folder)
         (folder / "d" / "volume-plugins").mkdir(parents=True)
         self.agent.start()

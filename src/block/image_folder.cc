@@ -63,11 +63,12 @@ std::string ImageFolder::Beside(const std::string& image, std::string_view suffi
 // Asked in a child, so that a file system that answers no more costs a deadline and not a thread.
 base::StatusOr<PoolPlace> ImageFolder::Place() const {
   const std::string context = fmt::format("look at the folder of images {}", Quote(folder_));
-  struct stat st = {};
-  RETURN_IF_ERROR(platform::RunInChild(context, kAnswerTime, &st, sizeof st, [&] {
-    if (stat(folder_.c_str(), &st) != 0) return errno;
-    return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
-  }));
+  ASSIGN_OR_RETURN(
+      const struct stat st,
+      platform::AskChild<struct stat>(context, kAnswerTime, [folder = folder_](struct stat& st) {
+        if (stat(folder.c_str(), &st) != 0) return errno;
+        return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+      }));
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   return PoolPlace{.device = st.st_dev, .boot_id = std::move(boot_id)};
 }
@@ -440,8 +441,9 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int fla
                                                    std::optional<ImageLock> lock) const {
   const std::string context = fmt::format("open image {}", Quote(image.path));
   // The lock is the open file's, so that a child can take it for this process.
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened, platform::OpenInChild(context, kAnswerTime, [&] {
-                     const int fd = open(image.path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kAnswerTime, [path = image.path, flags, lock] {
+                     const int fd = open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
                      if (fd < 0) return -errno;
                      const int error = lock.has_value() ? LockImage(fd, *lock) : 0;
                      return error == 0 ? fd : -error;

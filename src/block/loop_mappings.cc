@@ -148,17 +148,18 @@ base::StatusOr<Mapping> LoopMappings::Refresh(const Mapping& mapping) const {
                  base::Quote(mapping.image));
   }
   RETURN_IF_ERROR(base::FaultPoint<"block.refresh.before">());
-  uint64_t size = 0;
-  RETURN_IF_ERROR(platform::RunInChild(
-      "refresh the size of " + mapping.device, kAnswerTime, &size, sizeof size, [&] {
-        const int fd = open(mapping.device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0) return errno;
-        const bool done =
-            ioctl(fd, LOOP_SET_CAPACITY, 0) == 0 && ioctl(fd, BLKGETSIZE64, &size) == 0;
-        const int error = done ? 0 : errno;
-        close(fd);
-        return error;
-      }));
+  ASSIGN_OR_RETURN(const uint64_t size,
+                   platform::AskChild<uint64_t>(
+                       "refresh the size of " + mapping.device, kAnswerTime,
+                       [device = mapping.device](uint64_t& size) {
+                         const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+                         if (fd < 0) return errno;
+                         const bool done = ioctl(fd, LOOP_SET_CAPACITY, 0) == 0 &&
+                                           ioctl(fd, BLKGETSIZE64, &size) == 0;
+                         const int error = done ? 0 : errno;
+                         close(fd);
+                         return error;
+                       }));
   Mapping now = mapping;
   now.size_bytes = static_cast<int64_t>(size);
   return now;
@@ -181,11 +182,10 @@ base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::millisecon
   bool mounted = false;
   const base::Status shut_down = ShutDownMounts(mounter_, LoopOf(mapping), patience, mounted);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.shut_down">());
-  const char* device = mapping.device.c_str();
   // Recent kernels refuse it while a mount or an exclusive user holds the device.
-  const base::Status emptied =
-      platform::RunInChild("take the sectors of " + mapping.device, patience, [&] {
-        const int fd = open(device, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  const base::Status emptied = platform::RunInChild(
+      "take the sectors of " + mapping.device, patience, [device = mapping.device] {
+        const int fd = open(device.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0) return errno;
         loop_info64 info = {};
         int error = ioctl(fd, LOOP_GET_STATUS64, &info) == 0 ? 0 : errno;
@@ -198,13 +198,14 @@ base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::millisecon
       });
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.emptied">());
   // Detached, or to be so with its last user.
-  const base::Status released = platform::RunInChild("release " + mapping.device, patience, [&] {
-    const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return errno == ENXIO || errno == ENOENT ? 0 : errno;
-    const int error = ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno;
-    close(fd);
-    return error;
-  });
+  const base::Status released =
+      platform::RunInChild("release " + mapping.device, patience, [device = mapping.device] {
+        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0) return errno == ENXIO || errno == ENOENT ? 0 : errno;
+        const int error = ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno;
+        close(fd);
+        return error;
+      });
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.after">());
   ASSIGN_OR_RETURN(const bool there, IsStill(mapping));
   const bool gone = !there || platform::DiskSequence(mapping.device) == 0;

@@ -40,7 +40,7 @@ base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevi
   base::Status last;
   for (const std::string& path : paths) {
     last = platform::RunInChild(
-        fmt::format("shut down the file system at {}", base::Quote(path)), patience, [&] {
+        fmt::format("shut down the file system at {}", base::Quote(path)), patience, [path] {
           const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
           if (fd < 0) return errno;
           uint32_t how = kAtOnce;

@@ -160,15 +160,16 @@ class NbdBackend : public Backend {
     if (!device.has_value()) return base::OkStatus();
     // A disconnect asks nobody, so that it is made sure here that nobody has it.
     const std::string context = fmt::format("unmap {}", mapping.device);
-    ASSIGN_OR_RETURN(
-        platform::OpenedInChild opened, platform::OpenInChild(context, kFlushTime, [&] {
-          const int fd = open(device->path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
-          return fd < 0 ? -errno : fd;
-        }));
+    ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                     platform::OpenInChild(context, kFlushTime, [path = device->path] {
+                       const int fd =
+                           open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+                       return fd < 0 ? -errno : fd;
+                     }));
     if (opened.error != 0) return platform::ErrnoError(opened.error, context);
     // What a dead server did not take was lost when it was unmounted.
     const base::Status flushed = platform::RunInChild(
-        context, kFlushTime, [&] { return fsync(opened.fd.get()) == 0 ? 0 : errno; });
+        context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; });
     if (flushed.code() == StatusCode::kDeadlineExceeded) return flushed;
     if (!flushed.ok()) LOG_ERROR("flush {}: {}", mapping.device, base::ToString(flushed));
     RETURN_IF_ERROR(DisconnectNbdDevice(device->index, device->identifier, kConnectTime));

@@ -85,9 +85,14 @@ class GenericMessage {
   std::string bytes_;
 };
 
+struct Answer {
+  size_t size = 0;
+  char bytes[kMostAnswer] = {};
+};
+
 // Sends it and reads until the kernel has acknowledged it. `answer` gets the first answer's
 // attributes, if there is one. 0 or an errno; by system calls alone.
-int Exchange(std::string_view message, char* answer, size_t* answer_size) {
+int Exchange(std::string_view message, Answer& answer) {
   const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
   if (fd < 0) return errno;
   const int error = [&] {
@@ -106,10 +111,10 @@ int Exchange(std::string_view message, char* answer, size_t* answer_size) {
           if (head->nlmsg_len < NLMSG_HDRLEN + sizeof(nlmsgerr)) return EBADMSG;
           return -static_cast<nlmsgerr*>(NLMSG_DATA(head))->error;
         }
-        if (answer != nullptr && *answer_size == 0 &&
-            head->nlmsg_len > NLMSG_HDRLEN + GENL_HDRLEN) {
-          *answer_size = head->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN;
-          memcpy(answer, reinterpret_cast<char*>(head) + NLMSG_HDRLEN + GENL_HDRLEN, *answer_size);
+        if (answer.size == 0 && head->nlmsg_len > NLMSG_HDRLEN + GENL_HDRLEN) {
+          answer.size = head->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN;
+          memcpy(answer.bytes, reinterpret_cast<char*>(head) + NLMSG_HDRLEN + GENL_HDRLEN,
+                 answer.size);
         }
         const size_t step = std::min<size_t>(NLMSG_ALIGN(head->nlmsg_len), left);
         left -= step;
@@ -145,14 +150,11 @@ std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
 
 base::StatusOr<std::string> Ask(GenericMessage message, std::string_view what,
                                 std::chrono::milliseconds timeout) {
-  struct {
-    size_t size = 0;
-    char bytes[kMostAnswer] = {};
-  } answer;
-  const std::string_view bytes = message.Finish();
-  RETURN_IF_ERROR(platform::RunInChild(what, timeout, &answer, sizeof answer, [&] {
-    return Exchange(bytes, answer.bytes, &answer.size);
-  }));
+  ASSIGN_OR_RETURN(const Answer answer,
+                   platform::AskChild<Answer>(
+                       what, timeout, [bytes = std::string(message.Finish())](Answer& answer) {
+                         return Exchange(bytes, answer);
+                       }));
   return std::string(answer.bytes, std::min(answer.size, sizeof answer.bytes));
 }
 

@@ -25,7 +25,8 @@ constexpr std::chrono::seconds kAnswerTime{10};
 base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_only) {
   const std::string context = fmt::format("open {}", Quote(shown.path));
   const int flags = read_only ? O_RDONLY : O_RDWR;
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened, platform::OpenInChild(context, kAnswerTime, [&] {
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kAnswerTime, [shown, flags] {
                      const int fd = open(shown.path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
                      if (fd < 0) return -errno;
                      struct stat st;

@@ -135,7 +135,7 @@ class Attachments {
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
-                                                block::Backend& backend,
+                                                bool likely_first, block::Backend& backend,
                                                 const std::function<base::Status()>& entering);
   BackendFact AskBackend(block::Backend& backend, const std::string& image,
                          const std::string& node);

@@ -166,7 +166,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
   }
   bool recorded = false;
-  const auto fence = AcquireFence(subject, *use, *backend, [&]() -> Status {
+  const auto fence = AcquireFence(subject, *use, !before.has_value(), *backend, [&]() -> Status {
     if (!recorded) RETURN_IF_ERROR(records_->Put(record));
     recorded = true;
     return base::OkStatus();
@@ -199,7 +199,7 @@ BackendFact Attachments::AskBackend(block::Backend& backend, const std::string& 
 }
 
 StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, const Use& use,
-                                                     block::Backend& backend,
+                                                     bool likely_first, block::Backend& backend,
                                                      const std::function<Status()>& entering) {
   const auto controller = subject.pod.controller();
   const std::string& volume = subject.volume.name();
@@ -218,7 +218,8 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   return fences_.Acquire({.volume = volume,
                           .entry = use.entry,
                           .sharing = subject.sharing,
-                          .fs_type = subject.fs_type},
+                          .fs_type = subject.fs_type,
+                          .likely_first = likely_first},
                          {.volume = subject.volume.reference(),
                           .pod = subject.pod.reference(),
                           .cluster_name = subject.cluster,

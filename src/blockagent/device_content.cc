@@ -101,9 +101,9 @@ StatusOr<std::string> TypeOf(const ContentRequest& request,
 Status ClearHead(const std::string& device) {
   constexpr size_t kHead = 1024 * 1024;
   constexpr std::chrono::seconds kTime{30};
-  const std::string zeros(kHead, '\0');
   return platform::RunInChild(
-      fmt::format("clear {} of a mkfs that was cut short", Quote(device)), kTime, [&] {
+      fmt::format("clear {} of a mkfs that was cut short", Quote(device)), kTime,
+      [device, zeros = std::string(kHead, '\0')] {
         const int fd = open(device.c_str(), O_WRONLY | O_EXCL | O_CLOEXEC);
         if (fd < 0 || pwrite(fd, zeros.data(), zeros.size(), 0) < 0 || fsync(fd) != 0) return errno;
         return 0;

@@ -156,7 +156,10 @@ void Fences::TellBlocked(const FenceRequest& request, const FenceContext& contex
 StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceContext& context,
                                       const FenceCallbacks& callbacks) {
   for (int i = 0; i < kMostTries; ++i) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeFence> found, Read(options_.client, request.volume));
+    std::optional<VolumeFence> found;
+    if (i > 0 || !request.likely_first) {
+      ASSIGN_OR_RETURN(found, Read(options_.client, request.volume));
+    }
     VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
     if (fence.deleting()) {
       return Error(StatusCode::kFailedPrecondition,

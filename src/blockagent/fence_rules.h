@@ -69,6 +69,9 @@ struct FenceRequest {
   api::FenceEntry entry;  // that is to come in
   Sharing sharing = Sharing::kOnePod;
   std::string fs_type;
+  // Nothing is known of a use, so that there is most likely no fence yet: the first try makes one
+  // without a look.
+  bool likely_first = false;
 };
 
 // The entries that the request cannot be together with, in their order.

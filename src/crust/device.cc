@@ -37,15 +37,17 @@ int Open(const Device& device, int flags) {
 
 base::StatusOr<int64_t> DeviceSize(const Device& device) {
   const std::string what = fmt::format("size of device {}", Quote(device.source));
-  struct {
+  struct Found {
     int error;
     uint64_t bytes;
-  } found = {};
-  RETURN_IF_ERROR(platform::RunInChild(what, kTimeout, &found, sizeof(found), [&] {
-    const int fd = Open(device, 0);
-    found.error = fd < 0 ? -fd : ioctl(fd, BLKGETSIZE64, &found.bytes) != 0 ? errno : 0;
-    return 0;
-  }));
+  };
+  ASSIGN_OR_RETURN(const Found found,
+                   platform::AskChild<Found>(what, kTimeout, [device](Found& found) {
+                     const int fd = Open(device, 0);
+                     const bool told = fd >= 0 && ioctl(fd, BLKGETSIZE64, &found.bytes) == 0;
+                     found.error = told ? 0 : fd < 0 ? -fd : errno;
+                     return 0;
+                   }));
   if (found.error == ESTALE) {
     return Error(StatusCode::kFailedPrecondition, "{}: the path leads to another device by now",
                  what);
@@ -58,13 +60,13 @@ base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::millisecon
   const std::string what = fmt::format("look whether device {} is free", Quote(device.source));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
-    int error = 0;
-    RETURN_IF_ERROR(platform::RunInChild(what, kTimeout, &error, sizeof(error), [&] {
-      // Whoever mounts a device claims it, and an open with O_EXCL is refused meanwhile.
-      const int fd = Open(device, O_EXCL);
-      error = fd < 0 ? -fd : 0;
-      return 0;
-    }));
+    ASSIGN_OR_RETURN(const int error, platform::AskChild<int>(what, kTimeout, [device](int& error) {
+                       // Whoever mounts a device claims it, and an open with O_EXCL is refused
+                       // meanwhile.
+                       const int fd = Open(device, O_EXCL);
+                       error = fd < 0 ? -fd : 0;
+                       return 0;
+                     }));
     // Gone, or the name is another's.
     if (error == 0 || error == ENOENT || error == ENXIO || error == ENODEV || error == ESTALE) {
       return base::OkStatus();

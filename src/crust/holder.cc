@@ -130,7 +130,7 @@ StatusOr<Holder> Holder::Open(platform::Mounter& mounter, const std::string& pin
   RETURN_IF_ERROR(base::FaultPoint<"crust.holder.make">());
   ASSIGN_OR_RETURN(platform::OpenedInChild made,
                    platform::OpenInChild("make a mount namespace", kTimeout,
-                                         [&] { return MakeEmpty(folder.c_str()); }));
+                                         [folder] { return MakeEmpty(folder.c_str()); }));
   if (!made.fd.valid()) return platform::ErrnoError(made.error, "make an empty mount namespace");
   const UniqueFd file(open(pin.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return platform::ErrnoError(errno, fmt::format("make {}", Quote(pin)));
@@ -175,24 +175,25 @@ Status Holder::Remove(platform::Mounter& mounter, const std::string& pin) {
 Status Holder::Place(const UniqueFd& mount, const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.place.before">());
-  RETURN_IF_ERROR(platform::RunInChild("put the volume into its sandbox", kTimeout, [&] {
-    if (setns(space_.get(), CLONE_NEWNS) != 0) return errno;
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
-    return move_mount(mount.get(), "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == 0
-               ? 0
-               : errno;
-  }));
+  RETURN_IF_ERROR(platform::RunInChild(
+      "put the volume into its sandbox", kTimeout,
+      [space = space_.get(), from = mount.get(), path] {
+        if (setns(space, CLONE_NEWNS) != 0) return errno;
+        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+        return move_mount(from, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == 0 ? 0
+                                                                                          : errno;
+      }));
   return base::FaultPoint<"crust.place.after">();
 }
 
 StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
   const std::string path = PathOf(name);
-  struct {
+  struct Found {
     bool mounted;
     dev_t device;
-  } found = {};
-  RETURN_IF_ERROR(platform::RunInChild("look for the volume", kTimeout, &found, sizeof(found), [&] {
-    if (setns(space_.get(), CLONE_NEWNS) != 0) return errno;
+  };
+  const auto look = [space = space_.get(), path](Found& found) {
+    if (setns(space, CLONE_NEWNS) != 0) return errno;
     struct statx st = {};
     constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
     if (statx(AT_FDCWD, path.c_str(), kFlags, STATX_TYPE, &st) != 0) {
@@ -201,28 +202,31 @@ StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
     found.mounted = (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
     found.device = makedev(st.stx_dev_major, st.stx_dev_minor);
     return 0;
-  }));
+  };
+  ASSIGN_OR_RETURN(const Found found,
+                   platform::AskChild<Found>("look for the volume", kTimeout, look));
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
 Status Holder::Take(const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.take.before">());
-  RETURN_IF_ERROR(platform::RunInChild("take the volume out of its sandbox", kUnmountTimeout, [&] {
-    if (setns(space_.get(), CLONE_NEWNS) != 0) return errno;
-    if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) {
-      return errno;
-    }
-    return rmdir(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
-  }));
+  RETURN_IF_ERROR(platform::RunInChild(
+      "take the volume out of its sandbox", kUnmountTimeout, [space = space_.get(), path] {
+        if (setns(space, CLONE_NEWNS) != 0) return errno;
+        if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) {
+          return errno;
+        }
+        return rmdir(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
+      }));
   return base::FaultPoint<"crust.take.after">();
 }
 
 StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
   const std::string path = PathOf(name);
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild("open the volume", kTimeout, [&] {
-                     if (setns(space_.get(), CLONE_NEWNS) != 0) return -errno;
+                   platform::OpenInChild("open the volume", kTimeout, [space = space_.get(), path] {
+                     if (setns(space, CLONE_NEWNS) != 0) return -errno;
                      return OpenRoot(path.c_str());
                    }));
   if (!opened.fd.valid()) return platform::ErrnoError(opened.error, "open the volume");
@@ -231,51 +235,49 @@ StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
 
 StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub_path) const {
   const std::string path = PathOf(name);
-  bool* const lost = static_cast<bool*>(
-      mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  if (lost == MAP_FAILED) return platform::ErrnoError(errno, "mmap");
-  auto opened = platform::OpenInChild("take the volume for a container", kTimeout, [&] {
-    if (setns(space_.get(), CLONE_NEWNS) != 0) return -errno;
+  constexpr int kLost = EIDRM;  // none of these calls fails so
+  const auto open = [space = space_.get(), path, sub_path] {
+    if (setns(space, CLONE_NEWNS) != 0) return -errno;
     int at = OpenRoot(path.c_str());
-    *lost = at == -ENOENT;
+    if (at == -ENOENT) return -kLost;
     if (at >= 0 && !sub_path.empty()) at = OpenBelow(at, sub_path.c_str());
     if (at < 0) return at;
     const int tree = open_tree(at, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;
-  });
-  const bool is_lost = *lost;
-  munmap(lost, sizeof(bool));
-  RETURN_IF_ERROR(opened);
-  if (opened->fd.valid()) return std::move(opened->fd);
-  if (is_lost) {
+  };
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild("take the volume for a container", kTimeout, open));
+  if (opened.fd.valid()) return std::move(opened.fd);
+  if (opened.error == kLost) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not in its sandbox any more");
   }
-  if (opened->error == EXDEV || opened->error == ELOOP) {
+  if (opened.error == EXDEV || opened.error == ELOOP) {
     return Error(StatusCode::kPermissionDenied,
                  "subPath {} leads out of its volume, or through a magic link", Quote(sub_path));
   }
-  return platform::ErrnoError(opened->error, fmt::format("open subPath {}", Quote(sub_path)));
+  return platform::ErrnoError(opened.error, fmt::format("open subPath {}", Quote(sub_path)));
 }
 
 StatusOr<Holder::Health> Holder::Look(const std::string& name) const {
   const std::string path = PathOf(name);
-  struct {
+  struct Found {
     struct statfs fs;
     int sync_error;
-  } found = {};
-  RETURN_IF_ERROR(
-      platform::RunInChild("look at the volume", kLookTimeout, &found, sizeof(found), [&] {
-        if (setns(space_.get(), CLONE_NEWNS) != 0) return errno;
-        const int root = OpenRoot(path.c_str());
-        if (root < 0) return -root;
-        if (fstatfs(root, &found.fs) != 0) return errno;
-        if ((found.fs.f_flags & ST_RDONLY) != 0) return 0;
-        // A file system that was shut down after an error still tells its size; that nothing can
-        // be written any more is seen only by writing.
-        const int folder = openat(root, ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (folder < 0 || fsync(folder) != 0) found.sync_error = errno;
-        return 0;
-      }));
+  };
+  const auto look = [space = space_.get(), path](Found& found) {
+    if (setns(space, CLONE_NEWNS) != 0) return errno;
+    const int root = OpenRoot(path.c_str());
+    if (root < 0) return -root;
+    if (fstatfs(root, &found.fs) != 0) return errno;
+    if ((found.fs.f_flags & ST_RDONLY) != 0) return 0;
+    // A file system that was shut down after an error still tells its size; that nothing can
+    // be written any more is seen only by writing.
+    const int folder = openat(root, ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (folder < 0 || fsync(folder) != 0) found.sync_error = errno;
+    return 0;
+  };
+  ASSIGN_OR_RETURN(const Found found,
+                   platform::AskChild<Found>("look at the volume", kLookTimeout, look));
   Health health{.usage = platform::UsageFrom(found.fs),
                 .read_only = (found.fs.f_flags & ST_RDONLY) != 0,
                 .sync_error = found.sync_error};

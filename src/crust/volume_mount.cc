@@ -52,7 +52,7 @@ class SharedReport {
   SharedReport(const SharedReport&) = delete;
   SharedReport& operator=(const SharedReport&) = delete;
   bool valid() const { return at_ != MAP_FAILED; }
-  Report* operator->() { return static_cast<Report*>(at_); }
+  Report& operator*() const { return *static_cast<Report*>(at_); }
 
  private:
   void* const at_;
@@ -64,15 +64,15 @@ struct Parameter {
   bool flag = false;
 };
 
-// All that a child needs, made ready before the fork.
+// All that a child needs, made ready before.
 struct Job {
   std::string source;
   std::string type;
   std::vector<Parameter> parameters;
   bool read_only = false;
   unsigned attributes = 0;  // MOUNT_ATTR_*
-  const IsDevice* device = nullptr;
-  const IsNotMountedAt* not_mounted = nullptr;
+  std::optional<IsDevice> device;
+  std::optional<IsNotMountedAt> not_mounted;
 };
 
 unsigned Attributes(unsigned long flags) {
@@ -121,8 +121,8 @@ Job MakeJob(const MountPlan& plan, const MountFileSystem& mount) {
     job.parameters.push_back({.key = "context", .value = mount.selinux_label});
   }
   for (const Check& check : plan.checks) {
-    if (const auto* device = std::get_if<IsDevice>(&check)) job.device = device;
-    if (const auto* host = std::get_if<IsNotMountedAt>(&check)) job.not_mounted = host;
+    if (const auto* device = std::get_if<IsDevice>(&check)) job.device = *device;
+    if (const auto* host = std::get_if<IsNotMountedAt>(&check)) job.not_mounted = *host;
   }
   return job;
 }
@@ -203,12 +203,12 @@ int CheckMounted(int mounted, const Job& job) {
 }
 
 int Run(const Job& job, Report& report) {
-  if (job.device != nullptr) {
+  if (job.device.has_value()) {
     report.stage = Stage::kOtherDevice;
     if (const int error = CheckDevice(job); error != 0) return error;
     report.exclusive = !InUse(job.source.c_str());
   }
-  if (job.not_mounted != nullptr) {
+  if (job.not_mounted.has_value()) {
     report.stage = Stage::kMountedOnHost;
     if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
   }
@@ -219,7 +219,7 @@ int Run(const Job& job, Report& report) {
     report.length = 0;
     mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }
-  if (mounted < 0 || job.device == nullptr) return mounted;
+  if (mounted < 0 || !job.device.has_value()) return mounted;
   report.stage = Stage::kOtherMounted;
   const int error = CheckMounted(mounted, job);
   if (error == 0) return mounted;
@@ -264,16 +264,16 @@ StatusOr<VolumeMount> MountVolume(const MountPlan& plan) {
   const auto* mount = plan.Find<MountFileSystem>();
   if (mount == nullptr) return Error(StatusCode::kInternal, "the plan mounts nothing");
   const Job job = MakeJob(plan, *mount);
-  SharedReport report;
-  if (!report.valid()) return platform::ErrnoError(errno, "mmap");
+  const auto report = std::make_shared<SharedReport>();
+  if (!report->valid()) return platform::ErrnoError(errno, "mmap");
   RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());
   ASSIGN_OR_RETURN(
       platform::OpenedInChild opened,
       platform::OpenInChild(fmt::format("mount {} of {}", job.type, Quote(job.source)),
-                            kMountTimeout, [&] { return Run(job, *report.operator->()); }));
-  if (!opened.fd.valid()) return Explain(plan, opened.error, *report.operator->());
+                            kMountTimeout, [job, report] { return Run(job, **report); }));
+  if (!opened.fd.valid()) return Explain(plan, opened.error, **report);
   RETURN_IF_ERROR(base::FaultPoint<"crust.mount.after">());
-  return VolumeMount{.root = std::move(opened.fd), .exclusive = report->exclusive};
+  return VolumeMount{.root = std::move(opened.fd), .exclusive = (**report).exclusive};
 }
 
 }  // namespace berth::crust

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,17 +23,55 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+// A sanitizer's run time keeps notes of each thread that two processes must not share.
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSharesMemory = false;
+#else
+constexpr bool kSharesMemory = true;
+#endif
+
 struct Inode {
   int fd;
   dev_t dev;
   ino_t ino;
 };
 
+struct Dying {
+  pid_t pid;
+  std::shared_ptr<void> kept;
+};
+
+// What a child runs on, above a page that nobody may touch.
+class Stack {
+ public:
+  Stack() : memory_(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, kFlags, -1, 0)) {
+    if (valid()) mprotect(memory_, kGuard, PROT_NONE);
+  }
+  ~Stack() {
+    if (valid()) munmap(memory_, kSize);
+  }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  bool valid() const { return memory_ != MAP_FAILED; }
+  void* top() const { return static_cast<char*>(memory_) + kSize; }
+
+ private:
+  static constexpr size_t kGuard = 16 * 1024;  // a page of any kernel's that Berth runs on
+  static constexpr size_t kSize = kGuard + 256 * 1024;
+  static constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE;
+
+  void* memory_;
+};
+
 // What children of this process need to know whoever started them: process-wide, as children are.
 struct Children {
+  static constexpr size_t kMostIdle = 8;
+
   base::Mutex mutex;
   std::vector<Inode> unshared ABSL_GUARDED_BY(mutex);
-  std::vector<pid_t> dying ABSL_GUARDED_BY(mutex);
+  std::vector<Dying> dying ABSL_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Stack>> idle ABSL_GUARDED_BY(mutex);
 };
 
 Children& Global() {
@@ -45,13 +85,49 @@ bool StillThat(const Inode& inode) {
   return fstat(inode.fd, &st) == 0 && st.st_dev == inode.dev && st.st_ino == inode.ino;
 }
 
-// Reaps the dying that are dead, and gives the descriptors to close in a child.
-std::vector<Inode> Prepare() {
+// All that a child touches; as long as there is one.
+struct Call {
+  ~Call() {
+    Children& global = Global();
+    base::MutexLock lock(global.mutex);
+    if (stack->valid() && global.idle.size() < Children::kMostIdle)
+      global.idle.push_back(std::move(stack));
+  }
+
+  std::function<int()> body;
+  std::span<std::byte> reply;
+  int out = -1;
+  std::vector<Inode> unshared;  // descriptors to close
+  std::unique_ptr<Stack> stack;
+};
+
+// Reaps the dying that are dead; what they kept goes without the lock.
+void ReapTheDead() {
+  std::vector<Dying> dead;
   Children& global = Global();
   base::MutexLock lock(global.mutex);
-  std::erase_if(global.dying, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+  const auto end = std::partition(global.dying.begin(), global.dying.end(), [](const Dying& dying) {
+    return waitpid(dying.pid, nullptr, WNOHANG) == 0;
+  });
+  std::move(end, global.dying.end(), std::back_inserter(dead));
+  global.dying.erase(end, global.dying.end());
+}
+
+std::shared_ptr<Call> Prepare(std::span<std::byte> reply, std::function<int()> body) {
+  auto call = std::make_shared<Call>();
+  call->body = std::move(body);
+  call->reply = reply;
+  Children& global = Global();
+  base::MutexLock lock(global.mutex);
   std::erase_if(global.unshared, [](const Inode& inode) { return !StillThat(inode); });
-  return global.unshared;
+  call->unshared = global.unshared;
+  if (!global.idle.empty()) {
+    call->stack = std::move(global.idle.back());
+    global.idle.pop_back();
+  } else {
+    call->stack = std::make_unique<Stack>();
+  }
+  return call;
 }
 
 int MillisecondsLeft(Deadline deadline) {
@@ -96,26 +172,48 @@ size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
   return done;
 }
 
-[[noreturn]] void ChildMain(int out, const std::vector<Inode>& unshared, const void* reply,
-                            size_t reply_size, const std::function<int()>& body) {
-  for (const Inode& inode : unshared) {
+int ChildMain(void* argument) {
+  const Call& call = *static_cast<const Call*>(argument);
+  for (const Inode& inode : call.unshared) {
     if (StillThat(inode)) close(inode.fd);
   }
-  const int result = body();
-  bool sent = WriteAll(out, &result, sizeof(result));
-  if (sent && result == 0 && reply_size > 0) sent = WriteAll(out, reply, reply_size);
+  const int result = call.body();
+  bool sent = WriteAll(call.out, &result, sizeof(result));
+  if (!kSharesMemory && sent && result == 0) {
+    sent = WriteAll(call.out, call.reply.data(), call.reply.size());
+  }
   _exit(sent ? 0 : 1);
 }
 
+// The child's pid, or -1 with errno. The calling thread shares its errno with the child, and so may
+// make no call that fails before the child has answered.
+pid_t Begin(Call& call, base::UniqueFd& pidfd) {
+  if constexpr (kSharesMemory) {
+    int fd = -1;
+    const pid_t pid =
+        clone(ChildMain, call.stack->top(), CLONE_VM | CLONE_PIDFD | SIGCHLD, &call, &fd);
+    pidfd.Reset(fd);
+    return pid;
+  }
+  // _Fork runs no atfork handlers, which may take locks that another thread holds.
+  const pid_t pid = _Fork();
+  if (pid == 0) ChildMain(&call);
+  if (pid > 0) pidfd = OpenPid(pid);
+  return pid;
+}
+
 // Waits for the end of a child whose answer is in, or leaves it to a later call.
-void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline) {
-  if (pidfd.valid() && !WaitReadable(pidfd.get(), deadline)) return ReapLater(pid);
+void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline, std::shared_ptr<Call> call) {
+  if (pidfd.valid() && !WaitReadable(pidfd.get(), deadline)) {
+    return ReapLater(pid, std::move(call));
+  }
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
-                      size_t reply_size, const std::function<int()>& body, base::FlightSpan& span);
+base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
+                      std::span<std::byte> reply, std::function<int()> body,
+                      base::FlightSpan& span);
 
 }  // namespace
 
@@ -133,67 +231,66 @@ base::UniqueFd OpenPid(pid_t pid) {
   return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
-void ReapLater(pid_t pid) {
+void ReapLater(pid_t pid, std::shared_ptr<void> kept) {
   Children& global = Global();
   base::MutexLock lock(global.mutex);
-  global.dying.push_back(pid);
+  global.dying.push_back({pid, std::move(kept)});
 }
 
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
-                        const std::function<int()>& body) {
-  return RunInChild(what, timeout, nullptr, 0, body);
+                        std::function<int()> body) {
+  return RunInChild(what, timeout, {}, std::move(body));
 }
 
-base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
-                        size_t reply_size, const std::function<int()>& body) {
+base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
+                        std::span<std::byte> reply, std::function<int()> body) {
   base::FlightSpan span(base::FlightKind::kProcess, "berth", what);
-  const base::Status status = RunChild(what, timeout, reply, reply_size, body, span);
+  const base::Status status = RunChild(what, timeout, reply, std::move(body), span);
   span.End(status);
   return status;
 }
 
 namespace {
 
-base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
-                      size_t reply_size, const std::function<int()>& body, base::FlightSpan& span) {
+base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
+                      std::span<std::byte> reply, std::function<int()> body,
+                      base::FlightSpan& span) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
-  const std::vector<Inode> unshared = Prepare();
+  ReapTheDead();
+  const std::shared_ptr<Call> call = Prepare(reply, std::move(body));
+  if (!call->stack->valid()) return ErrnoError(ENOMEM, fmt::format("{}: stack", what));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, fmt::format("{}: pipe", what));
-  base::UniqueFd in(ends[0]), out(ends[1]);
+  base::UniqueFd in(ends[0]), out(ends[1]), pidfd;
+  call->out = out.get();
 
   // Signals stay blocked in the child: a handler of this process has no business there.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  // _Fork runs no atfork handlers, which may take locks that another thread holds.
-  const pid_t pid = _Fork();
-  if (pid == 0) ChildMain(out.get(), unshared, reply, reply_size, body);
-  const int fork_error = errno;
+  const pid_t pid = Begin(*call, pidfd);
+  const int begin_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return ErrnoError(fork_error, fmt::format("{}: fork", what));
+  if (pid < 0) return ErrnoError(begin_error, fmt::format("{}: clone", what));
   out.Reset();
   span.SetPid(pid);
-  const base::UniqueFd pidfd = OpenPid(pid);
 
   int result = 0;
-  std::vector<char> bytes(reply_size);
-  const bool answered = ReadUntil(in.get(), &result, sizeof(result), deadline) == sizeof(result);
-  const bool complete = answered && (result != 0 || ReadUntil(in.get(), bytes.data(), reply_size,
-                                                              deadline) == reply_size);
+  bool complete = ReadUntil(in.get(), &result, sizeof(result), deadline) == sizeof(result);
+  if (!kSharesMemory && complete && result == 0) {
+    complete = ReadUntil(in.get(), reply.data(), reply.size(), deadline) == reply.size();
+  }
   if (!complete) {
     kill(pid, SIGKILL);
     const bool late = std::chrono::steady_clock::now() >= deadline;
-    Reap(pid, pidfd, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+    Reap(pid, pidfd, std::chrono::steady_clock::now() + std::chrono::milliseconds(100), call);
     if (!late) return base::Error(base::StatusCode::kInternal, "{}: the child process died", what);
     return base::Error(base::StatusCode::kDeadlineExceeded, "{}: no answer within {} ms", what,
                        timeout.count());
   }
   // The exit itself can block: closing a descriptor flushes, and a dead FUSE server never answers.
-  Reap(pid, pidfd, deadline);
-  if (result != 0) return ErrnoError(result, what);
-  std::copy(bytes.begin(), bytes.end(), static_cast<char*>(reply));
-  return base::OkStatus();
+  Reap(pid, pidfd, deadline, call);
+  return result == 0 ? base::OkStatus() : ErrnoError(result, what);
 }
 
 }  // namespace

@@ -1,31 +1,52 @@
-// Runs a function in a forked child with a deadline, for system calls that can block for ever
+// Runs a function in a child process with a deadline, for system calls that can block for ever
 // (mount, umount, stat of a dead file system): "Nothing hangs the agent".
+//
+// The child shares this process's memory, since copies of page tables cost an agent of many threads
+// more than all the rest of a mount (docs/adr/0019-children-share-memory.md); descriptors, working
+// folder, namespaces and signals are its own. One that is stuck in the kernel outlives the call,
+// and the kernel may still read its arguments and write its results: a body therefore owns all that
+// it touches, and captures by value alone.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace berth::platform {
 
-// Forks; the child calls `body` and its result comes back through a pipe. `body` may use only
-// async-signal-safe calls on data prepared before (the process is multi-threaded): raw system
-// calls, no allocation, no locks; it returns 0 or an errno. It sees the caller's descriptors.
-// DEADLINE_EXCEEDED: the child did not come back in time. It was sent SIGKILL and is reaped by a
-// later call, when the kernel has let it go; the outcome is unknown.
+// `body` may use only async-signal-safe calls on data prepared before, since it may be killed at
+// any moment: raw system calls, no allocation, no locks; it has a stack of 256 KiB, and returns 0
+// or an errno. It sees copies of the caller's descriptors. DEADLINE_EXCEEDED: the child did not
+// come back in time. It was sent SIGKILL and is reaped by a later call, when the kernel has let it
+// go; the outcome is unknown.
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
-                        const std::function<int()>& body);
+                        std::function<int()> body);
 
-// As above; what `body` leaves in `reply` (memory of the caller, at most 64 KiB) comes back to the
-// caller if it returned 0. The child writes to its own copy until then.
-base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout, void* reply,
-                        size_t reply_size, const std::function<int()>& body);
+// As above; `reply`, which `body` owns, has after OK what the child left there.
+base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
+                        std::span<std::byte> reply, std::function<int()> body);
+
+// As RunInChild, for a body that fills in an answer, value-initialized before.
+template <typename Answer>
+base::StatusOr<Answer> AskChild(std::string_view what, std::chrono::milliseconds timeout,
+                                std::type_identity_t<std::function<int(Answer&)>> body);
+
+// As AskChild, for `count` answers.
+template <typename Answer>
+base::StatusOr<std::vector<Answer>> AskChildForEach(
+    std::string_view what, std::chrono::milliseconds timeout, size_t count,
+    std::type_identity_t<std::function<int(std::span<Answer>)>> body);
 
 // As RunInChild, for a body that opens something: a path can lead through a file system that
 // answers no more. The body returns a descriptor or a negative errno; both come back, the
@@ -35,7 +56,7 @@ struct OpenedInChild {
   int error = 0;  // an errno, if `fd` is not valid
 };
 base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
-                                          const std::function<int()>& body);
+                                          std::function<int()> body);
 
 // OK if the device's first sector can be read in time, or an error comes back.
 base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout);
@@ -49,7 +70,31 @@ void CloseInChildren(int fd);
 // pidfd_open(2).
 base::UniqueFd OpenPid(pid_t pid);
 
-// Hands a child that was killed but is not gone yet over to be reaped by a later call.
-void ReapLater(pid_t pid);
+// Hands a child that was killed but is not gone yet over to be reaped by a later call; `kept` stays
+// until then.
+void ReapLater(pid_t pid, std::shared_ptr<void> kept = nullptr);
+
+template <typename Answer>
+base::StatusOr<std::vector<Answer>> AskChildForEach(
+    std::string_view what, std::chrono::milliseconds timeout, size_t count,
+    std::type_identity_t<std::function<int(std::span<Answer>)>> body) {
+  static_assert(std::is_trivially_copyable_v<Answer>);
+  const std::shared_ptr<Answer[]> answers(new Answer[count]());
+  const std::span<Answer> all(answers.get(), count);
+  RETURN_IF_ERROR(RunInChild(what, timeout, std::as_writable_bytes(all),
+                             [answers, all, body = std::move(body)] { return body(all); }));
+  return std::vector<Answer>(all.begin(), all.end());
+}
+
+template <typename Answer>
+base::StatusOr<Answer> AskChild(std::string_view what, std::chrono::milliseconds timeout,
+                                std::type_identity_t<std::function<int(Answer&)>> body) {
+  ASSIGN_OR_RETURN(const std::vector<Answer> answers,
+                   AskChildForEach<Answer>(what, timeout, 1,
+                                           [body = std::move(body)](std::span<Answer> answers) {
+                                             return body(answers.front());
+                                           }));
+  return answers.front();
+}
 
 }  // namespace berth::platform

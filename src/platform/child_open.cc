@@ -52,18 +52,19 @@ base::UniqueFd Receive(int socket) {
 }  // namespace
 
 base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
-                                          const std::function<int()>& body) {
+                                          std::function<int()> body) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return ErrnoError(errno, fmt::format("{}: socketpair", what));
   }
   const base::UniqueFd in(ends[0]), out(ends[1]);
-  int error = 0;
-  RETURN_IF_ERROR(RunInChild(what, timeout, &error, sizeof(error), [&] {
-    const int fd = body();
-    error = fd < 0 ? -fd : 0;
-    return fd < 0 ? 0 : Send(out.get(), fd);
-  }));
+  ASSIGN_OR_RETURN(
+      const int error,
+      AskChild<int>(what, timeout, [body = std::move(body), to = out.get()](int& error) {
+        const int fd = body();
+        error = fd < 0 ? -fd : 0;
+        return fd < 0 ? 0 : Send(to, fd);
+      }));
   OpenedInChild opened{.error = error};
   if (error != 0) return opened;
   opened.fd = Receive(in.get());
@@ -74,7 +75,7 @@ base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::mi
 }
 
 base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout) {
-  return RunInChild(fmt::format("read device {}", base::Quote(device)), timeout, [&] {
+  return RunInChild(fmt::format("read device {}", base::Quote(device)), timeout, [device] {
     std::array<char, 512> sector;
     const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return errno;

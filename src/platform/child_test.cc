@@ -29,17 +29,14 @@ TEST(RunInChild, RunsInAnotherProcess) {
 }
 
 TEST(RunInChild, BringsAReplyBackOnlyOnSuccess) {
-  int reply = 1;
-  ASSERT_TRUE(RunInChild("work", seconds(10), &reply, sizeof(reply), [&] {
-                reply = 42;
-                return 0;
-              }).ok());
-  EXPECT_EQ(reply, 42);
-  EXPECT_FALSE(RunInChild("work", seconds(10), &reply, sizeof(reply), [&] {
-                 reply = 7;
-                 return EIO;
-               }).ok());
-  EXPECT_EQ(reply, 42);
+  const auto answer = [](int error) {
+    return AskChild<int>("work", seconds(10), [error](int& reply) {
+      reply = 42;
+      return error;
+    });
+  };
+  EXPECT_EQ(*answer(0), 42);
+  EXPECT_EQ(answer(EIO).status().code(), StatusCode::kInternal);
 }
 
 TEST(RunInChild, GivesUpOnAChildThatHangs) {

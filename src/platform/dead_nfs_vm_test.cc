@@ -89,9 +89,8 @@ TEST_F(DeadNfsTest, TheMountTableIsReadAndOtherVolumesAreMountedBesideAHungMount
   ASSERT_OK(WriteDurably<"test.file">(File(), "data"));
   ASSERT_OK(ServerIs("down"));
   const std::string file = File() + "-other";
-  struct stat st;
-  EXPECT_EQ(RunInChild("stat", seconds(2), [&] { return stat(file.c_str(), &st) == 0 ? 0 : errno; })
-                .code(),
+  const auto look = [file](struct stat& st) { return stat(file.c_str(), &st) == 0 ? 0 : errno; };
+  EXPECT_EQ(AskChild<struct stat>("stat", seconds(2), look).status().code(),
             StatusCode::kDeadlineExceeded)
       << "the mount does not hang: this test proves nothing";
   EXPECT_TRUE(IsMounted());

@@ -13,18 +13,19 @@ namespace berth::platform {
 namespace {
 
 struct Source {
-  const char* device;
-  const char* fs_type;
-  const std::vector<const char*>& flags;
+  std::string device;
+  std::string fs_type;
+  std::vector<std::string> flags;
 };
 
 // A descriptor of a new mount that is in no tree, or -errno. Closing it unmounts.
 int MountDetached(const Source& source) {
-  const int context = fsopen(source.fs_type, FSOPEN_CLOEXEC);
+  const int context = fsopen(source.fs_type.c_str(), FSOPEN_CLOEXEC);
   if (context < 0) return -errno;
-  if (fsconfig(context, FSCONFIG_SET_STRING, "source", source.device, 0) != 0) return -errno;
-  for (const char* flag : source.flags) {
-    if (fsconfig(context, FSCONFIG_SET_FLAG, flag, nullptr, 0) != 0) return -errno;
+  if (fsconfig(context, FSCONFIG_SET_STRING, "source", source.device.c_str(), 0) != 0)
+    return -errno;
+  for (const std::string& flag : source.flags) {
+    if (fsconfig(context, FSCONFIG_SET_FLAG, flag.c_str(), nullptr, 0) != 0) return -errno;
   }
   if (fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return -errno;
   const int mounted = fsmount(context, FSMOUNT_CLOEXEC, 0);
@@ -36,14 +37,13 @@ int MountDetached(const Source& source) {
 }  // namespace
 
 base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
-                               const std::vector<const char*>& flags,
+                               const std::vector<std::string>& flags,
                                std::chrono::milliseconds timeout,
-                               const std::function<int(int root)>& body) {
-  const std::string type(fs_type);
-  const Source source{device.c_str(), type.c_str(), flags};
-  const std::string what = fmt::format("mount {} {} for maintenance", type, base::Quote(device));
+                               std::function<int(int root)> body) {
+  const std::string what = fmt::format("mount {} {} for maintenance", fs_type, base::Quote(device));
+  Source source{device, std::string(fs_type), flags};
   RETURN_IF_ERROR(base::FaultPoint<"platform.detached_mount.before">());
-  RETURN_IF_ERROR(RunInChild(what, timeout, [&] {
+  RETURN_IF_ERROR(RunInChild(what, timeout, [source = std::move(source), body = std::move(body)] {
     const int mounted = MountDetached(source);
     if (mounted < 0) return -mounted;
     const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -58,8 +58,8 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
 }
 
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
-                              const std::function<int(int opened)>& grow) {
-  return RunInChild(what, timeout, [&] {
+                              std::function<int(int opened)> grow) {
+  return RunInChild(what, timeout, [root, grow = std::move(grow)] {
     const int opened = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return opened < 0 ? errno : grow(opened);
   });

@@ -15,13 +15,13 @@ const FileSystem& Btrfs();
 // unmounts, all in a child process: `body` is as RunInChild wants it. For steps that need a mount
 // of an idle device.
 base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
-                               const std::vector<const char*>& flags,
+                               const std::vector<std::string>& flags,
                                std::chrono::milliseconds timeout,
-                               const std::function<int(int root)>& body);
+                               std::function<int(int root)> body);
 
 // Opens the root of a file system by an O_PATH descriptor and calls `grow` with it, in a child
 // process: `grow` is as RunInChild wants it.
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
-                              const std::function<int(int opened)>& grow);
+                              std::function<int(int opened)> grow);
 
 }  // namespace berth::platform

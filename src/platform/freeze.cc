@@ -182,7 +182,7 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
 }
 
 base::Status ThawFileSystem(const std::string& mount_point) {
-  return RunInChild(fmt::format("thaw {}", Quote(mount_point)), kThawTimeout, [&] {
+  return RunInChild(fmt::format("thaw {}", Quote(mount_point)), kThawTimeout, [mount_point] {
     const int fd = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno;
     // EINVAL: not frozen.

@@ -76,7 +76,7 @@ class BtrfsFileSystem : public FileSystem {
                                               [](int root) { return Grow(root); }),
                             what);
     }
-    return RunInChild(what, kGrowTimeout, [&] {
+    return RunInChild(what, kGrowTimeout, [mount_point] {
       const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       return root < 0 ? errno : Grow(root);
     });

@@ -103,7 +103,8 @@ class Ext4FileSystem : public FileSystem {
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow the mounted ext4 on {}", Quote(device)), root,
-                            kGrowTimeout, [&](int opened) { return Grow(opened, device.c_str()); });
+                            kGrowTimeout,
+                            [device](int opened) { return Grow(opened, device.c_str()); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

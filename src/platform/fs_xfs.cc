@@ -39,11 +39,11 @@ constexpr unsigned long kGrowData = _IOW('X', 110, XfsGrowData);
 static_assert(sizeof(XfsGeometryV1) == 112 && sizeof(XfsGrowData) == 16);
 
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
-int Grow(int root, const char* device) {
+int Grow(int root, const std::string& device) {
   XfsGeometryV1 geometry = {};
   if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
   if (geometry.block_size == 0) return EINVAL;
-  const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   uint64_t bytes = 0;
   if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes) != 0) return errno;
   close(fd);
@@ -93,18 +93,18 @@ class XfsFileSystem : public FileSystem {
       // xfs grows only while it is mounted.
       return base::Annotate(
           WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kGrowTimeout,
-                            [&](int root) { return Grow(root, device.c_str()); }),
+                            [device](int root) { return Grow(root, device); }),
           what);
     }
-    return RunInChild(what, kGrowTimeout, [&] {
+    return RunInChild(what, kGrowTimeout, [device, mount_point] {
       const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      return root < 0 ? errno : Grow(root, device.c_str());
+      return root < 0 ? errno : Grow(root, device);
     });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow xfs on {}", Quote(device)), root, kGrowTimeout,
-                            [&](int opened) { return Grow(opened, device.c_str()); });
+                            [device](int opened) { return Grow(opened, device); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

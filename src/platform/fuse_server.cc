@@ -119,18 +119,16 @@ FuseServer DescribeFuseServer(pid_t pid, const std::string& proc) {
 }
 
 FuseAnswer AskFuse(const std::string& mount_point, std::chrono::milliseconds timeout) {
-  int error = 0;
-  const char* path = mount_point.c_str();
   // statfs always goes to the server: nothing of it is cached, whatever is mounted.
-  const base::Status asked =
-      RunInChild(fmt::format("ask the server of {}", base::Quote(mount_point)), timeout, &error,
-                 sizeof(error), [&error, path] {
-                   struct statfs answer;
-                   error = statfs(path, &answer) == 0 ? 0 : errno;
-                   return 0;
-                 });
-  if (!asked.ok()) return FuseAnswer::kSilent;
-  return error == ENOTCONN || error == ECONNABORTED ? FuseAnswer::kDead : FuseAnswer::kAnswers;
+  const base::StatusOr<int> error =
+      AskChild<int>(fmt::format("ask the server of {}", base::Quote(mount_point)), timeout,
+                    [mount_point](int& error) {
+                      struct statfs answer;
+                      error = statfs(mount_point.c_str(), &answer) == 0 ? 0 : errno;
+                      return 0;
+                    });
+  if (!error.ok()) return FuseAnswer::kSilent;
+  return *error == ENOTCONN || *error == ECONNABORTED ? FuseAnswer::kDead : FuseAnswer::kAnswers;
 }
 
 }  // namespace berth::platform

@@ -214,12 +214,10 @@ base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& 
   const std::string context = fmt::format("attach {}", Quote(options.label));
   const loop_config config = ConfigOf(image.get(), "", options);
   return AttachToFree(context, options.read_only, [&](int device) -> base::StatusOr<int> {
-    int error = 0;
-    RETURN_IF_ERROR(RunInChild(context, timeout, &error, sizeof error, [&] {
+    return AskChild<int>(context, timeout, [device, config](int& error) {
       error = Configure(device, config);
       return 0;
-    }));
-    return error;
+    });
   });
 }
 
@@ -286,12 +284,10 @@ base::Status DetachLoop(const LoopDevice& loop) {
 base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
                         std::chrono::milliseconds timeout) {
   return DetachBy(loop, [&]() -> base::StatusOr<int> {
-    int error = 0;
-    RETURN_IF_ERROR(RunInChild("detach " + loop.path, timeout, &error, sizeof error, [&] {
-      error = DetachOnce(loop.path.c_str(), {.sequence = sequence});
+    return AskChild<int>("detach " + loop.path, timeout, [path = loop.path, sequence](int& error) {
+      error = DetachOnce(path.c_str(), {.sequence = sequence});
       return 0;
-    }));
-    return error;
+    });
   });
 }
 

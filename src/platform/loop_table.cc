@@ -21,7 +21,6 @@
 namespace berth::platform {
 namespace {
 
-constexpr size_t kMostAtOnce = 256;  // their answers fit into the reply of a child
 constexpr uint64_t kSector = 512;
 
 // One line of a file below /sys/block; "" where there is none.
@@ -73,12 +72,17 @@ void Ask(const char* path, Answer& answer) {
   close(fd);
 }
 
-base::Status AskAll(std::span<const LoopEntry> entries, std::span<Answer> answers,
-                    std::chrono::milliseconds timeout) {
-  return RunInChild("look at loop devices", timeout, answers.data(), answers.size_bytes(), [&] {
-    for (size_t i = 0; i < entries.size(); ++i) Ask(entries[i].loop.path.c_str(), answers[i]);
-    return 0;
-  });
+base::StatusOr<std::vector<Answer>> AskAll(std::span<const LoopEntry> entries,
+                                           std::chrono::milliseconds timeout) {
+  std::vector<std::string> paths;
+  for (const LoopEntry& entry : entries) paths.push_back(entry.loop.path);
+  return AskChildForEach<Answer>("look at loop devices", timeout, paths.size(),
+                                 [paths](std::span<Answer> answers) {
+                                   for (size_t i = 0; i < answers.size(); ++i) {
+                                     Ask(paths[i].c_str(), answers[i]);
+                                   }
+                                   return 0;
+                                 });
 }
 
 void Take(const Answer& answer, LoopEntry& entry) {
@@ -94,11 +98,18 @@ void Take(const Answer& answer, LoopEntry& entry) {
 base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder("/sys/block"));
+  // Not /sys/block, whose names are symlinks to here: there may be hundreds of free devices.
+  constexpr char kFolder[] = "/sys/devices/virtual/block";
+  const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kFolder));
   std::vector<LoopEntry> found;
   for (const std::string& name : names) {
     // The folder "loop" is there only while a file is attached.
-    if (!name.starts_with("loop")) continue;
+    if (!name.starts_with("loop") ||
+        faccessat(folder.get(), (name + "/loop").c_str(), F_OK, 0) != 0) {
+      continue;
+    }
     std::string image = Attribute(name, "loop/backing_file");
     if (image.empty() || (wanted && !wanted(image))) continue;
     LoopEntry entry;
@@ -119,21 +130,16 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     }
     found.push_back(std::move(entry));
   }
-  for (size_t from = 0; from < found.size(); from += kMostAtOnce) {
-    const std::span<LoopEntry> part(found.data() + from,
-                                    std::min(kMostAtOnce, found.size() - from));
-    std::vector<Answer> answers(part.size());
-    const base::Status asked = AskAll(part, answers, timeout);
-    // One by one, where one of them held up the others.
-    for (size_t i = 0; i < part.size(); ++i) {
-      if (!asked.ok()) {
-        answers[i] = {};
-        if (!AskAll(part.subspan(i, 1), std::span(answers).subspan(i, 1), timeout).ok()) {
-          answers[i] = {};
-        }
-      }
-      Take(answers[i], part[i]);
+  if (found.empty()) return found;
+  const auto asked = AskAll(found, timeout);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (asked.ok()) {
+      Take((*asked)[i], found[i]);
+      continue;
     }
+    // One by one, where one of them held up the others.
+    const auto alone = AskAll(std::span(found).subspan(i, 1), timeout);
+    Take(alone.ok() ? alone->front() : Answer{}, found[i]);
   }
   // Detached meanwhile.
   std::erase_if(found, [](const LoopEntry& entry) {

@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kUnmountTimeout(10);
 constexpr std::chrono::seconds kAskTimeout(2);
 constexpr size_t kMaxMountInfo = 64 << 20;  // a hundred times a node's hundred thousand mounts
 
-// What a child needs, made ready before the fork: it may not allocate.
+// What a child needs, made ready before: it may not allocate.
 struct Plan {
   std::string source, target, fs_type, data;
   unsigned long flags = 0, propagation = 0;
@@ -215,14 +215,15 @@ class KernelMounter : public Mounter {
   base::Status Mount(const MountRequest& request) override {
     RETURN_IF_ERROR(CheckAbsolute(request.target));
     ParsedOptions options = ParseMountOptions(request.options);
-    const Plan plan{request.source, request.target, request.fs_type,
-                    options.data,   options.flags,  options.propagation};
+    Plan plan{request.source, request.target, request.fs_type,
+              options.data,   options.flags,  options.propagation};
     const std::string what = Describe(request, plan);
     if (plan.fs_type.empty() && plan.propagation == 0 && !(plan.flags & (MS_BIND | MS_REMOUNT))) {
       return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
     }
     RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
-    RETURN_IF_ERROR(RunInChild(what, kMountTimeout, [&plan] { return RunPlan(plan); }));
+    RETURN_IF_ERROR(
+        RunInChild(what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); }));
     return base::FaultPoint<"platform.mount.after">();
   }
 
@@ -256,11 +257,11 @@ class KernelMounter : public Mounter {
     const std::string what = fmt::format("unmount {}", Quote(target));
     RETURN_IF_ERROR(base::FaultPoint<"platform.unmount.before">());
     // The error itself tells "not mounted" (EINVAL) from "busy", which the code alone may not.
-    int error = 0;
-    RETURN_IF_ERROR(RunInChild(what, kUnmountTimeout, &error, sizeof(error), [&] {
-      error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
-      return 0;
-    }));
+    ASSIGN_OR_RETURN(const int error,
+                     AskChild<int>(what, kUnmountTimeout, [path, flags](int& error) {
+                       error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+                       return 0;
+                     }));
     if (error == 0) return base::FaultPoint<"platform.unmount.after">();
     if (error == ENOENT) return base::OkStatus();
     if (error != EINVAL && error != ENOTDIR) return ErrnoError(error, what);

@@ -11,9 +11,8 @@
 namespace berth::platform {
 
 base::Status ProbeFolder(const std::string& folder, std::chrono::milliseconds timeout) {
-  const char* path = folder.c_str();
-  return RunInChild(fmt::format("open folder {}", base::Quote(folder)), timeout, [path] {
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return RunInChild(fmt::format("open folder {}", base::Quote(folder)), timeout, [folder] {
+    const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno;
     close(fd);
     return 0;

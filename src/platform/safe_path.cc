@@ -42,9 +42,9 @@ int OpenAt2(int root, const std::string& relative, int flags) {
 }
 
 // The descriptor that `body` opened in a child.
-base::StatusOr<base::UniqueFd> Opened(std::string_view relative, const std::function<int()>& body) {
+base::StatusOr<base::UniqueFd> Opened(std::string_view relative, std::function<int()> body) {
   const std::string what = fmt::format("open {}", Quote(relative));
-  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, body));
+  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, std::move(body)));
   if (opened.error == EXDEV || opened.error == ELOOP) return Escapes(relative);
   if (opened.error != 0) return ErrnoError(opened.error, what);
   return std::move(opened.fd);
@@ -81,7 +81,7 @@ int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
 base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative) {
   const std::string path = relative.empty() ? "." : std::string(relative);
   if (path.find('\0') != std::string::npos) return Escapes(relative);
-  return Opened(relative, [&] {
+  return Opened(relative, [root, path] {
     const int fd = OpenAt2(root, path, O_PATH);
     return fd < 0 ? -errno : fd;
   });
@@ -104,12 +104,12 @@ base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view rel
     prefix += (prefix.empty() ? "" : "/") + part;
     levels.push_back({.prefix = prefix, .name = std::move(part)});
   }
-  return Opened(relative, [&] { return MakeLevels(root, levels, mode); });
+  return Opened(relative, [root, levels, mode] { return MakeLevels(root, levels, mode); });
 }
 
 base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path) {
   const std::string what = fmt::format("open folder {}", Quote(path));
-  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, [&] {
+  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, [path] {
                      const int fd =
                          open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
                      return fd < 0 ? -errno : fd;

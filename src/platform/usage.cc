@@ -79,9 +79,11 @@ FileSystemUsage UsageFrom(const struct statfs& fs) {
 
 base::StatusOr<FileSystemUsage> GetFileSystemUsage(const std::string& path,
                                                    std::chrono::milliseconds timeout) {
-  struct statfs fs = {};
-  RETURN_IF_ERROR(RunInChild(fmt::format("usage of {}", Quote(path)), timeout, &fs, sizeof(fs),
-                             [&] { return statfs(path.c_str(), &fs) == 0 ? 0 : errno; }));
+  ASSIGN_OR_RETURN(const struct statfs fs,
+                   AskChild<struct statfs>(fmt::format("usage of {}", Quote(path)), timeout,
+                                           [path](struct statfs& fs) {
+                                             return statfs(path.c_str(), &fs) == 0 ? 0 : errno;
+                                           }));
   return UsageFrom(fs);
 }
 

@@ -208,8 +208,9 @@ base::StatusOr<base::UniqueFd> Exports::Hold(const Volume& volume) const {
                          : volume.shared  ? ImageLock::kSharedWriter
                                           : ImageLock::kWriter;
   const int flags = volume.read_only ? O_RDONLY : O_RDWR;
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened, platform::OpenInChild(context, kAnswerTime, [&] {
-                     const int fd = open(volume.path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kAnswerTime, [path = volume.path, flags, lock] {
+                     const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
                      if (fd < 0) return -errno;
                      const int error = LockImage(fd, lock);
                      return error == 0 ? fd : -error;
@@ -231,21 +232,23 @@ base::StatusOr<base::UniqueFd> Exports::Hold(const Volume& volume) const {
 
 base::StatusOr<Shown> Exports::Look(const Export& record) const {
   const std::string path = FileOf(record);
-  struct {
+  struct Seen {
     uint64_t device;
     int64_t size;
-  } seen = {};
-  RETURN_IF_ERROR(platform::RunInChild(
-      fmt::format("look at {}", Quote(path)), kAnswerTime, &seen, sizeof seen, [&] {
-        struct statx st = {};
-        if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
-                  STATX_BASIC_STATS, &st) != 0) {
-          return errno;
-        }
-        seen.device = makedev(st.stx_dev_major, st.stx_dev_minor);
-        seen.size = static_cast<int64_t>(st.stx_size);
-        return 0;
-      }));
+  };
+  ASSIGN_OR_RETURN(
+      const Seen seen,
+      platform::AskChild<Seen>(
+          fmt::format("look at {}", Quote(path)), kAnswerTime, [path](Seen& seen) {
+            struct statx st = {};
+            if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
+                      STATX_BASIC_STATS, &st) != 0) {
+              return errno;
+            }
+            seen.device = makedev(st.stx_dev_major, st.stx_dev_minor);
+            seen.size = static_cast<int64_t>(st.stx_size);
+            return 0;
+          }));
   struct stat folder;
   if (stat(options_.folder.c_str(), &folder) != 0) {
     return platform::ErrnoError(errno, "stat " + Quote(options_.folder));
@@ -429,11 +432,12 @@ base::Status Exports::End(const Export& record, bool at_once) {
     const std::string file = FileOf(each);
     // Its users get errors, whatever the daemon still waits for.
     if (!ended.ok()) AbortFuseOf(options_.folder, file);
-    RETURN_IF_ERROR(platform::RunInChild(fmt::format("unmount {}", Quote(file)), kAnswerTime, [&] {
-      while (umount2(file.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-      }
-      return errno == EINVAL || errno == ENOENT ? 0 : errno;
-    }));
+    RETURN_IF_ERROR(
+        platform::RunInChild(fmt::format("unmount {}", Quote(file)), kAnswerTime, [file] {
+          while (umount2(file.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+          }
+          return errno == EINVAL || errno == ENOENT ? 0 : errno;
+        }));
   }
   return ended;
 }

@@ -32,13 +32,13 @@ StatusOr<std::string> PathIn(const Json& source) {
 
 // st_mode of what `path` leads to, 0: nothing. It may lie on a dead network mount, so a child asks.
 StatusOr<mode_t> ModeOf(const std::string& path) {
-  struct stat st = {};
-  RETURN_IF_ERROR(
-      platform::RunInChild(fmt::format("stat {}", Quote(path)), kStatTimeout, &st, sizeof(st), [&] {
-        if (stat(path.c_str(), &st) == 0) return 0;
-        st.st_mode = 0;
-        return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
-      }));
+  ASSIGN_OR_RETURN(const struct stat st,
+                   platform::AskChild<struct stat>(
+                       fmt::format("stat {}", Quote(path)), kStatTimeout, [path](struct stat& st) {
+                         if (stat(path.c_str(), &st) == 0) return 0;
+                         st.st_mode = 0;
+                         return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+                       }));
   return st.st_mode;
 }
 

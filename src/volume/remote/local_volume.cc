@@ -45,27 +45,25 @@ bool IsOf(const platform::MountEntry& entry, dev_t device) {
 
 // Whether both paths lead to one file or folder.
 StatusOr<bool> AreSame(const std::string& a, const std::string& b) {
-  bool same = false;
-  RETURN_IF_ERROR(
-      platform::RunInChild(fmt::format("compare {} with {}", Quote(a), Quote(b)), kLookTimeout,
-                           &same, sizeof(same), [&] {
-                             struct stat of_a;
-                             struct stat of_b;
-                             if (stat(a.c_str(), &of_a) != 0 || stat(b.c_str(), &of_b) != 0)
-                               return errno;
-                             same = of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-                             return 0;
-                           }));
-  return same;
+  return platform::AskChild<bool>(fmt::format("compare {} with {}", Quote(a), Quote(b)),
+                                  kLookTimeout, [a, b](bool& same) {
+                                    struct stat of_a;
+                                    struct stat of_b;
+                                    if (stat(a.c_str(), &of_a) != 0 || stat(b.c_str(), &of_b) != 0)
+                                      return errno;
+                                    same = of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+                                    return 0;
+                                  });
 }
 
 StatusOr<int64_t> DeviceBytes(const std::string& device) {
-  uint64_t bytes = 0;
-  RETURN_IF_ERROR(platform::RunInChild(
-      fmt::format("size of {}", Quote(device)), kLookTimeout, &bytes, sizeof(bytes), [&] {
-        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        return fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0 ? 0 : errno;
-      }));
+  ASSIGN_OR_RETURN(
+      const uint64_t bytes,
+      platform::AskChild<uint64_t>(
+          fmt::format("size of {}", Quote(device)), kLookTimeout, [device](uint64_t& bytes) {
+            const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+            return fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0 ? 0 : errno;
+          }));
   return static_cast<int64_t>(bytes);
 }
 
@@ -202,10 +200,11 @@ Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& sp
   ASSIGN_OR_RETURN(const bool shared, OthersUse(spec.pv->name(), pod.uid()));
   // It is the first pod's: another group's files must not change under those who use them.
   if (!shared) return ApplyPodFsGroup(host_, pod, folder);
-  struct stat st;
-  RETURN_IF_ERROR(platform::RunInChild(fmt::format("look at {}", Quote(folder)), kLookTimeout, &st,
-                                       sizeof(st),
-                                       [&] { return stat(folder.c_str(), &st) == 0 ? 0 : errno; }));
+  ASSIGN_OR_RETURN(const struct stat st, platform::AskChild<struct stat>(
+                                             fmt::format("look at {}", Quote(folder)), kLookTimeout,
+                                             [folder](struct stat& st) {
+                                               return stat(folder.c_str(), &st) == 0 ? 0 : errno;
+                                             }));
   if (static_cast<int64_t>(st.st_gid) != *pod.fs_group()) {
     host_.events().Record(
         pod.reference(), base::EventType::kWarning, "VolumeAlreadyMounted",
