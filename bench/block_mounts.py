@@ -131,17 +131,21 @@ def one(berth, folder, runs=40):
         site.close()
 
 
-def at_once(berth, folder, count=200):
-    """Seconds: of all mounts at once, and of the same by hand by two at a time."""
+def at_once(berth, folder, count=200, rounds=5):
+    """Medians of seconds, of rounds by turns: of all mounts at once, and of the same by hand by two at a time."""
     site = Site(berth, pathlib.Path(folder), count)
+    through, hand = [], []
     try:
-        with concurrent.futures.ThreadPoolExecutor(count) as pool:
-            list(pool.map(lambda _: time.sleep(0.05), range(count)))  # its threads are there
-            took, _ = _took(lambda: list(pool.map(site.mount, site.names)))
-            list(pool.map(site.unmount, site.names))
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            by_hand, devices = _took(lambda: list(pool.map(site.by_hand, site.names)))
-            list(pool.map(site.undo_by_hand, site.names, devices))
-        return took / 1000, by_hand / 1000
+        for _ in range(rounds):
+            with concurrent.futures.ThreadPoolExecutor(count) as pool:
+                list(pool.map(lambda _: time.sleep(0.05), range(count)))  # its threads are there
+                took, _ = _took(lambda: list(pool.map(site.mount, site.names)))
+                list(pool.map(site.unmount, site.names))
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                by_hand, devices = _took(lambda: list(pool.map(site.by_hand, site.names)))
+                list(pool.map(site.undo_by_hand, site.names, devices))
+            through.append(took / 1000)
+            hand.append(by_hand / 1000)
+        return statistics.median(through), statistics.median(hand)
     finally:
         site.close()

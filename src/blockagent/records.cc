@@ -18,8 +18,9 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr int kVersion = 1;
-constexpr std::string_view kSuffix = ".json";
 constexpr std::string_view kStates[] = {"attaching", "mapped", "mounted", "detaching"};
+
+std::string FileOf(const std::string& volume) { return volume + ".json"; }
 
 std::optional<State> StateOf(std::string_view name) {
   const auto it = std::ranges::find(kStates, name);
@@ -115,9 +116,8 @@ StatusOr<Record> FromJson(const Json& value) {
 }
 
 StatusOr<std::unique_ptr<Records>> Records::Open(const std::string& folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  std::unique_ptr<Records> records(new Records(folder));
+  ASSIGN_OR_RETURN(auto writable, platform::RecordFolder::Open(folder));
+  std::unique_ptr<Records> records(new Records(std::move(writable)));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
@@ -128,7 +128,7 @@ StatusOr<std::unique_ptr<Records>> Records::Open(const std::string& folder) {
     };
     auto record = read();
     RETURN_IF_ERROR_WITH(record, fmt::format("read the record {}", base::Quote(path)));
-    if (name != record->volume + std::string(kSuffix)) {
+    if (name != FileOf(record->volume)) {
       return base::Error(StatusCode::kDataLoss, "the record {} is of volume {}", base::Quote(path),
                          base::Quote(record->volume));
     }
@@ -163,16 +163,16 @@ std::string Records::VolumeAt(std::string_view mount_dir) const {
 }
 
 Status Records::Put(const Record& record) {
-  RETURN_IF_ERROR_WITH((platform::WriteDurably<"blockagent.record">(
-                           FileOf(record.volume), json::Dump(ToJson(record)) + "\n")),
-                       fmt::format("record volume {}", base::Quote(record.volume)));
+  RETURN_IF_ERROR_WITH(
+      folder_->Write<"blockagent.record">(FileOf(record.volume), json::Dump(ToJson(record)) + "\n"),
+      fmt::format("record volume {}", base::Quote(record.volume)));
   MutexLock lock(mutex_);
   records_[record.volume] = record;
   return base::OkStatus();
 }
 
 Status Records::Remove(const std::string& volume) {
-  RETURN_IF_ERROR(platform::RemoveDurably<"blockagent.record">(FileOf(volume)));
+  RETURN_IF_ERROR(folder_->Remove<"blockagent.record">(FileOf(volume)));
   MutexLock lock(mutex_);
   records_.erase(volume);
   return base::OkStatus();

@@ -24,6 +24,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/backend.h"
+#include "platform/record_folder.h"
 
 namespace berth::blockagent {
 
@@ -73,10 +74,9 @@ class Records {
   base::Status Remove(const std::string& volume);
 
  private:
-  explicit Records(std::string folder) : folder_(std::move(folder)) {}
-  std::string FileOf(const std::string& volume) const { return folder_ + "/" + volume + ".json"; }
+  explicit Records(std::unique_ptr<platform::RecordFolder> folder) : folder_(std::move(folder)) {}
 
-  const std::string folder_;
+  const std::unique_ptr<platform::RecordFolder> folder_;
   mutable base::Mutex mutex_;
   std::map<std::string, Record> records_ ABSL_GUARDED_BY(mutex_);
 };

@@ -35,16 +35,6 @@ base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
   return fd;
 }
 
-base::Status WriteAll(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, "write");
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return base::OkStatus();
-}
-
 // Fills, syncs and renames the temp file; the caller removes it on failure.
 base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
                      const std::string& path, std::string_view content, mode_t mode) {
@@ -57,6 +47,16 @@ base::Status Replace(const internal::WritePoints& points, int fd, const std::str
 }
 
 }  // namespace
+
+base::Status WriteAll(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t n = write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, "write");
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return base::OkStatus();
+}
 
 namespace internal {
 

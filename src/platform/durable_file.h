@@ -56,6 +56,9 @@ bool IsTornWrite(std::string_view name);
 // there is OK. Call it before anything is written there.
 base::Status RemoveTornWrites(const std::string& folder);
 
+// Writes all of `content` where the descriptor stands.
+base::Status WriteAll(int fd, std::string_view content);
+
 // The content, at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Not through a symlink.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -23,13 +24,19 @@ namespace {
 
 constexpr uint64_t kSector = 512;
 
-// One line of a file below /sys/block; "" where there is none.
+// One line of a file below `folder`; "" where there is none.
+std::string AttributeIn(int folder, const std::string& path) {
+  // The kernel gives all of an attribute, at most a page, by one read.
+  std::array<char, 4096> text;
+  const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : 0;
+  std::string_view line(text.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  return std::string(line);
+}
+
 std::string Attribute(std::string_view device, std::string_view name) {
-  const auto text = ReadFile(fmt::format("/sys/block/{}/{}", device, name), 64 * 1024);
-  if (!text.ok()) return {};
-  std::string line = *text;
-  if (line.ends_with('\n')) line.pop_back();
-  return line;
+  return AttributeIn(AT_FDCWD, fmt::format("/sys/block/{}/{}", device, name));
 }
 
 uint64_t NumberAttribute(std::string_view device, std::string_view name) {
@@ -106,11 +113,8 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
   std::vector<LoopEntry> found;
   for (const std::string& name : names) {
     // The folder "loop" is there only while a file is attached.
-    if (!name.starts_with("loop") ||
-        faccessat(folder.get(), (name + "/loop").c_str(), F_OK, 0) != 0) {
-      continue;
-    }
-    std::string image = Attribute(name, "loop/backing_file");
+    if (!name.starts_with("loop")) continue;
+    std::string image = AttributeIn(folder.get(), name + "/loop/backing_file");
     if (image.empty() || (wanted && !wanted(image))) continue;
     LoopEntry entry;
     entry.loop = {
