@@ -23,8 +23,10 @@ struct Job {
   int depth;
 };
 
-constexpr Job kJobs[] = {{"write", "write", "1M", 8},
-                         {"read", "read", "1M", 8},
+constexpr Job kJobs[] = {{"write", "write", "1M", 1},
+                         {"read", "read", "1M", 1},
+                         {"deep_write", "write", "1M", 8},
+                         {"deep_read", "read", "1M", 8},
                          {"random_write", "randwrite", "4k", 16},
                          {"random_read", "randread", "4k", 16}};
 

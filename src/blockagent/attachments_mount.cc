@@ -1,14 +1,17 @@
 // Attaching, as part of Mount.
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "blockagent/attachments.h"
 #include "blockagent/device_content.h"
 #include "blockagent/mount_point.h"
+#include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/file_system.h"
 
@@ -24,6 +27,8 @@ using base::StatusCode;
 using base::StatusOr;
 using platform::MountEntry;
 
+constexpr std::chrono::seconds kLookTime{10};
+
 // Whether one of the pod's volumes is that claim.
 bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
   if (pod.ns() != volume.claim_namespace()) return false;
@@ -36,6 +41,25 @@ bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
     }
   }
   return false;
+}
+
+// Whether nobody has the device, and nothing is mounted at the target: then the mount table, which
+// is long where much is mounted, has nothing of either.
+StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
+  return platform::AskChild<bool>(
+      fmt::format("look at device {}", Quote(device)), kLookTime, [device, target](bool& free) {
+        struct statx found = {};
+        constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+        if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) {
+          return errno == ENOENT ? 0 : errno;
+        }
+        // A mount claims the device, in whichever mount namespace it is.
+        const int fd = open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+        // Older kernels do not tell of mounts.
+        free = fd >= 0 && (found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 &&
+               (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
+        return 0;
+      });
 }
 
 // An API object that is not there is no reason to try again at once.
@@ -288,16 +312,20 @@ Status Attachments::MountUse(const Subject& subject, Record& record, const Fence
 
 Status Attachments::MountDevice(const Subject& subject, Record& record, const std::string& folder,
                                 bool read_only, block::Backend& backend) {
-  ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const std::string target = MountPointOf(folder);
   const block::Mapping& mapping = *record.mapping;
-  if (const MountEntry* there = platform::FindMount(table, target); there != nullptr) {
-    if (Shows(*there, mapping)) return base::OkStatus();
-    return Error(StatusCode::kFailedPrecondition, "{} is a mount point of {} already",
-                 Quote(target), Quote(there->source));
+  bool elsewhere = false;
+  ASSIGN_OR_RETURN(const bool free, AreFree(mapping.device, target));
+  if (!free) {
+    ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
+    if (const MountEntry* there = platform::FindMount(table, target); there != nullptr) {
+      if (Shows(*there, mapping)) return base::OkStatus();
+      return Error(StatusCode::kFailedPrecondition, "{} is a mount point of {} already",
+                   Quote(target), Quote(there->source));
+    }
+    elsewhere =
+        std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
   }
-  const bool elsewhere =
-      std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
   if (!elsewhere) RETURN_IF_ERROR(ReadyDevice(subject, record, backend));
   std::vector<std::string> options;
   if (read_only) {
