@@ -58,6 +58,16 @@ def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
     assert passed(result.output) == 4
 
 
+def test_an_nfs_export_is_a_share_of_a_sandbox(machine):
+    result = machine.run(SERVE_NFS + "berth_crust_vm_test --gtest_filter='NfsShareTest.*'", seconds=240)
+    assert passed(result.output) == 2
+
+
+def test_a_volume_of_a_sandbox_grows_though_it_is_ext4(machine):
+    result = machine.run("berth_crust_vm_test --gtest_filter='ExtVolumeTest.*'", seconds=240)
+    assert passed(result.output) == 1
+
+
 def test_an_nfs_export_is_a_volume(machine):
     result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'", seconds=240)
     assert passed(result.output) == 2
