@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import time
@@ -127,6 +129,34 @@ def one(berth, folder, runs=40):
                 through.append(took)
                 hand.append(by_hand)
         return sorted(through), sorted(hand), durable_file_ms(site.folder)
+    finally:
+        site.close()
+
+
+def driver_start(berth, folder, runs=300):
+    """Milliseconds from a start of the driver to its request, sorted. This process plays the agent."""
+    site = Site(berth, pathlib.Path(folder), 1)
+    try:
+        site.agent.stop()
+        arguments = [site.driver, "mount", *site.calls[site.names[0]]]
+        with socket.socket(socket.AF_UNIX) as listener:
+            site.agent.socket.unlink(missing_ok=True)
+            listener.bind(str(site.agent.socket))
+            listener.listen()
+
+            def once():
+                began = time.monotonic()
+                pid = os.posix_spawn(site.driver, list(map(str, arguments)), os.environ,
+                                     file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+                connection, _ = listener.accept()
+                with connection:
+                    if not connection.recv(1):
+                        raise RuntimeError("the driver sent nothing")
+                    took = (time.monotonic() - began) * 1000
+                os.kill(pid, signal.SIGKILL)  # it would ask again
+                os.waitpid(pid, 0)
+                return took
+            return sorted([once() for _ in range(runs + 20)][20:])  # what is before warms up
     finally:
         site.close()
 
