@@ -53,8 +53,10 @@ class NamespaceSandbox final : public Sandbox {
     const StatusOr<Holder::Health> health = holder_.Look(std::string(plan.name()));
     if (!health.ok()) {
       if (health.status().code() == StatusCode::kNotFound) return health.status();
+      const bool silent = health.status().code() == StatusCode::kDeadlineExceeded;
       return VolumeStats{.abnormal = true,
-                         .condition = fmt::format("the file system does not answer: {}",
+                         .condition = fmt::format("the file system {}: {}",
+                                                  silent ? "does not answer" : "has failed",
                                                   base::Message(health.status()))};
     }
     VolumeStats stats{.usage = health->usage, .condition = "the file system answers"};

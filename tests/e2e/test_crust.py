@@ -309,6 +309,18 @@ def test_containerd_is_killed_under_a_pod(berth, handler, place):
     assert not crust.host_mounts(berth)
 
 
+def test_a_file_system_that_fails_in_the_sandbox_is_told(berth):
+    """By the handler, which alone can look at it; the next pod has what was written before."""
+    berth.apply(crust.claim("data"))
+    run(berth, "user", "data", script="echo kept > /data/note; sync")
+    crust.shut_down(berth.get("pods", "user"), "/data")
+    message, = wait_for("the event", lambda: told(berth, "user", "VolumeConditionAbnormal"), seconds=90)
+    assert "Volume data: the file system has failed" in message
+    berth.run("delete", "pod", "user")
+    run(berth, "second", "data")
+    assert "kept" in shell(berth, "second", "cat /data/note; echo more >> /data/note; sync")
+
+
 def test_the_host_never_sees_the_volume(berth, handler):
     """All through the pod's life, in all mount namespaces."""
     host = os.readlink("/proc/self/ns/mnt")

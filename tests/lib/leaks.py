@@ -49,8 +49,11 @@ def _empty_cgroups(runtime):
                 empty.add(path)
         except OSError:
             continue  # it went away meanwhile
-    log = (runtime / "containerd.log").read_text(errors="replace") if empty else ""
-    return {f"cgroup {path}" for path in empty if path.name in log}
+    log = runtime / "containerd.log"
+    if not empty or not log.exists():  # a double of a runtime has no containers
+        return set()
+    started = log.read_text(errors="replace")
+    return {f"cgroup {path}" for path in empty if path.name in started}
 
 
 def _files(data):

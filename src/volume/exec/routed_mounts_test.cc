@@ -9,8 +9,10 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/fake_faults.h"
+#include "platform/durable_file.h"
 #include "volume/exec/fake_mount_pod.h"
 #include "volume/exec/router.h"
 
@@ -164,6 +166,10 @@ TEST_F(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
     char* const environment[] = {run.data(), nullptr};
     pid_t pid = 0;
     ASSERT_EQ(posix_spawn(&pid, "/bin/sleep", nullptr, nullptr, arguments, environment), 0);
+    // Whose it is, is seen a little after it runs.
+    while (!platform::ReadFile(fmt::format("/proc/{}/environ", pid))->starts_with(run)) {
+      std::this_thread::yield();
+    }
     EXPECT_TRUE((mounts ? Mount() : Unmount()).ok());
     int status = 0;
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
