@@ -1,6 +1,7 @@
 """What tests share: a containerd of their own for the session, and a Berth on it."""
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -9,6 +10,12 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from lib import leaks, mounts, standalone  # noqa: E402
+
+
+def pytest_configure():
+    # What nohup ignores stays ignored in all that is started here, and a shell could not trap it.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_addoption(parser):
