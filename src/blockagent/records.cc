@@ -133,7 +133,8 @@ StatusOr<std::unique_ptr<Records>> Records::Open(const std::string& folder) {
                          base::Quote(record->volume));
     }
     MutexLock lock(records->mutex_);
-    records->records_[record->volume] = *std::move(record);
+    Record& kept = records->records_[record->volume];
+    kept = *std::move(record);
   }
   return records;
 }
