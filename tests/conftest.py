@@ -51,7 +51,7 @@ def _standalones(runtime):
     for berth in made:
         try:
             if berth.process is not None:
-                berth.remove_everything(seconds=30)
+                berth.remove_everything(seconds=90)
                 berth.stop()
         finally:
             berth.kill()
