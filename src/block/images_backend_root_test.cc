@@ -9,6 +9,7 @@
 
 #include <fstream>
 
+#include "base/assert_ok.h"
 #include "block/backend.h"
 #include "block/image_lock.h"
 #include "block/sizes.h"
@@ -25,12 +26,6 @@ namespace {
 using base::StatusCode;
 using testing::HasSubstr;
 using testing::SizeIs;
-
-#define ASSERT_OK(expr)                                           \
-  do {                                                            \
-    const base::Status ok_status = ::berth::base::AsStatus(expr); \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status);     \
-  } while (false)
 
 class ImagesBackendTest : public testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/assert_ok.h"
 #include "block/backend.h"
 #include "block/nbd_kernel.h"
 #include "block/sizes.h"
@@ -26,12 +27,6 @@ using std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-#define ASSERT_OK(expr)                                           \
-  do {                                                            \
-    const base::Status ok_status = ::berth::base::AsStatus(expr); \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status);     \
-  } while (false)
 
 class NbdTest : public testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/assert_ok.h"
 #include "block/backend.h"
 #include "block/nbd_kernel.h"
 #include "block/proxy/client.h"
@@ -30,12 +31,6 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-#define ASSERT_OK(expr)                                           \
-  do {                                                            \
-    const base::Status ok_status = ::berth::base::AsStatus(expr); \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status);     \
-  } while (false)
 
 base::UniqueFd ListenAt(const std::string& path) {
   unlink(path.c_str());

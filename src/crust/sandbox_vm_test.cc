@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "base/assert_ok.h"
 #include "base/ids.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/requests.h"
@@ -27,12 +28,6 @@ using testing::Field;
 using testing::Not;
 
 constexpr uint64_t kMiB = 1024 * 1024;
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 class SandboxTest : public testing::Test {
  protected:

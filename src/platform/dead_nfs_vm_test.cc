@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "base/assert_ok.h"
 #include "base/unique_fd.h"
 #include "platform/child.h"
 #include "platform/durable_file.h"
@@ -23,12 +24,6 @@ namespace {
 
 using base::StatusCode;
 using std::chrono::seconds;
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 class DeadNfsTest : public testing::Test {
  protected:

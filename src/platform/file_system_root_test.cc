@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/assert_ok.h"
 #include "platform/durable_file.h"
 #include "platform/ext4_superblock.h"
 #include "platform/fake_temp_folder.h"
@@ -98,12 +99,6 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
   const std::unique_ptr<Exec> exec_ = NewHostExec();
   Disk disk_;
 };
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 TEST_P(FileSystemTest, IsSupportedHere) { ASSERT_OK(fs().IsSupported(*exec_)); }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "base/assert_ok.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/loop_device.h"
@@ -21,12 +22,6 @@ namespace {
 using base::StatusCode;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 class RealFlexHost : public FakeHost {
  public:

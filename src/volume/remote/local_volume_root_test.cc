@@ -7,6 +7,7 @@
 
 #include <list>
 
+#include "base/assert_ok.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/file_system.h"
@@ -21,12 +22,6 @@ using base::StatusCode;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 constexpr int64_t kMiB = 1 << 20;
 

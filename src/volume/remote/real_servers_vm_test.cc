@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/assert_ok.h"
 #include "base/base64.h"
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
@@ -21,12 +22,6 @@ namespace {
 
 using base::StatusCode;
 using testing::HasSubstr;
-
-#define ASSERT_OK(expr)                                       \
-  do {                                                        \
-    const base::Status& ok_status = (expr);                   \
-    ASSERT_TRUE(ok_status.ok()) << base::ToString(ok_status); \
-  } while (false)
 
 class RealServerTest : public testing::Test {
  protected:
