@@ -57,6 +57,14 @@ base::StatusOr<std::unique_ptr<Backend>> OpenNbd(const Json& settings, const Bac
 
 }  // namespace
 
+base::Status Backend::Check(const Mapping& mapping) {
+  ASSIGN_OR_RETURN(const std::optional<Mapping> found, FindMapping(mapping.image));
+  if (found.has_value() && found->device_number == mapping.device_number) return base::OkStatus();
+  return Error(StatusCode::kDataLoss,
+               "{} no longer shows image {}: end the pods that use it, so that it is mapped anew",
+               mapping.device, base::Quote(mapping.image));
+}
+
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Json& settings,
                                                      const BackendParts& parts) {
   if (!settings.is_object() || settings.size() != 1) {

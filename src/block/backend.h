@@ -102,6 +102,9 @@ class Backend {
   virtual base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) = 0;
   // All of this node.
   virtual base::StatusOr<std::vector<Mapping>> Mappings() = 0;
+  // Whether the device still carries the image's blocks. DATA_LOSS: it does not and will not; what
+  // has become of it and what to do, in words for people. Any other failure says nothing of that.
+  virtual base::Status Check(const Mapping& mapping);
   // Gives the device the image's size of now; the mapping with it.
   virtual base::StatusOr<Mapping> Refresh(const Mapping& mapping) = 0;
   // OK if it is not mapped. FAILED_PRECONDITION: something has the device open.

@@ -176,6 +176,10 @@ class FakeBackend : public Backend {
     }
     return all;
   }
+  base::Status Check(const Mapping& mapping) override {
+    RETURN_IF_ERROR(Call("Check", mapping.image));
+    return Backend::Check(mapping);
+  }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     RETURN_IF_ERROR(Call("Refresh", mapping.image));
     base::MutexLock lock(images_.mutex);

@@ -176,6 +176,7 @@ class ProxiedImages : public Images {
     ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     return mappings_.Refresh(mapping, located.info.size_bytes);
   }
+  base::Status Check(const Mapping& mapping) override { return mappings_.Check(mapping); }
   base::Status Unmap(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
     return mappings_.Unmap(mapping);

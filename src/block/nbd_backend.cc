@@ -129,6 +129,9 @@ class NbdBackend : public Backend {
     return mappings;
   }
 
+  base::Status Check(const Mapping& mapping) override {
+    return IsKernels(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
+  }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
     if (!IsKernels(mapping)) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
@@ -94,6 +95,31 @@ base::StatusOr<std::optional<Mapping>> ProxyMappings::Find(const std::string& im
 base::StatusOr<Mapping> ProxyMappings::Refresh(const Mapping& mapping, int64_t size_bytes) const {
   RETURN_IF_ERROR(client_.Resize(mapping.image, size_bytes));
   return loops_.Refresh(mapping);
+}
+
+base::Status ProxyMappings::Check(const Mapping& mapping) const {
+  ASSIGN_OR_RETURN(const std::vector<base::Json> exports, client_.List());
+  const auto found = std::ranges::find_if(exports, [&](const base::Json& one) {
+    return base::json::String(one, {"image"}) == mapping.image;
+  });
+  if (found == exports.end()) {
+    return Error(StatusCode::kDataLoss,
+                 "the I/O proxy does not show image {} any more: end the pods that use it, so that "
+                 "it is mapped anew",
+                 Quote(mapping.image));
+  }
+  if (base::json::String(*found, {"state"}) == "quarantined") {
+    return Error(StatusCode::kDataLoss, "quarantined: {}", base::json::String(*found, {"reason"}));
+  }
+  // Of what is only read the next daemon shows a file of its own.
+  const auto shown = static_cast<uint64_t>(base::json::Int(*found, {"shownOn"}));
+  if (shown != 0 && shown != LoopMappings::BackingOf(mapping).dev) {
+    return Error(StatusCode::kDataLoss,
+                 "{} shows image {} through a daemon that died: end the pods that use it, so that "
+                 "it is mapped anew",
+                 mapping.device, Quote(mapping.image));
+  }
+  return base::OkStatus();
 }
 
 base::Status ProxyMappings::Unmap(const Mapping& mapping) const {

@@ -23,6 +23,8 @@ class ProxyMappings {
   base::StatusOr<Mapping> Map(const proxy::Volume& volume) const;
   base::StatusOr<std::optional<Mapping>> Find(const std::string& image) const;
   base::StatusOr<std::vector<Mapping>> All() const { return loops_.All(); }
+  // DATA_LOSS: the daemon that the device reads and writes through is gone.
+  base::Status Check(const Mapping& mapping) const;
   // To at least `size_bytes`, which the image has.
   base::StatusOr<Mapping> Refresh(const Mapping& mapping, int64_t size_bytes) const;
   base::Status Unmap(const Mapping& mapping) const;

@@ -187,6 +187,9 @@ TEST_F(ProxyTest, AVolumeThatIsWrittenIsQuarantinedWhenItsDaemonDies) {
   const base::Json said = ListUntil(
       [](const base::Json& one) { return base::json::String(one, {"state"}) == "quarantined"; });
   EXPECT_THAT(base::json::String(said, {"reason"}), HasSubstr("SIGKILL"));
+  const base::Status checked = backend_->Check(*mapping);
+  EXPECT_EQ(checked.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(base::Message(checked), HasSubstr("SIGKILL"));
   EXPECT_THAT(base::json::String(said, {"reason"}), HasSubstr("unmounted"));
   const auto refused = backend_->Map("pvc-1", {});
   EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
@@ -207,12 +210,17 @@ TEST_F(ProxyTest, AVolumeThatIsWrittenIsQuarantinedWhenItsDaemonDies) {
 TEST_F(ProxyTest, AVolumeThatIsOnlyReadIsShownAgainWhenItsDaemonDies) {
   auto mapping = backend_->Map("pvc-1", {.read_only = true});
   ASSERT_OK(mapping);
+  ASSERT_OK(backend_->Check(*mapping));
   const pid_t daemon = Daemon();
   kill(daemon, SIGKILL);
   ListUntil([&](const base::Json& one) {
     return base::json::String(one, {"state"}) == "serving" &&
            base::json::Int(one, {"pid"}) != daemon;
   });
+  // What was opened before it reads from the dead one.
+  const base::Status checked = backend_->Check(*mapping);
+  EXPECT_EQ(checked.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(base::Message(checked), HasSubstr("through a daemon that died"));
   const auto anew = backend_->Map("pvc-1", {.read_only = true});
   ASSERT_OK(anew);
   const base::UniqueFd device(open(anew->device.c_str(), O_RDONLY | O_CLOEXEC));

@@ -9,6 +9,7 @@
 //   Reconcile   a pod is gone         ─▶ taken off as by Unmount
 //               the fence names it no more ─▶ taken off at once, by force, and told
 //               the image grew        ─▶ device and file system with it
+//               the device is dead    ─▶ told: to the pods, and in the fence's status
 //
 // A pod's mount of a volume for one pod is that of the device; of one that pods share it is bound
 // from a mount of the device that all of them have:
@@ -150,6 +151,8 @@ class Attachments {
   base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry,
                         block::Backend& backend);
   void Grow(Record& record, block::Backend& backend);
+  // Tells why the volume's device carries nothing any more.
+  void TellQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Unmounts all that shows the record's device at `target`.

@@ -251,6 +251,18 @@ void Attachments::TellLost(const Record& record, const FenceEntry& use) {
   }
 }
 
+void Attachments::TellQuarantined(const Record& record, const std::string& why) {
+  const std::string text =
+      fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
+  LOG_WARNING("{}", text);
+  TellDevice(record, "Quarantined", why);
+  parts_.events.Record(ReferenceTo(record), base::EventType::kWarning, "VolumeQuarantined", text);
+  for (const Use& use : record.uses) {
+    parts_.events.Record(ReferenceTo(use.entry), base::EventType::kWarning, "VolumeQuarantined",
+                         text);
+  }
+}
+
 Status Attachments::ReconcileUses(Record& record, bool& again) {
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(record.volume));
   for (const Use& use : std::vector<Use>(record.uses)) {
@@ -303,8 +315,16 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   }
   RETURN_IF_ERROR(ReconcileUses(*record, again));
   if (record->state != State::kMounted || record->uses.empty()) return again;
+  if (!record->mapping.has_value()) return again;
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
-  Grow(*record, *backend);
+  if (const Status sound = backend->Check(*record->mapping); sound.ok()) {
+    Grow(*record, *backend);
+  } else if (sound.code() == StatusCode::kDataLoss) {
+    TellQuarantined(*record, std::string(base::Message(sound)));
+  } else {
+    LOG_WARNING("volume {}: look at {}: {}", Quote(volume), record->mapping->device,
+                base::ToString(sound));
+  }
   return again;
 }
 

@@ -1,6 +1,9 @@
 // What others want off this node: NodeCleanup entries, and the volumes of a cluster that goes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "base/assert_ok.h"
 #include "block/fake_backend.h"
 #include "blockagent/cluster_cleanup.h"
 #include "blockagent/node_cleanup_worker.h"
@@ -137,6 +140,36 @@ class CleanupTest : public testing::Test {
   std::unique_ptr<Attachments> attachments_;
   std::optional<NodeCleanupWorker> worker_;
 };
+
+TEST_F(CleanupTest, ADeadDeviceIsToldInTheFenceAndToThePods) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  AddPod("uid-pv-1");
+  on_call_ = [](std::string_view call, const std::string&) {
+    return call == "Check" ? base::Error(base::StatusCode::kDataLoss, "its daemon died")
+                           : base::OkStatus();
+  };
+  Open();
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  const Json fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
+  const Json device = base::json::Array(fence, {"status", "devices"}).at(0);
+  EXPECT_EQ(device["state"], "Quarantined");
+  EXPECT_EQ(device["message"], "its daemon died");
+  EXPECT_EQ(std::ranges::count(events_.events(), "VolumeQuarantined",
+                               &volume::FakeEventSink::Event::reason),
+            2);  // of the PersistentVolume, and of the pod
+  EXPECT_TRUE(IsMapped("pv-1"));
+  // A back end that does not answer says nothing of the device.
+  on_call_ = [](std::string_view call, const std::string&) {
+    return call == "Check" ? base::Error(base::StatusCode::kUnavailable, "no proxy listens")
+                           : base::OkStatus();
+  };
+  Open();
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  EXPECT_EQ(std::ranges::count(events_.events(), "VolumeQuarantined",
+                               &volume::FakeEventSink::Event::reason),
+            2);
+}
 
 TEST_F(CleanupTest, TakesOffWhatIsStillThereAndLetsTheFenceGo) {
   Attach("pv-1");

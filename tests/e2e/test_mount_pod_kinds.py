@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from lib import debian_root, mount_pods, objects
+from lib import debian_root, mount_pods, objects, pod_image
 from lib.mounts import targets
 from lib.standalone import ROOT, wait_for
 
@@ -24,7 +24,7 @@ def mount_pod(request, runtime, module_berth, tmp_path):
         debian_root.fetch(mount_pods.packages(kind))
     except debian_root.Missing as missing:
         pytest.skip(str(missing))
-    mount_pods.import_image(runtime, kind, tmp_path / "image.tar")
+    pod_image.import_into(runtime, kind, tmp_path / "image.tar")
     made = mount_pods.MountPods(module_berth, kind).apply()
     yield made, made.wait_ready()
     module_berth.remove_everything(seconds=60)

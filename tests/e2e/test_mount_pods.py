@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 import pytest
-from lib import debian_root, gluster, mount_pods, objects
+from lib import debian_root, gluster, mount_pods, objects, pod_image
 from lib.mounts import targets
 from lib.standalone import wait_for
 
@@ -43,7 +43,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def image(runtime, tmp_path_factory):
-    mount_pods.import_image(runtime, "glusterfs", tmp_path_factory.mktemp("image") / "image.tar")
+    pod_image.import_into(runtime, "glusterfs", tmp_path_factory.mktemp("image") / "image.tar")
 
 
 @pytest.fixture

@@ -29,6 +29,11 @@ class Missing(Exception):
     """A package could not be fetched."""
 
 
+def names_in(file):
+    """The packages that a list names, one on a line; lines that begin with # are comments."""
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+
+
 def _installed(name):
     lists = [INFO / f"{name}.list", *INFO.glob(f"{name}:*.list")]
     return next((path for path in lists if path.exists()), None)

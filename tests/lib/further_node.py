@@ -1,13 +1,11 @@
 """A further node of a standalone Berth: `berth node` in a mount namespace of its own, as if it were a machine of its own,
 with a containerd, a data folder and a pool of its own."""
-import contextlib
-import os
 import pathlib
 import signal
 import subprocess
 
-from lib.mounts import targets
-from lib.standalone import ROOT, Failure, wait_for
+from lib.machine import Machine
+from lib.standalone import Failure
 
 DRIVER = "local.csi.berth.dev"
 
@@ -24,25 +22,13 @@ class FurtherNode:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def inside(self, *command):
-        """A command as it runs on the node: what keeps its mount namespace is the machine."""
-        return ["nsenter", f"--mount=/proc/{self.machine.pid}/ns/mnt", *map(str, command)]
-
-    def _own_containerd(self, verb):
-        result = subprocess.run(self.inside(ROOT / "tools" / "own_containerd", verb, self.folder / "c"),
-                                text=True, capture_output=True, timeout=120)
-        if result.returncode != 0:
-            raise Failure(f"own_containerd {verb} on {self.name}: {result.stdout}{result.stderr}")
-        return result.stdout.strip()
+        """A command as it runs on the node."""
+        return self.machine.inside(*command)
 
     def start(self):
-        """Switches the machine on: nothing of another machine, nor of an earlier life, is mounted."""
-        self.machine = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
-        own = os.readlink("/proc/self/ns/mnt")
-        wait_for("the mount namespace", lambda: os.readlink(f"/proc/{self.machine.pid}/ns/mnt") != own)
-        # A copy of another's mount would keep its device busy.
-        for target in sorted((t for t in targets() if t.startswith("/var/tmp/b")), reverse=True):
-            subprocess.run(self.inside("umount", "--lazy", target), check=False, capture_output=True)
-        self.socket = self._own_containerd("start")
+        """Switches the machine on."""
+        self.machine = Machine()
+        self.socket = self.machine.own_containerd("start", self.folder / "c")
         return self.start_agent()
 
     def start_agent(self):
@@ -80,26 +66,9 @@ class FurtherNode:
         if self.agent is not None and self.agent.poll() is None:
             self.agent.kill()
             self.agent.wait()
-        self._own_containerd("stop")
-        self._end_all()
-        self.machine.wait()
+        self.machine.own_containerd("stop", self.folder / "c")
+        self.machine.switch_off()
         self.machine = self.agent = None
-
-    def _end_all(self):
-        """All that runs there: a driver that waits for its agent would keep the mounts."""
-        def mount_namespace(pid):
-            try:
-                return os.readlink(f"/proc/{pid}/ns/mnt")
-            except OSError:
-                return None
-
-        own = mount_namespace(self.machine.pid)
-        assert own not in (None, mount_namespace("self"))
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            if pid != self.machine.pid and mount_namespace(pid) == own:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        self.machine.kill()
 
     def images(self):
         """The volumes in the node's pool."""

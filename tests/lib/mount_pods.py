@@ -6,6 +6,7 @@ import subprocess
 
 import yaml
 
+from lib.debian_root import names_in
 from lib.standalone import ROOT, Failure, wait_for
 
 NAMESPACE = "berth-mount"
@@ -13,9 +14,8 @@ NAMESPACE = "berth-mount"
 
 def packages(kind):
     """The Debian packages that the recipe of a kind names."""
-    lines = [line for folder in ("base", kind)
-             for line in (ROOT / "deploy" / "mount-pod" / folder / "packages").read_text().splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
+    folder = ROOT / "deploy" / "mount-pod"
+    return names_in(folder / "base" / "packages") + names_in(folder / kind / "packages")
 
 
 def render(kind):
@@ -24,14 +24,6 @@ def render(kind):
     if result.returncode != 0:
         raise Failure(result.stderr)
     return result.stdout
-
-
-def import_image(runtime_socket, kind, archive):
-    """The image that the manifests name, into a containerd of the tests'."""
-    subprocess.run([ROOT / "tools" / "mount_pod_image", kind, archive], check=True, timeout=300)
-    subprocess.run(["ctr", "--address", runtime_socket, "-n", "k8s.io", "images", "import", archive],
-                   check=True, capture_output=True, timeout=120)
-    archive.unlink()
 
 
 class MountPods:

@@ -52,7 +52,9 @@ def wait_for(what, probe, seconds=60, interval=0.02):
 class Standalone:
     """`berth up` on a folder of its own. Not started until start()."""
 
-    def __init__(self, folder, runtime_socket, binary=BINARY, flags=()):
+    def __init__(self, folder, runtime_socket, binary=BINARY, flags=(),
+                 inside=lambda *command: list(map(str, command))):
+        self.inside = inside
         self.folder = pathlib.Path(folder)
         self.data = self.folder / "data"
         self.log = self.folder / "berth.log"
@@ -65,8 +67,8 @@ class Standalone:
     # -- the process
 
     def start(self, env=None, wait=True):
-        command = [self.binary, "up", "--data", self.data, "--port", "0", "--node-name", "node-a",
-                   "--container-runtime-endpoint", f"unix://{self.runtime_socket}", *self.flags]
+        command = self.inside(self.binary, "up", "--data", self.data, "--port", "0", "--node-name", "node-a",
+                              "--container-runtime-endpoint", f"unix://{self.runtime_socket}", *self.flags)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

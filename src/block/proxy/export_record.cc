@@ -29,6 +29,7 @@ std::string Encode(const Export& record) {
                      {"bootId", record.boot_id},
                      {"pid", record.daemon.pid},
                      {"startTime", record.daemon.start_time},
+                     {"shownOn", record.shown_on},
                      {"generation", record.generation}};
   return base::json::Dump(json) + "\n";
 }
@@ -55,6 +56,7 @@ base::StatusOr<Export> DecodeExport(std::string_view text) {
   record.boot_id = json::String(value, {"bootId"});
   record.daemon.pid = static_cast<pid_t>(json::Int(value, {"pid"}));
   record.daemon.start_time = static_cast<uint64_t>(json::Int(value, {"startTime"}));
+  record.shown_on = static_cast<uint64_t>(json::Int(value, {"shownOn"}));
   record.generation = static_cast<int>(json::Int(value, {"generation"}));
   const auto state = std::find(kStates.begin(), kStates.end(), json::String(value, {"state"}));
   if (json::Int(value, {"version"}) != kVersion || state == kStates.end() ||

@@ -293,6 +293,7 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
   record.state = Export::State::kStarting;
   record.reason.clear();
   record.daemon = {};
+  record.shown_on = 0;
   RETURN_IF_ERROR(Write(record));
   auto shown = [&]() -> base::StatusOr<Shown> {
     const std::string file = FileOf(record);
@@ -328,6 +329,7 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
     return failed;
   }
   record.state = Export::State::kServing;
+  record.shown_on = shown->device;
   RETURN_IF_ERROR(Write(record));
   Wake();
   LOG_INFO("process {} shows volume {}", record.daemon.pid, Quote(record.volume.image));

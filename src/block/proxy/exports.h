@@ -59,6 +59,7 @@ struct Export {
   std::string reason;  // of a quarantine
   std::string boot_id;
   DaemonId daemon;
+  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
   // Counts how often it was begun anew beside a file whose daemon died: a loop device may still
   // show that one.
   int generation = 0;

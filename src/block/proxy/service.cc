@@ -54,6 +54,7 @@ base::StatusOr<Message> List(const Exports& exports) {
                                      {"path", record.volume.path},
                                      {"server", record.volume.server},
                                      {"readOnly", record.volume.read_only},
+                                     {"shownOn", record.shown_on},
                                      {"pid", record.daemon.pid}}));
   }
   Message reply;

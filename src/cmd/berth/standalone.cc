@@ -123,11 +123,7 @@ class StandaloneImpl : public Standalone {
       options.settings.capacity.owner_level = -1;
       // A snapshot of the shipped driver's is taken on the volume's node.
       options.settings.snapshot_controller.distributed_snapshotting = true;
-      // The kinds are there already. Agents may be processes of the machine's.
-      options.settings.block_operator.agents = {.install = false,
-                                                .deploy = !options_.block_agent_image.empty(),
-                                                .ns = "kube-system",
-                                                .image = options_.block_agent_image};
+      options.settings.block_operator.agents = BlockAgents();
       for (const Role& role : AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
@@ -135,6 +131,21 @@ class StandaloneImpl : public Standalone {
       roles_.push_back(std::move(roles));
     }
     return base::OkStatus();
+  }
+
+  // Agents may be processes of the machine's, or pods.
+  controllers::blockoperator::AgentOptions BlockAgents() const {
+    // Where deploy/block-agent/agent.yaml has the machine's file system.
+    static constexpr char kHost[] = "/host";
+    return {.install = false,  // the kinds are there already
+            .deploy = !options_.block_agent_image.empty(),
+            .ns = "kube-system",
+            .image = options_.block_agent_image,
+            .kubelet_folder = Below("kubelet"),
+            // Pods get no account's token here, and this API is at the machine's own address.
+            .service_account = "default",
+            .agent_flags = {"--kubeconfig=" + (kHost + Below("kubeconfig")),
+                            "--volume-plugin-dir=" + options_.node.volume_plugin_folder}};
   }
 
   // What decides where volumes are attached, and what attaches and grows those of Flexvolume

@@ -39,6 +39,15 @@ void MoveKubeletFolder(Json& pod, const std::string& folder) {
   }
 }
 
+// Gives flags to the containers that run `berth COMMAND`.
+void AddFlags(Json& pod, std::string_view command, const std::vector<std::string>& flags) {
+  for (Json& container : pod["containers"]) {
+    Json& args = container["args"];
+    if (args.empty() || args.front() != command) continue;
+    for (const std::string& flag : flags) args.push_back(flag);
+  }
+}
+
 }  // namespace
 
 bool Covers(const Json& present, const Json& wanted) {
@@ -76,6 +85,8 @@ StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings
     for (Json& container : pod[containers]) container["image"] = settings.image;
   }
   MoveKubeletFolder(pod, settings.kubelet_folder);
+  if (!settings.service_account.empty()) pod["serviceAccountName"] = settings.service_account;
+  AddFlags(pod, "block-agent", settings.agent_flags);
   for (const auto& [key, value] : settings.node_selector) pod["nodeSelector"][key] = value;
   return set;
 }
@@ -130,8 +141,11 @@ Status Agents::Install() {
 }
 
 StatusOr<AgentSettings> Agents::Settings() const {
-  AgentSettings settings{
-      .ns = options_.ns, .image = options_.image, .kubelet_folder = options_.kubelet_folder};
+  AgentSettings settings{.ns = options_.ns,
+                         .image = options_.image,
+                         .kubelet_folder = options_.kubelet_folder,
+                         .service_account = options_.service_account,
+                         .agent_flags = options_.agent_flags};
   ASSIGN_OR_RETURN(const auto selector, api::LabelSelector::Parse(options_.node_selector));
   for (const api::Requirement& requirement : selector.requirements()) {
     if (requirement.op != api::Requirement::Operator::kIn || requirement.values.size() != 1) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/kinds.h"
 #include "base/keyed_workers.h"
@@ -26,6 +27,8 @@ struct AgentSettings {
   std::string image;
   std::string kubelet_folder = "/var/lib/kubelet";
   api::Labels node_selector;
+  std::string service_account;           // of all pods; empty: what the manifests name
+  std::vector<std::string> agent_flags;  // of `berth block-agent`, besides the manifest's
 };
 
 // The DaemonSet of a manifest as it should be. Pure. INVALID_ARGUMENT: it is none.

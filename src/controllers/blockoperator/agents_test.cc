@@ -105,6 +105,17 @@ TEST(AgentSetTest, AKubeletsFolderIsAtTheSamePathInsideAndOutside) {
   }
 }
 
+TEST(AgentSetTest, FlagsAreTheAgentsAlone) {
+  for (const std::string_view manifest : AgentManifests()) {
+    const auto set =
+        AgentSet(manifest, {.ns = "x", .image = "y", .agent_flags = {"--kubeconfig=/k"}});
+    ASSERT_TRUE(set.ok()) << base::ToString(set.status());
+    const bool has =
+        base::json::Dump(set->json()).find(R"("--kubeconfig=/k")") != std::string::npos;
+    EXPECT_EQ(has, set->name() == "berth-block-agent");
+  }
+}
+
 TEST(AgentsCoversTest, ComparesWhatIsWantedAlone) {
   const Json wanted = {{"a", 1}, {"list", {{{"name", "x"}}}}};
   EXPECT_TRUE(Covers({{"a", 1}, {"b", 2}, {"list", {{{"name", "x"}, {"more", true}}}}}, wanted));

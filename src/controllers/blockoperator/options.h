@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -24,7 +25,9 @@ struct AgentOptions {
   std::string image;    // of their pods; empty: that of the operator's own pod
   std::string own_pod;  // its name, in `ns`
   std::string kubelet_folder = "/var/lib/kubelet";  // of the nodes
-  std::string node_selector;  // "key=value,..." of the nodes that get an agent; empty: all
+  std::string node_selector;    // "key=value,..." of the nodes that get an agent; empty: all
+  std::string service_account;  // of all pods; empty: what the manifests name
+  std::vector<std::string> agent_flags;  // of `berth block-agent`, besides the manifest's
 };
 
 struct Options {

@@ -1,0 +1,53 @@
+"""What keeps a mount namespace of its own, as if it were a machine of its own on the network and kernel of this one."""
+import contextlib
+import os
+import signal
+import subprocess
+
+from lib.mounts import targets
+from lib.standalone import ROOT, Failure, wait_for
+
+
+def mount_namespace(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/mnt")
+    except OSError:
+        return None
+
+
+class Machine:
+    """Switched on. Nothing of another machine, nor of an earlier life, is mounted there."""
+
+    def __init__(self, propagation="private"):
+        self.process = subprocess.Popen(["unshare", "--mount", "--propagation", propagation, "sleep", "infinity"])
+        own = mount_namespace("self")
+        wait_for("the mount namespace", lambda: mount_namespace(self.process.pid) != own)
+        # A copy of another's mount would keep its device busy.
+        for target in sorted((t for t in targets() if t.startswith("/var/tmp/b")), reverse=True):
+            subprocess.run(self.inside("umount", "--lazy", target), check=False, capture_output=True)
+
+    def inside(self, *command):
+        """A command as it runs there."""
+        return ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt", *map(str, command)]
+
+    def targets(self):
+        return targets(self.process.pid)
+
+    def own_containerd(self, verb, folder):
+        """Its socket, after "start"."""
+        result = subprocess.run(self.inside(ROOT / "tools" / "own_containerd", verb, folder), text=True,
+                                capture_output=True, timeout=120)
+        if result.returncode != 0:
+            raise Failure(f"own_containerd {verb} in {folder}: {result.stdout}{result.stderr}")
+        return result.stdout.strip()
+
+    def switch_off(self):
+        """All that runs there ends: a driver that waits for its agent would keep the mounts."""
+        own = mount_namespace(self.process.pid)
+        assert own not in (None, mount_namespace("self"))
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            if pid != self.process.pid and mount_namespace(pid) == own:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()

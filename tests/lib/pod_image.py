@@ -1,0 +1,12 @@
+"""Images of pods that Berth's own manifests name, in a containerd of the tests'."""
+import subprocess
+
+from lib.standalone import ROOT
+
+
+def import_into(runtime_socket, kind, archive):
+    """`kind`: of tools/pod_image, which makes it at the path `archive`."""
+    subprocess.run([ROOT / "tools" / "pod_image", kind, archive], check=True, timeout=300)
+    subprocess.run(["ctr", "--address", runtime_socket, "-n", "k8s.io", "images", "import", archive],
+                   check=True, capture_output=True, timeout=120)
+    archive.unlink()
