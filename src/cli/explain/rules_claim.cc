@@ -1,4 +1,5 @@
 // From a claim to a bound volume.
+#include "api/block_kinds.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -92,7 +93,9 @@ std::optional<Cause> WaitsForConsumer(const State& state) {
 std::optional<Cause> ProvisionerAbsent(const State& state) {
   if (!Pending(state) || !state.storage_class) return std::nullopt;
   const std::string driver = state.storage_class->provisioner();
-  if (driver == kNoProvisioner || BadCall(state, ProvisionKey(state)) != nullptr) {
+  // Berth's own operator is no CSI driver.
+  if (driver == kNoProvisioner || driver == api::kBlockProvisioner ||
+      BadCall(state, ProvisionKey(state)) != nullptr) {
     return std::nullopt;
   }
   std::vector<std::string> proof;
@@ -149,12 +152,14 @@ std::optional<Cause> ProvisioningFails(const State& state) {
   // Without records (another machine, or refused before any call) the event says it.
   const api::Event* event = EventOf(state, "PersistentVolumeClaim", "ProvisioningFailed");
   if (event == nullptr) return std::nullopt;
-  return Cause{.id = "driver-error",
+  const bool of_cluster = state.storage_class->provisioner() == api::kBlockProvisioner;
+  return Cause{.id = of_cluster ? "storage-cluster-error" : "driver-error",
                .link = Link::kVolume,
                .summary = event->String({"message"}),
                .proof = {EventText(*event)},
-               .owner = Owner::kDriver,
-               .step = "cure what the message names; provisioning is tried again by itself"};
+               .owner = of_cluster ? Owner::kPerson : Owner::kDriver,
+               .step = "cure what the message names; provisioning is tried again by itself",
+               .command = of_cluster ? "berth get storageclusters" : ""};
 }
 
 std::optional<Cause> VolumeLost(const State& state) {

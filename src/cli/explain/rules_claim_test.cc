@@ -33,6 +33,19 @@ TEST_F(RulesTest, NoClassAndNoDefaultOne) {
   EXPECT_NE(First().command.find("annotate storageclass fast"), std::string::npos);
 }
 
+TEST_F(RulesTest, AStorageClustersImageCannotBeMade) {
+  Unbind();
+  state_.storage_class->Set({"provisioner"}, "block.berth.dev");
+  state_.events = {api::Event({{"reason", "ProvisioningFailed"},
+                               {"message", "look at the folder of images: no such folder"},
+                               {"involvedObject", {{"kind", "PersistentVolumeClaim"}}}})};
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "storage-cluster-error");  // and no CSI driver is missed
+  EXPECT_EQ(cause.summary, "look at the folder of images: no such folder");
+  EXPECT_EQ(cause.owner, Owner::kPerson);
+  EXPECT_EQ(cause.command, "berth get storageclusters");
+}
+
 TEST_F(RulesTest, EveryNodeIsFull) {
   Unbind();
   Unschedule("0/2 nodes are available: 2 node(s) did not have enough free storage.");
