@@ -46,6 +46,7 @@ class Bench {
     if (!sandbox_.empty()) (void)Oci({"delete", "--force", sandbox_});
     handler_.reset();
     umount2((folder_ + "/data/holders").c_str(), MNT_DETACH);
+    umount2((folder_ + "/data/utilities").c_str(), MNT_DETACH);
     umount2((folder_ + "/run/graft").c_str(), MNT_DETACH);
     if (!loop_.path.empty()) (void)platform::DetachLoop(loop_);
   }

@@ -36,7 +36,10 @@ class Daemon {
   base::Status Open(const std::string& folder, const std::string& device) {
     folder_ = folder;
     device_ = device;
-    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, folder + "/data/holders"));
+    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
+                                                  {.pins = folder + "/data/holders",
+                                                   .utilities = folder + "/data/utilities",
+                                                   .kubelet = folder + "/kubelet"}));
     using Capability = wire::RuntimeCapability::RPC;
     ASSIGN_OR_RETURN(
         handler_,
@@ -98,6 +101,7 @@ class Daemon {
   }
 
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   std::string folder_;
   std::string device_;
   std::unique_ptr<SandboxKind> kind_;
@@ -170,6 +174,7 @@ class HandlerCrashTest : public testing::Test {
     EXPECT_TRUE(device.valid()) << "the device is in use";
     device_was_free_ = device.valid();
     umount2((Folder() + "/data/holders").c_str(), MNT_DETACH);
+    umount2((Folder() + "/data/utilities").c_str(), MNT_DETACH);
     std::filesystem::remove_all(Folder());
   }
 

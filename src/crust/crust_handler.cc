@@ -9,7 +9,7 @@
 #include "base/ipc/server.h"
 #include "base/log.h"
 #include "crust/handler.h"
-#include "crust/holder.h"
+#include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
 #include "platform/child.h"
@@ -87,6 +87,13 @@ class CrustHandlerImpl final : public CrustHandler {
     RETURN_IF_ERROR(CheckPaths(options));
     Offer offer{.file_systems = KnownToKernel(options.file_systems), .shares = options.shares};
     ASSIGN_OR_RETURN(offer.capabilities, Capabilities(options.capabilities));
+    for (const std::string& share : options.utility_shares) {
+      const size_t equals = share.find('=');
+      const std::string type = share.substr(0, equals);
+      offer.shares.push_back(type);
+      offer.utilities[type] =
+          equals == std::string::npos ? "mount." + type : share.substr(equals + 1);
+    }
     const Paths paths(options.data_folder, options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
     ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
@@ -95,8 +102,11 @@ class CrustHandlerImpl final : public CrustHandler {
     // Private on the host, too: nothing that berth-oci puts there may come to be seen elsewhere.
     const std::string grafts = ipc::crust::GraftFolder(options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
-    RETURN_IF_ERROR(Holder::PreparePins(*mounter_, grafts));
-    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, paths.Holders()));
+    RETURN_IF_ERROR(PreparePins(*mounter_, grafts));
+    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
+                                                  {.pins = paths.Holders(),
+                                                   .utilities = paths.Utilities(),
+                                                   .kubelet = options.kubelet_folder}));
     ASSIGN_OR_RETURN(handler_, Handler::Start({.paths = paths,
                                                .kubelet_folder = options.kubelet_folder,
                                                .offer = std::move(offer),
@@ -127,6 +137,7 @@ class CrustHandlerImpl final : public CrustHandler {
   // In the order in which they need each other; the servers go first.
   base::UniqueFd lock_;
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   std::unique_ptr<SandboxKind> kind_;
   std::unique_ptr<Handler> handler_;
   std::optional<base::WorkerPool> workers_;

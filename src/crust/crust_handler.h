@@ -25,6 +25,9 @@ struct CrustHandlerOptions {
   // Those that the kernel knows are offered.
   std::vector<std::string> file_systems = {"ext4", "xfs", "btrfs"};
   std::vector<std::string> shares;
+  // Shares that a mount utility mounts, as FUSE file systems: "TYPE", by mount.TYPE, or
+  // "TYPE=PROGRAM".
+  std::vector<std::string> utility_shares;
   std::chrono::milliseconds look_every{std::chrono::seconds(30)};
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
   size_t workers = 16;

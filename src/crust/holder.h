@@ -27,17 +27,6 @@ class Holder {
   // Found at `pin`, or made. The folder of `pin` is a private mount (PreparePins).
   static base::StatusOr<Holder> Open(platform::Mounter& mounter, const std::string& pin);
 
-  // Makes a folder a private mount: a namespace bound in a shared one would be bound in every other
-  // namespace, too, and could not go.
-  static base::Status PreparePins(platform::Mounter& mounter, const std::string& folder);
-
-  // Removes the files in the folder that no namespace is bound to: of another boot, or of a crash.
-  static base::Status RemoveEmptyPins(const std::string& folder);
-
-  // Takes the pin away, and with it all that the holder has, once no one else has it open.
-  // Idempotent.
-  static base::Status Remove(platform::Mounter& mounter, const std::string& pin);
-
   // Moves a detached mount into it, as /name.
   base::Status Place(const base::UniqueFd& mount, const std::string& name) const;
 

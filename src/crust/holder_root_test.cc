@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "crust/holder.h"
+#include "crust/mount_namespace.h"
 #include "platform/fake_temp_folder.h"
 
 namespace berth::crust {
@@ -35,14 +36,14 @@ void KeepSandboxes(int made_on, const cpu_set_t& all) {
   const platform::TempFolder folder;
   const std::string pins = folder.path();
   const auto mounter = platform::NewMounter();
-  const auto prepared = Holder::PreparePins(*mounter, pins);
+  const auto prepared = PreparePins(*mounter, pins);
   ASSERT_TRUE(prepared.ok()) << prepared;
   for (int i = 0; i < 20; ++i) {
     for (const int cpu : Cpus(all)) {
       GoTo(cpu, all);
       const auto holder = Holder::Open(*mounter, pins + "/s1");
       ASSERT_TRUE(holder.ok()) << holder.status();
-      const auto removed = Holder::Remove(*mounter, pins + "/s1");
+      const auto removed = Unpin(*mounter, pins + "/s1");
       ASSERT_TRUE(removed.ok()) << removed;
     }
   }

@@ -29,7 +29,8 @@ Json ToJson(const Step& step) {
     return {{kMount,
              {{"type", mount->type},
               {"options", mount->options},
-              {"selinuxLabel", mount->selinux_label}}}};
+              {"selinuxLabel", mount->selinux_label},
+              {"utility", mount->utility}}}};
   }
   if (const auto* group = std::get_if<ApplyGroup>(&step)) {
     return {{kGroup,
@@ -52,7 +53,8 @@ StatusOr<Check> CheckFrom(const Json& value) {
 StatusOr<Step> StepFrom(const Json& value) {
   if (json::Find(value, {kMount}) != nullptr) {
     MountFileSystem mount{.type = json::String(value, {kMount, "type"}),
-                          .selinux_label = json::String(value, {kMount, "selinuxLabel"})};
+                          .selinux_label = json::String(value, {kMount, "selinuxLabel"}),
+                          .utility = json::String(value, {kMount, "utility"})};
     for (const Json& option : json::Array(value, {kMount, "options"})) {
       if (option.is_string()) mount.options.push_back(option.get<std::string>());
     }

@@ -19,7 +19,7 @@
 
 namespace berth::crust {
 
-// What is mounted: a block device of the host, or a share that the kernel speaks to by itself.
+// What is mounted: a block device of the host, or a share.
 struct Device {
   std::string source;  // the host's path of the device, or "srv:/export"
   bool block = false;
@@ -45,6 +45,7 @@ struct MountFileSystem {
   std::string type;
   std::vector<std::string> options;  // as for mount(8) -o
   std::string selinux_label;         // the context of all that is in it; empty: none
+  std::string utility;  // the mount utility that mounts it; empty: the kernel by itself
   bool operator==(const MountFileSystem&) const = default;
 };
 // Gives what is in it to a group, before anybody has it.

@@ -11,6 +11,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "crust/holder.h"
+#include "crust/mount_namespace.h"
+#include "crust/utility_mount.h"
 #include "crust/volume_mount.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
@@ -30,15 +32,19 @@ using base::UniqueFd;
 
 class NamespaceSandbox final : public Sandbox {
  public:
-  NamespaceSandbox(platform::Mounter& mounter, std::string pin, Holder holder)
-      : mounter_(mounter), pin_(std::move(pin)), holder_(std::move(holder)) {}
+  NamespaceSandbox(platform::Mounter& mounter, const UtilityMounts& utilities, std::string pin,
+                   Holder holder)
+      : mounter_(mounter),
+        utilities_(utilities),
+        pin_(std::move(pin)),
+        holder_(std::move(holder)) {}
 
   Status Publish(const MountPlan& plan, const std::function<bool()>& cancelled) override {
     const std::string name(plan.name());
     ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
     if (there) return CheckPlaced(plan, *there);
     // It is put into the sandbox only once it is as it is to be: what is there is done.
-    ASSIGN_OR_RETURN(const VolumeMount mount, MountVolume(plan));
+    ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan));
     if (const auto* group = plan.Find<ApplyGroup>()) {
       if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, cancelled));
     }
@@ -113,9 +119,17 @@ class NamespaceSandbox final : public Sandbox {
     return Graft{.mount = *std::move(clone), .folder = S_ISDIR(found.stx_mode)};
   }
 
-  Status End() override { return Holder::Remove(mounter_, pin_); }
+  Status End() override { return Unpin(mounter_, pin_); }
 
  private:
+  StatusOr<VolumeMount> Mount(const MountPlan& plan) const {
+    const auto* mount = plan.Find<MountFileSystem>();
+    if (mount == nullptr || mount->utility.empty()) return MountVolume(plan);
+    // What others of the share's users do to its files is theirs.
+    ASSIGN_OR_RETURN(UniqueFd root, utilities_.Mount(plan, *mount));
+    return VolumeMount{.root = std::move(root)};
+  }
+
   // That what is placed under the plan's name is what it would place.
   static Status CheckPlaced(const MountPlan& plan, dev_t there) {
     // btrfs has numbers of its own, which are no device's.
@@ -151,34 +165,39 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   platform::Mounter& mounter_;
+  const UtilityMounts& utilities_;
   const std::string pin_;
   const Holder holder_;
 };
 
 class NamespaceSandboxes final : public SandboxKind {
  public:
-  NamespaceSandboxes(platform::Mounter& mounter, std::string pins)
-      : mounter_(mounter), pins_(std::move(pins)) {}
+  NamespaceSandboxes(platform::Mounter& mounter, UtilityMounts utilities, std::string pins)
+      : mounter_(mounter), utilities_(std::move(utilities)), pins_(std::move(pins)) {}
 
   StatusOr<std::unique_ptr<Sandbox>> Open(const std::string& id) override {
     const std::string pin = pins_ + "/" + id;
     ASSIGN_OR_RETURN(Holder holder, Holder::Open(mounter_, pin));
-    return std::make_unique<NamespaceSandbox>(mounter_, pin, std::move(holder));
+    return std::make_unique<NamespaceSandbox>(mounter_, utilities_, pin, std::move(holder));
   }
 
  private:
   platform::Mounter& mounter_;
+  const UtilityMounts utilities_;
   const std::string pins_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
-                                                             std::string pins) {
-  RETURN_IF_ERROR(platform::MakeFolders(pins, 0700));
-  RETURN_IF_ERROR(Holder::PreparePins(mounter, pins));
-  RETURN_IF_ERROR(Holder::RemoveEmptyPins(pins));
-  return std::make_unique<NamespaceSandboxes>(mounter, std::move(pins));
+                                                             platform::Exec& exec,
+                                                             const NamespaceFolders& folders) {
+  RETURN_IF_ERROR(platform::MakeFolders(folders.pins, 0700));
+  RETURN_IF_ERROR(PreparePins(mounter, folders.pins));
+  RETURN_IF_ERROR(RemoveEmptyPins(folders.pins));
+  ASSIGN_OR_RETURN(UtilityMounts utilities,
+                   UtilityMounts::Open(mounter, exec, folders.utilities, folders.kubelet));
+  return std::make_unique<NamespaceSandboxes>(mounter, std::move(utilities), folders.pins);
 }
 
 }  // namespace berth::crust

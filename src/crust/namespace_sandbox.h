@@ -9,12 +9,21 @@
 #include <string>
 
 #include "crust/sandbox.h"
+#include "platform/exec.h"
 #include "platform/mounter.h"
 
 namespace berth::crust {
 
-// `pins` is a folder for the namespaces, made if missing. Borrows `mounter`.
+// Absolute; the first two are made if missing.
+struct NamespaceFolders {
+  std::string pins;       // for the namespaces
+  std::string utilities;  // where mount utilities mount
+  std::string kubelet;    // whose mounts a share's server must not keep
+};
+
+// Borrows `mounter` and `exec`.
 base::StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
-                                                                   std::string pins);
+                                                                   platform::Exec& exec,
+                                                                   const NamespaceFolders& folders);
 
 }  // namespace berth::crust

@@ -5,6 +5,7 @@
 //     sandboxes/<id>.json   what is known of each sandbox (sandbox_records.h)
 //     holders/              a private mount
 //       <id>                the sandbox's mount namespace, bound there (nsfs)
+//     utilities/            a private mount: where mount utilities mount (utility_mount.h)
 //   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws it
 #pragma once
 
@@ -21,6 +22,7 @@ class Paths {
   std::string Lock() const { return data_ + "/lock"; }
   std::string Records() const { return data_ + "/sandboxes"; }
   std::string Holders() const { return data_ + "/holders"; }
+  std::string Utilities() const { return data_ + "/utilities"; }
   std::string Plans() const { return run_ + "/plans"; }
   std::string Marks() const { return run_ + "/sandboxes"; }
 

@@ -143,6 +143,9 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   plan.checks.emplace_back(IsNotMountedAt{request.host_target_path()});
   MountFileSystem mount{
       .type = type, .options = {request.mount_options().begin(), request.mount_options().end()}};
+  if (const auto utility = offer.utilities.find(type); utility != offer.utilities.end()) {
+    mount.utility = utility->second;
+  }
   if (KernelHasSelinux()) mount.selinux_label = request.selinux_label();
   plan.steps.emplace_back(std::move(mount));
   ASSIGN_OR_RETURN(std::vector<Step> group, GroupStep(request, offer));

@@ -4,6 +4,7 @@
 // Pure, except MakePlan, which looks at the device in a child with a deadline.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ namespace wire = ::crust::v1alpha1;
 // What a handler does, of what the API knows (proto/crust.proto).
 struct Offer {
   std::vector<wire::RuntimeCapability::RPC::Type> capabilities;
-  std::vector<std::string> file_systems;  // of block devices
-  std::vector<std::string> shares;        // file systems whose source is no device
+  std::vector<std::string> file_systems;         // of block devices
+  std::vector<std::string> shares;               // file systems whose source is no device
+  std::map<std::string, std::string> utilities;  // of those shares that the kernel cannot mount
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 

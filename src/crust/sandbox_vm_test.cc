@@ -32,7 +32,10 @@ constexpr uint64_t kMiB = 1024 * 1024;
 class SandboxTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto kind = NewNamespaceSandboxes(*mounter_, folder_ / "pins");
+    auto kind = NewNamespaceSandboxes(*mounter_, *exec_,
+                                      {.pins = folder_ / "pins",
+                                       .utilities = folder_ / "utilities",
+                                       .kubelet = folder_ / "kubelet"});
     ASSERT_OK(kind.status());
     kind_ = *std::move(kind);
     Open();
@@ -40,6 +43,7 @@ class SandboxTest : public testing::Test {
   void TearDown() override {
     if (sandbox_ != nullptr) EXPECT_TRUE(sandbox_->End().ok());
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "pins").ok());
+    EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "utilities").ok());
   }
   // As a handler does that comes back.
   void Open() {

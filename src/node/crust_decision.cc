@@ -8,8 +8,9 @@ namespace {
 using Rpc = crust_api::RuntimeCapability::RPC;
 
 // File systems whose several mounts, by several kernels, know of each other.
-constexpr std::string_view kParallel[] = {"nfs",  "nfs4",           "ceph",  "cifs",  "smb3",
-                                          "gfs2", "fuse.glusterfs", "ocfs2", "lustre"};
+constexpr std::string_view kParallel[] = {"nfs",  "nfs4",      "ceph",  "cifs",  "smb3",
+                                          "gfs2", "glusterfs", "ocfs2", "lustre"};
+constexpr std::string_view kFuse = "fuse.";  // before the type, in the mount table
 
 bool IsTrue(const base::Json& object, std::string_view annotation) {
   return base::json::String(object, {"metadata", "annotations", annotation}) == "true";
@@ -90,6 +91,7 @@ std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
 }
 
 bool AllowsParallelMounts(std::string_view fs_type) {
+  if (fs_type.starts_with(kFuse)) fs_type.remove_prefix(kFuse.size());
   return std::ranges::find(kParallel, fs_type) != std::end(kParallel);
 }
 

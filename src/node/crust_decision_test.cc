@@ -101,5 +101,14 @@ TEST(CrustDecision, TheDriverAndItsSecretsHaveAWord) {
   EXPECT_THAT(WhyNot(pod, {.secrets = true}, All(), /*secrets_allowed=*/true), IsEmpty());
 }
 
+TEST(ParallelMountsTest, AreThoseOfSharesByWhateverMountsThem) {
+  for (const char* type : {"nfs4", "glusterfs", "fuse.glusterfs", "ceph"}) {
+    EXPECT_TRUE(AllowsParallelMounts(type)) << type;
+  }
+  for (const char* type : {"ext4", "xfs", "btrfs", "fuse.", ""}) {
+    EXPECT_FALSE(AllowsParallelMounts(type)) << type;
+  }
+}
+
 }  // namespace
 }  // namespace berth::node

@@ -25,6 +25,7 @@ namespace {
 
 struct Options {
   std::string endpoint, data, switches, calls, registration_folder, fuse_program;
+  std::vector<std::string> share;  // source and type of what every volume is
   std::string name = "double.csi.example.com";
   std::string node_id = "node-a";
   std::string other_node = "node-b";
@@ -123,9 +124,18 @@ base::Status Run(const Options& options) {
   state.name = options.name;
   state.node_id = options.node_id;
   state.topology = {{options.name + "/zone", "here"}};
+  if (!options.share.empty()) {
+    state.node_capabilities.insert(rpc::FakeCsiState::NodeRpc::RUNTIME_ASSISTED_MOUNT);
+  }
   state.controller_capabilities.insert(rpc::FakeCsiState::ControllerRpc::MODIFY_VOLUME);
   WorkingDriver driver(state, {options.node_id, options.other_node}, options.data);
   driver.StageByFuse(options.fuse_program);
+  if (!options.share.empty()) {
+    csi::v1::FileSystemMountInfo share;
+    share.set_source(options.share.at(0));
+    share.set_type(options.share.at(1));
+    driver.DeferShare(std::move(share));
+  }
   // What it starts is nobody's to wait for.
   if (!options.fuse_program.empty()) signal(SIGCHLD, SIG_IGN);
   const Switches switches(options.switches);
@@ -166,6 +176,9 @@ int main(int argc, char** argv) {
   app.add_option("--registration-folder", options.registration_folder, "plugins_registry");
   app.add_option("--stage-by-fuse", options.fuse_program,
                  "Volumes are staged by this program, fuse_double");
+  app.add_option("--defer-share", options.share,
+                 "SOURCE TYPE: each volume is this share, which a sandbox's runtime mounts")
+      ->expected(2);
   app.add_option("--name", options.name, "Name of the driver")->capture_default_str();
   app.add_option("--node-id", options.node_id, "This node's id")->capture_default_str();
   app.add_option("--other-node", options.other_node, "A second node's id")->capture_default_str();

@@ -348,6 +348,11 @@ Status WorkingDriver::Handle(const csi::v1::NodePublishVolumeRequest& request,
                  request.volume_id());
   }
   RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
+  const auto& offered = request.runtime_supported_filesystems();
+  if (share_.has_value() && std::ranges::find(offered, share_->type()) != offered.end()) {
+    *response.mutable_runtime_mount_info() = *share_;
+    return OkStatus();
+  }
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.target_path()));
   if (mounted) return OkStatus();
   return Bind(request.staging_target_path(), request.target_path(), request.readonly());
@@ -373,6 +378,10 @@ Status WorkingDriver::Handle(const csi::v1::NodeGetVolumeStatsRequest& request,
                              csi::v1::NodeGetVolumeStatsResponse& response) {
   base::MutexLock lock(mutex_);
   RETURN_IF_ERROR(CheckAt(request.volume_id(), request.volume_path()));
+  if (share_.has_value() && request.runtime_supports_stats()) {
+    response.set_source(share_->source());
+    return OkStatus();
+  }
   return state_.Handle(request, response);
 }
 

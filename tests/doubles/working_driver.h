@@ -35,6 +35,10 @@ class WorkingDriver {
   // Volumes are staged by a FUSE file system each, of the program fuse_double, instead of a bind.
   void StageByFuse(std::string program) { fuse_program_ = std::move(program); }
 
+  // Every volume is this share, which the runtime of a sandbox mounts: nothing is mounted here
+  // where it offers to.
+  void DeferShare(csi::v1::FileSystemMountInfo share) { share_ = std::move(share); }
+
   // The calls that change or check nothing more than the state does.
   template <typename Request, typename Response>
   base::Status Handle(const Request& request, Response& response) {
@@ -83,7 +87,8 @@ class WorkingDriver {
 
   const std::set<std::string> nodes_;
   const std::string folder_;
-  std::string fuse_program_;  // set once
+  std::string fuse_program_;                           // set once
+  std::optional<csi::v1::FileSystemMountInfo> share_;  // set once
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   base::Mutex mutex_;
   rpc::FakeCsiState state_;

@@ -131,12 +131,12 @@ class Runtime:
 
 
 @contextlib.contextmanager
-def place():
+def place(handler_flags=(), berth_flags=()):
     """(Berth, handler, containerd) in a folder of their own, with classes for what a handler mounts."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    handler = Handler(folder / "h")
+    handler = Handler(folder / "h", handler_flags)
     runtime = Runtime(folder / "c", handler)
-    berth = Standalone(folder / "b", runtime.start(), flags=["--crust-run", handler.run])
+    berth = Standalone(folder / "b", runtime.start(), flags=["--crust-run", handler.run, *berth_flags])
     try:
         handler.start(kubelet=berth.data / "kubelet")
         berth.start()

@@ -15,14 +15,16 @@ def rules():
 
 
 class CsiDouble:
-    def __init__(self, folder, registration_folder=None, by_fuse=False):
-        """`by_fuse`: each volume is staged by a FUSE file system with a process of its own."""
+    def __init__(self, folder, registration_folder=None, by_fuse=False, share=None):
+        """`by_fuse`: each volume is staged by a FUSE file system with a process of its own. `share`: (source, type) of
+        what each volume is, for the runtime of a sandbox to mount."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "csi.sock"
         self.data = self.folder / "data"
         self.registration_folder = registration_folder
         self.by_fuse = by_fuse
+        self.share = share
         self.process = None
 
     def start(self):
@@ -32,6 +34,8 @@ class CsiDouble:
             command += ["--registration-folder", self.registration_folder]
         if self.by_fuse:
             command += ["--stage-by-fuse", PROGRAM.with_name("fuse_double")]
+        if self.share:
+            command += ["--defer-share", *self.share]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("the double to serve", lambda: "serves" in self.log().rpartition("\n")[0].rpartition("\n")[2]

@@ -40,6 +40,11 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
       ->add_option("--share-file-systems", options->shares,
                    "File systems that the kernel mounts from a share, such as nfs4")
       ->delimiter(',');
+  command
+      ->add_option("--utility-file-systems", options->utility_shares,
+                   "File systems that a mount utility mounts from a share, such as glusterfs; or "
+                   "TYPE=PROGRAM, where the utility is not the host's mount.TYPE")
+      ->delimiter(',');
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;

@@ -1,0 +1,109 @@
+#include "crust/mount_namespace.h"
+
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+#include "platform/safe_path.h"
+
+namespace berth::crust {
+
+using base::Quote;
+using base::Status;
+using base::StatusOr;
+using base::UniqueFd;
+
+namespace {
+
+#ifndef NS_GET_MNTNS_ID
+#define NS_GET_MNTNS_ID _IOR(NSIO, 0x5, uint64_t)
+#endif
+
+// Of the process's mount namespace; 0: the kernel does not tell it.
+uint64_t NamespaceNumber() {
+  const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  uint64_t number = 0;
+  if (space < 0) return 0;
+  if (ioctl(space, NS_GET_MNTNS_ID, &number) != 0) number = 0;
+  close(space);
+  return number;
+}
+
+}  // namespace
+
+// A namespace can be bound to a file
+// only in one with a lower number, so that no two can keep each other. Since Linux 6.18 each CPU
+// has numbers of its own to give, and a namespace that is made on another one than this process's
+// was may get a lower one; on the CPU that gave this one's it does not.
+int EnterNewNamespace() {
+  const uint64_t from = NamespaceNumber();
+  if (unshare(CLONE_NEWNS) != 0) return errno;
+  if (from == 0 || NamespaceNumber() > from) return 0;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return errno;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) continue;  // it went offline
+    if (unshare(CLONE_NEWNS) != 0) return errno;
+    if (NamespaceNumber() > from) return 0;
+  }
+  return ELOOP;  // as the kernel would say of the bind
+}
+
+Status Pin(platform::Mounter& mounter, const UniqueFd& space, const std::string& pin) {
+  const UniqueFd file(open(pin.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return platform::ErrnoError(errno, fmt::format("make {}", Quote(pin)));
+  platform::MountRequest bind{.source = platform::ProcPath(space), .target = pin};
+  bind.options = {"bind"};
+  return mounter.Mount(bind);
+}
+
+UniqueFd OpenPin(const std::string& pin) {
+  UniqueFd space(open(pin.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (space.valid() && ioctl(space.get(), NS_GET_NSTYPE) != CLONE_NEWNS) space.Reset();
+  return space;
+}
+
+Status PreparePins(platform::Mounter& mounter, const std::string& folder) {
+  ASSIGN_OR_RETURN(const auto table, mounter.List());
+  if (platform::FindMount(table, folder) == nullptr) {
+    platform::MountRequest bind{.source = folder, .target = folder};
+    bind.options = {"bind"};
+    RETURN_IF_ERROR(mounter.Mount(bind));
+  }
+  platform::MountRequest apart{.target = folder};
+  apart.options = {"private"};
+  return mounter.Mount(apart);
+}
+
+Status RemoveEmptyPins(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string pin = folder + "/" + name;
+    if (OpenPin(pin).valid()) continue;
+    if (unlink(pin.c_str()) != 0 && errno != ENOENT) {
+      return platform::ErrnoError(errno, fmt::format("remove {}", Quote(pin)));
+    }
+  }
+  return base::OkStatus();
+}
+
+Status Unpin(platform::Mounter& mounter, const std::string& pin) {
+  if (OpenPin(pin).valid()) RETURN_IF_ERROR(mounter.UnmountLazy(pin));
+  if (unlink(pin.c_str()) != 0 && errno != ENOENT) {
+    return platform::ErrnoError(errno, fmt::format("remove {}", Quote(pin)));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,161 @@
+#include "crust/utility_mount.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "crust/mount_namespace.h"
+#include "platform/child.h"
+#include "platform/durable_file.h"
+#include "platform/errno.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+
+constexpr std::chrono::minutes kUtilityTimeout(2);
+constexpr std::chrono::seconds kTimeout(10);
+
+std::string Options(const MountFileSystem& mount) {
+  std::vector<std::string> options = mount.options;
+  if (!mount.selinux_label.empty()) {
+    options.push_back(fmt::format("context=\"{}\"", mount.selinux_label));
+  }
+  return fmt::format("{}", fmt::join(options, ","));
+}
+
+}  // namespace
+
+StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform::Exec& exec,
+                                            std::string folder, std::string kubelet_folder) {
+  UtilityMounts mounts(mounter, exec, std::move(folder), std::move(kubelet_folder));
+  RETURN_IF_ERROR(platform::MakeFolders(mounts.Target(), 0700));
+  RETURN_IF_ERROR(PreparePins(mounter, mounts.folder_));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(mounts.folder_));
+  for (const std::string& name : names) {
+    const std::string pin = mounts.folder_ + "/" + name;
+    if (pin == mounts.Target()) continue;
+    LOG_INFO("a mount utility was cut short: what it mounted is unmounted");
+    RETURN_IF_ERROR(mounts.Leave(pin));
+  }
+  return mounts;
+}
+
+StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSystem& mount) const {
+  RETURN_IF_ERROR(CheckHost(plan));
+  const std::string pin = folder_ + "/" + base::NewUuid();
+  ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace());
+  StatusOr<UniqueFd> root = MountIn(pin, space, plan, mount);
+  if (const Status left = Leave(pin); !left.ok()) {
+    // The next handler does it.
+    LOG_ERROR("leave the mount utility's namespace: {}", base::ToString(left));
+  }
+  return root;
+}
+
+Status UtilityMounts::CheckHost(const MountPlan& plan) const {
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  for (const Check& check : plan.checks) {
+    const auto* host = std::get_if<IsNotMountedAt>(&check);
+    if (host == nullptr || platform::FindMount(table, host->path) == nullptr) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "something is mounted on the host where the deferred volume would be");
+  }
+  return base::OkStatus();
+}
+
+StatusOr<UniqueFd> UtilityMounts::MakeNamespace() const {
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  // Where the host's mounts are not shared, a copy of a volume's mount would keep its device busy.
+  std::vector<std::string> volumes;
+  for (const platform::MountEntry& entry : table) {
+    if (entry.mount_point == kubelet_folder_ ||
+        entry.mount_point.starts_with(kubelet_folder_ + "/")) {
+      volumes.push_back(entry.mount_point);
+    }
+  }
+  std::ranges::reverse(volumes);
+  ASSIGN_OR_RETURN(platform::OpenedInChild made,
+                   platform::OpenInChild("make a mount namespace", kTimeout, [volumes] {
+                     if (const int error = EnterNewNamespace(); error != 0) return -error;
+                     if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)
+                       return -errno;
+                     for (const std::string& volume : volumes) {
+                       if (umount2(volume.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
+                           errno != EINVAL && errno != ENOENT) {
+                         return -errno;
+                       }
+                     }
+                     const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+                     return space < 0 ? -errno : space;
+                   }));
+  if (!made.fd.valid()) return platform::ErrnoError(made.error, "make a mount namespace");
+  return std::move(made.fd);
+}
+
+StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd& space,
+                                          const MountPlan& plan,
+                                          const MountFileSystem& mount) const {
+  RETURN_IF_ERROR_WITH(Pin(mounter_, space, pin), "keep the mount utility's namespace");
+  RETURN_IF_ERROR(base::FaultPoint<"crust.utility.before">());
+  platform::Command utility{.argv = {mount.utility, plan.device.source, Target()}};
+  if (std::string options = Options(mount); !options.empty()) {
+    utility.argv.insert(utility.argv.end(), {"-o", std::move(options)});
+  }
+  platform::Command there{.argv = {"nsenter", "--mount=" + pin, "--"},
+                          .timeout = kUtilityTimeout,
+                          .leaves_daemon = true};
+  there.argv.insert(there.argv.end(), utility.argv.begin(), utility.argv.end());
+  const std::string context = fmt::format("mount {} of {}", mount.type, Quote(plan.device.source));
+  const auto ran = exec_.Run(there);
+  RETURN_IF_ERROR_WITH(ran, context);
+  if (ran->exit_code != 0) return base::Annotate(platform::ExitFailure(utility, *ran), context);
+  RETURN_IF_ERROR(base::FaultPoint<"crust.utility.after">());
+  const auto take = [space = space.get(), target = Target()] {
+    if (setns(space, CLONE_NEWNS) != 0) return -errno;
+    struct statx found = {};
+    constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+    if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) return -errno;
+    if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return -ENOENT;
+    const int tree = open_tree(AT_FDCWD, target.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    return tree < 0 ? -errno : tree;
+  };
+  const std::string what = fmt::format("take what {} mounted", mount.utility);
+  ASSIGN_OR_RETURN(platform::OpenedInChild taken, platform::OpenInChild(what, kTimeout, take));
+  if (taken.error == ENOENT) {
+    return Error(StatusCode::kNotFound, "{}: {} said that all is well, and mounted nothing",
+                 context, mount.utility);
+  }
+  if (!taken.fd.valid()) return platform::ErrnoError(taken.error, what);
+  return std::move(taken.fd);
+}
+
+Status UtilityMounts::Leave(const std::string& pin) const {
+  if (const UniqueFd space = OpenPin(pin); space.valid()) {
+    RETURN_IF_ERROR(platform::RunInChild(
+        "unmount what a mount utility mounted", kTimeout, [space = space.get(), target = Target()] {
+          if (setns(space, CLONE_NEWNS) != 0) return errno;
+          if (umount2(target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return 0;
+          return errno == EINVAL ? 0 : errno;  // nothing is mounted there
+        }));
+  }
+  return Unpin(mounter_, pin);
+}
+
+}  // namespace berth::crust

@@ -1,0 +1,172 @@
+"""The design's share case: a CSI driver gives source and type of a share, here of a real GlusterFS server, and the sandbox
+has it by a FUSE file system whose server is a process beside the handler. The host has no client; the test's mount utility
+lays one over /usr, in the namespace that it runs in."""
+import contextlib
+import os
+import pathlib
+import signal
+import tempfile
+
+import pytest
+from lib import crust, debian_root, gluster, mount_pods, objects
+from lib.csi_double import NAME, CsiDouble
+from lib.leaks import Snapshot
+from lib.standalone import wait_for
+
+pytestmark = [pytest.mark.crust, pytest.mark.e2e]
+
+UTILITY = """\
+#!/bin/sh
+set -e
+mount -t overlay overlay -o lowerdir={root}/usr:/usr /usr
+mount -t tmpfs tmpfs /var/log
+mkdir /var/log/glusterfs
+exec /usr/sbin/mount.glusterfs "$@"
+"""
+CLASS = "of-the-share"
+MOUNTS = [{"name": "shared", "mountPath": "/data"}, {"name": "shared", "mountPath": "/part", "subPath": "some/part"}]
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = gluster.GlusterServer(pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
+    try:
+        yield made.start()
+    except debian_root.Missing as missing:
+        pytest.skip(str(missing))
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def double(server):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    made = CsiDouble(folder / "d", share=(server.volume("shared"), "glusterfs"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def place(double):
+    utility = double.folder / "mount.glusterfs"
+    utility.write_text(UTILITY.format(root=debian_root.cached(mount_pods.packages("glusterfs"))))
+    utility.chmod(0o755)
+    with crust.place([f"--utility-file-systems=glusterfs={utility}"], ["--csi-driver", double.socket]) as (berth, handler, _):
+        double.registration_folder = berth.data / "kubelet" / "plugins_registry"
+        double.start()
+        wait_for("the driver to be registered", lambda: [
+            d for node in berth.items("csinodes") for d in node["spec"].get("drivers") or [] if d["name"] == NAME])
+        berth.apply(crust.storage_class(CLASS, provisioner=NAME, binding="Immediate"))
+        yield berth, handler
+
+
+@pytest.fixture
+def berth(place):
+    return place[0]
+
+
+@pytest.fixture
+def handler(place):
+    return place[1]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(berth, handler):
+    before = Snapshot(berth)
+    yield
+    berth.remove_everything()
+    left = before.leaked_since()
+    assert not left, "left behind:\n" + "\n".join(left)
+    wait_for("the handler to know no sandbox", lambda: not handler.records())
+    wait_for("the file systems' servers to end", lambda: not servers())
+    assert not handler.holders() and not namespaces(handler)
+
+
+def servers():
+    """{pid: its mount table} of the client's processes."""
+    found = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            argv = process.joinpath("cmdline").read_bytes().split(b"\0")
+            if argv[0].endswith(b"/glusterfs") and any(word.startswith(b"--process-name") for word in argv):
+                found[int(process.name)] = process.joinpath("mountinfo").read_text()
+    return found
+
+
+def namespaces(handler):
+    """What a mount utility was or is at work in."""
+    return [path.name for path in (handler.folder / "data" / "utilities").iterdir() if path.name != "at"]
+
+
+def run(berth, name, script="true", claim="shared"):
+    berth.apply(objects.pod(name, script + "; trap exit TERM; sleep 1000 & wait", [claim], mounts=MOUNTS,
+                            runtimeClassName="sandboxed"))
+    return berth.wait_phase("pods", name, "Running")
+
+
+def told(berth, name, reason):
+    uid = berth.get("pods", name)["metadata"]["uid"]
+    return [e["message"] for e in berth.events(name) if e["reason"] == reason and e["involvedObject"]["uid"] == uid]
+
+
+def shell(berth, name, script):
+    return berth.run("exec", name, "--", "/bin/sh", "-c", script).stdout
+
+
+def of_fuse(table):
+    return [line for line in table.splitlines() if " fuse.glusterfs " in line]
+
+
+def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
+    berth.apply(crust.claim("shared", storage_class=CLASS, mode="ReadWriteMany"))
+    run(berth, "one", "echo kept > /data/note; echo beneath > /part/inner; sync")
+    assert server.read("shared", "note") == "kept\n" and server.read("shared", "some/part/inner") == "beneath\n"
+    run(berth, "two")
+    assert shell(berth, "two", "cat /data/note /part/inner") == "kept\nbeneath\n"
+    assert " fuse.glusterfs " in shell(berth, "two", "grep ' /data ' /proc/mounts")
+    for name in "one", "two":
+        assert str(handler.socket) in told(berth, name, "RuntimeAssistedMount")[0]
+        assert not told(berth, name, "SandboxMountAccessMode"), "the file system is made for several"
+    # Neither the host has it, nor the namespaces of those who serve it.
+    tables = servers()
+    assert len(tables) == 2 and not any(map(of_fuse, tables.values()))
+    assert not of_fuse(pathlib.Path("/proc/self/mountinfo").read_text())
+    assert not namespaces(handler)
+    # They hold nothing of the host's, but go on when the handler does not.
+    assert not [line for table in tables.values() for line in table.splitlines() if line.split()[4].startswith(str(berth.data))]
+    handler.kill()
+    shell(berth, "one", "echo more > /data/note; sync")
+    handler.start()
+    assert shell(berth, "two", "cat /data/note") == "more\n"
+    berth.run("delete", "pod", "one")
+    assert shell(berth, "two", "cat /data/note") == "more\n"
+
+
+def test_what_the_server_refuses_is_told(berth, handler, double):
+    share = double.share
+    double.stop()
+    double.share = (share[0].rpartition("/")[0] + "/nowhere", "glusterfs")
+    double.start()
+    try:
+        berth.apply(crust.claim("shared", storage_class=CLASS, mode="ReadWriteMany"))
+        berth.apply(objects.pod("one", "true", ["shared"], runtimeClassName="sandboxed"))
+        message = wait_for("the pod's event", lambda: told(berth, "one", "FailedMount"))[0]
+        assert "mount.glusterfs exited with 1" in message and "/nowhere" in message
+        assert not of_fuse(pathlib.Path("/proc/self/mountinfo").read_text())
+        berth.run("delete", "pod", "one")
+    finally:
+        double.stop()
+        double.share = share
+        double.start()
+
+
+def test_a_server_that_dies_is_told_and_the_next_pod_has_the_share(berth):
+    berth.apply(crust.claim("shared", storage_class=CLASS, mode="ReadWriteMany"))
+    run(berth, "one", "echo kept > /data/note; sync")
+    [server] = servers()
+    os.kill(server, signal.SIGKILL)
+    message = wait_for("the pod's event", lambda: told(berth, "one", "VolumeConditionAbnormal"), seconds=90)[0]
+    assert "the file system has failed" in message
+    berth.run("delete", "pod", "one")
+    run(berth, "two")
+    assert shell(berth, "two", "cat /data/note") == "kept\n"
