@@ -31,7 +31,6 @@ using base::StatusOr;
 
 constexpr size_t kMostSandboxes = 8192;
 constexpr size_t kMostVolumes = 256;
-constexpr std::chrono::seconds kPatience(10);
 // A bundle that is not there is looked for once more before its sandbox is held for gone.
 constexpr std::chrono::seconds kLookAgain(2);
 // A sandbox is looked at soon after it was taken up, and less and less often later: one that ends
@@ -160,15 +159,15 @@ StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
 }
 
 StatusOr<std::shared_ptr<Handler::Entry>> Handler::Reserve(const std::string& sandbox_id) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + options_.patience;
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return UnknownSandbox(sandbox_id);
   std::shared_ptr<Entry> entry = found->second;
   while (entry->busy) {
     if (!released_.WaitUntil(mutex_, deadline)) {
-      return Error(StatusCode::kAborted, "another call for sandbox {} is under way",
-                   Quote(sandbox_id));
+      return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
+                   Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
     }
   }
   if (entry->gone) return UnknownSandbox(sandbox_id);
@@ -179,6 +178,7 @@ StatusOr<std::shared_ptr<Handler::Entry>> Handler::Reserve(const std::string& sa
 void Handler::Release(Entry& entry) {
   base::MutexLock lock(mutex_);
   entry.busy = false;
+  entry.progress.clear();
   released_.NotifyAll();
 }
 
@@ -330,7 +330,17 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
 
 // Its record says "publishing" or "published".
 Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
-  RETURN_IF_ERROR(entry.sandbox->Publish(volume.plan, [this] { return stopping_.load(); }));
+  const PublishWatch watch{.cancelled = [this] { return stopping_.load(); },
+                           .progress =
+                               [&](uint64_t done) {
+                                 std::string text =
+                                     fmt::format("fsGroup of {}: {} files and folders so far",
+                                                 Quote(volume.host_volume_id), done);
+                                 LOG_INFO("{}", text);
+                                 base::MutexLock lock(mutex_);
+                                 entry.progress = std::move(text);
+                               }};
+  RETURN_IF_ERROR(entry.sandbox->Publish(volume.plan, watch));
   if (volume.state == VolumeState::kPublished) return OkStatus();
   volume.state = VolumeState::kPublished;
   if (const Status written = records_.Write(entry.record); !written.ok()) {

@@ -37,6 +37,8 @@ struct HandlerOptions {
   std::chrono::milliseconds look_every{std::chrono::seconds(30)};
   // How long a device may take to come free once its last mount went.
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
+  // How long a call waits for another one of its sandbox.
+  std::chrono::milliseconds patience{std::chrono::seconds(10)};
 };
 
 // A container that is about to be created.
@@ -84,8 +86,9 @@ class Handler {
  private:
   struct Entry {
     explicit Entry(SandboxRecord known) : record(std::move(known)) {}
-    bool busy = false;  // guarded by Handler::mutex_; whoever set it has the rest
-    bool gone = false;  // guarded by Handler::mutex_: it is in the map no more
+    bool busy = false;     // guarded by Handler::mutex_; whoever set it has the rest
+    bool gone = false;     // guarded by Handler::mutex_: it is in the map no more
+    std::string progress;  // guarded by Handler::mutex_: how far a long call has come
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;
     bool missed = false;                // its bundle was not there when it was last looked for

@@ -30,6 +30,8 @@ using base::StatusCode;
 using base::StatusOr;
 using base::UniqueFd;
 
+constexpr std::chrono::seconds kProgressInterval(5);
+
 class NamespaceSandbox final : public Sandbox {
  public:
   NamespaceSandbox(platform::Mounter& mounter, const UtilityMounts& utilities, std::string pin,
@@ -39,14 +41,14 @@ class NamespaceSandbox final : public Sandbox {
         pin_(std::move(pin)),
         holder_(std::move(holder)) {}
 
-  Status Publish(const MountPlan& plan, const std::function<bool()>& cancelled) override {
+  Status Publish(const MountPlan& plan, const PublishWatch& watch) override {
     const std::string name(plan.name());
     ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
     if (there) return CheckPlaced(plan, *there);
     // It is put into the sandbox only once it is as it is to be: what is there is done.
     ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan));
     if (const auto* group = plan.Find<ApplyGroup>()) {
-      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, cancelled));
+      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, watch));
     }
     return holder_.Place(mount.root, name);
   }
@@ -142,16 +144,15 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   static Status Give(const MountPlan& plan, const ApplyGroup& group, const VolumeMount& mount,
-                     const std::function<bool()>& cancelled) {
+                     const PublishWatch& watch) {
     RETURN_IF_ERROR(base::FaultPoint<"crust.fs_group.before">());
-    platform::FsGroupOptions options{.group = group.group,
-                                     .only_on_root_mismatch = group.only_on_root_mismatch,
-                                     .exclusive = mount.exclusive,
-                                     .cancelled = cancelled};
-    options.progress = [&plan](uint64_t done) {
-      LOG_INFO("fsGroup of {}: {} files and folders so far", Quote(plan.device.source), done);
-    };
-    return platform::ApplyFsGroup(mount.root.get(), plan.device.source, options);
+    return platform::ApplyFsGroup(mount.root.get(), plan.device.source,
+                                  {.group = group.group,
+                                   .only_on_root_mismatch = group.only_on_root_mismatch,
+                                   .exclusive = mount.exclusive,
+                                   .cancelled = watch.cancelled,
+                                   .progress = watch.progress,
+                                   .progress_interval = kProgressInterval});
   }
 
   // As the kubelet makes them: with the mode of the volume's root.

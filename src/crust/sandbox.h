@@ -31,13 +31,20 @@ struct Graft {
   bool folder = true;
 };
 
+// Who waits for a publish whose volume has many files to give to a group. Both are called on
+// several threads; `progress` may be empty.
+struct PublishWatch {
+  std::function<bool()> cancelled;
+  std::function<void(uint64_t done)> progress;  // files and folders so far, now and then
+};
+
 class Sandbox {
  public:
   virtual ~Sandbox() = default;
 
   // Carries the plan out. A volume of that name which is there already, on the plan's device, is
-  // OK. `cancelled` is asked while files are given to a group, on several threads.
-  virtual base::Status Publish(const MountPlan& plan, const std::function<bool()>& cancelled) = 0;
+  // OK.
+  virtual base::Status Publish(const MountPlan& plan, const PublishWatch& watch) = 0;
 
   // Takes it off; one that is not there is OK. Containers that have it keep it.
   virtual base::Status Unpublish(const MountPlan& plan) = 0;

@@ -64,7 +64,7 @@ class SandboxTest : public testing::Test {
     return MakePlan(request, {.file_systems = {"ext4"}, .shares = {"nfs4"}}, "v1");
   }
   base::Status Publish(const MountPlan& plan) {
-    return sandbox_->Publish(plan, [] { return false; });
+    return sandbox_->Publish(plan, {.cancelled = [] { return false; }});
   }
   std::vector<platform::MountEntry> HostMounts() { return *mounter_->List(); }
 
