@@ -440,6 +440,13 @@ Status Handler::End(Entry& entry) {
   return OkStatus();
 }
 
+// A runtime that was killed while it made a sandbox may leave the bundle for good: nothing was put
+// into that sandbox, and the node has finished with its pod.
+bool Handler::IsForsaken(const SandboxRecord& record) const {
+  const std::string plan = ipc::crust::PlanPath(options_.paths.run(), record.pod_uid);
+  return record.volumes.empty() && access(plan.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
 base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
   using Outcome = base::KeyedWorkers::Outcome;
   StatusOr<Hold> hold = Take(sandbox_id);
@@ -448,7 +455,7 @@ base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
   if (!hold.ok()) return Outcome::From(hold.status());
   Entry& entry = **hold;
   if (!entry.record.ending) {
-    if (IsFolder(entry.record.bundle)) {
+    if (IsFolder(entry.record.bundle) && !IsForsaken(entry.record)) {
       entry.missed = false;
       entry.wait = std::min(std::max(entry.wait * 2, kFirstLook), options_.look_every);
       return Outcome::After(entry.wait);
@@ -456,7 +463,8 @@ base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
     if (!std::exchange(entry.missed, true)) {
       return Outcome::After(std::min<std::chrono::milliseconds>(kLookAgain, options_.look_every));
     }
-    LOG_INFO("sandbox {} is gone: its bundle {} is", Quote(sandbox_id), Quote(entry.record.bundle));
+    LOG_INFO("sandbox {} is gone: its bundle {} or its pod is", Quote(sandbox_id),
+             Quote(entry.record.bundle));
   }
   return Outcome::From(End(entry));
 }

@@ -5,7 +5,8 @@
 //   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
 //   berth-oci: create of a container                ──▶  its mounts of the volumes
 //   berth-oci: delete of the sandbox's container,
-//   or its bundle is gone                           ──▶  volumes off, devices free, forgotten
+//   or its bundle, or the pod of an empty one, is
+//   gone                                            ──▶  volumes off, devices free, forgotten
 //
 // A record is durable before each step; a handler started anew goes on where the last one stopped,
 // and containers never notice. Calls for one sandbox are made one at a time: a second one waits for
@@ -120,6 +121,7 @@ class Handler {
   void NoteEnd(const std::string& sandbox_id, const std::string& target);
   bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
 
+  bool IsForsaken(const SandboxRecord& record) const;
   base::KeyedWorkers::Outcome LookAt(const std::string& sandbox_id);
 
   const HandlerOptions options_;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
@@ -55,36 +56,59 @@ class SlowSandboxes final : public SandboxKind {
   std::promise<void> begun;
 };
 
-TEST(HandlerTest, WhoAsksMeanwhileIsToldHowFarALongCallHasCome) {
-  const platform::TempFolder folder;
-  SlowSandboxes kind;
-  auto handler = Handler::Start({.paths = Paths(folder / "data", folder / "run"),
-                                 .kubelet_folder = folder / "kubelet",
-                                 .offer = {.shares = {"nfs4"}},
-                                 .patience = std::chrono::milliseconds(1)},
-                                kind);
-  ASSERT_OK(handler);
-  const std::string target =
-      fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder.path(), kUid);
-  std::filesystem::create_directories(target);
-  std::filesystem::create_directories(folder / "bundle");
-  std::ofstream(ipc::crust::PlanPath(folder / "run", kUid)) << ipc::crust::WritePlan({target});
-  ASSERT_OK((*handler)->BeginSandbox(kSandbox, kUid, folder / "bundle"));
+class HandlerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto handler = Handler::Start({.paths = paths_,
+                                   .kubelet_folder = folder_ / "kubelet",
+                                   .offer = {.shares = {"nfs4"}},
+                                   .look_every = std::chrono::milliseconds(1),
+                                   .patience = std::chrono::milliseconds(1)},
+                                  kind_);
+    ASSERT_OK(handler);
+    handler_ = *std::move(handler);
+    std::filesystem::create_directories(target_);
+    std::filesystem::create_directories(folder_ / "bundle");
+    std::ofstream(plan_) << ipc::crust::WritePlan({target_});
+    ASSERT_OK(handler_->BeginSandbox(kSandbox, kUid, folder_ / "bundle"));
+  }
 
+  const platform::TempFolder folder_;
+  const Paths paths_{folder_ / "data", folder_ / "run"};
+  const std::string plan_ = ipc::crust::PlanPath(paths_.run(), kUid);
+  const std::string target_ =
+      fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
+  SlowSandboxes kind_;
+  std::unique_ptr<Handler> handler_;
+};
+
+TEST_F(HandlerTest, WhoAsksMeanwhileIsToldHowFarALongCallHasCome) {
   wire::RuntimePublishVolumeRequest request;
   request.set_sandbox_id(kSandbox);
   request.set_host_volume_id("server:/export");
-  request.set_host_target_path(target);
+  request.set_host_target_path(target_);
   request.set_file_system("nfs4");
   auto first = std::async(std::launch::async,
-                          [&] { return (*handler)->RuntimePublishVolume(request).status(); });
-  kind.begun.get_future().wait();
-  const base::Status second = (*handler)->RuntimePublishVolume(request).status();
+                          [&] { return handler_->RuntimePublishVolume(request).status(); });
+  kind_.begun.get_future().wait();
+  const base::Status second = handler_->RuntimePublishVolume(request).status();
   EXPECT_EQ(second.code(), StatusCode::kAborted);
   EXPECT_THAT(base::Message(second),
               HasSubstr("fsGroup of 'server:/export': 4321 files and folders so far"));
-  kind.let_in.set_value();
+  kind_.let_in.set_value();
   EXPECT_TRUE(first.get().ok());
+}
+
+// containerd that is killed while it makes one leaves its bundle, and knows it no more.
+TEST_F(HandlerTest, AnEmptySandboxIsForgottenWhenTheNodeHasFinishedWithItsPod) {
+  const std::string record = paths_.Records() + "/" + kSandbox + ".json";
+  ASSERT_TRUE(std::filesystem::exists(record));
+  std::filesystem::remove(plan_);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::filesystem::exists(record) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(std::filesystem::exists(record));
 }
 
 }  // namespace

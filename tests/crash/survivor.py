@@ -23,12 +23,13 @@ def beside_handler(flow):
 
 
 class Survivor:
-    def __init__(self, berth, environment=None, double=None, agent=None, handler=None):
+    def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
         self.agent = agent
         self.handler = handler
+        self.runtime = runtime
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -42,6 +43,9 @@ class Survivor:
         if self.handler is not None and self.handler.process is not None and self.handler.process.poll() is not None:
             self.restarts += 1
             self.handler.start(env=self.environment)
+        if self.runtime is not None and self.runtime.pid() is None:
+            self.restarts += 1
+            self.runtime.start()
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()

@@ -22,9 +22,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.honest]
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
 KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))
 SEED = int(os.environ.get("BERTH_CRASH_SEED", "1"))
-# What else is killed at random moments of a flow. Not containerd: started anew it kills a shim that is creating a
-# container, and runc with it, which leaves cgroups behind; tests/e2e/test_crust.py kills it where it does not.
-BESIDE = {"crust": ["crust-handler"]}
+# What else is killed at random moments of a flow.
+BESIDE = {"crust": ["crust-handler", "containerd"]}
 
 
 def failures_of(results):

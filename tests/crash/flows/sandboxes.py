@@ -31,8 +31,9 @@ def end(s):
             process.wait(30)
         return process.returncode == 0
     s.quiet()
+    # Of an end that a killed containerd does not tell it of it learns by itself, within a minute.
     s.step("the handler to know no sandbox", lambda: not s.handler.records() and not s.handler.holders()
-           and not s.handler.marks())
+           and not s.handler.marks(), seconds=120)
     s.gone("storageclasses", "deferred")
     s.gone("runtimeclasses", "sandboxed")
     s.step("the handler to end", ended)
@@ -58,8 +59,8 @@ def crust(s):
     assert not on_host(s), on_host(s)
     s.gone("pods", "user")
     s.quiet()
-    s.running(objects.pod("reader", stay(GROWN), ["data"], **SANDBOXED))
-    s.create(objects.pod("plain", GROWN, ["data"], mounts=MOUNTS))
+    s.running(objects.pod("reader", stay(GROWN), ["data"], restart="OnFailure", **SANDBOXED))
+    s.create(objects.pod("plain", GROWN, ["data"], restart="OnFailure", mounts=MOUNTS))
     s.step("the pod of the host to be refused the volume", lambda: s.told("plain", "two kernels"))
     assert not on_host(s), on_host(s)
     s.gone("pods", "reader")
