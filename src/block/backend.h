@@ -114,6 +114,9 @@ class Backend {
   virtual base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) = 0;
 };
 
+// DATA_LOSS, of Check.
+base::Status NoLongerShown(const Mapping& mapping);
+
 // What all back ends are made with; borrowed.
 struct BackendParts {
   platform::Exec& exec;

@@ -102,6 +102,7 @@ class LoopImages : public Images {
     return std::move(found.mine);
   }
   base::StatusOr<std::vector<Mapping>> Mappings() override { return loops_.All(); }
+  base::Status Check(const Mapping& mapping) override { return loops_.Check(mapping); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
     return loops_.Refresh(mapping);

@@ -80,8 +80,10 @@ TEST_F(ImagesBackendTest, AnImageIsMappedFoundAgainAndUnmapped) {
   EXPECT_THAT(*two_->Mappings(), SizeIs(0));
   ASSERT_OK(one_->Grow("pvc-1", 32 * kMiB));
   EXPECT_EQ(one_->Refresh(*mapping)->size_bytes, 32 * kMiB);
+  ASSERT_OK(one_->Check(*mapping));
   ASSERT_OK(one_->Unmap(*mapping));
   ASSERT_OK(one_->Unmap(*mapping));
+  EXPECT_EQ(one_->Check(*mapping).code(), StatusCode::kDataLoss);
   EXPECT_FALSE(one_->FindMapping("pvc-1")->has_value());
   EXPECT_FALSE(*one_->HasLock("pvc-1"));
 }

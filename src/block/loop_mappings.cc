@@ -129,6 +129,11 @@ base::StatusOr<std::vector<Mapping>> LoopMappings::All() const {
   return mappings;
 }
 
+base::Status LoopMappings::Check(const Mapping& mapping) const {
+  ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
+  return still ? base::OkStatus() : NoLongerShown(mapping);
+}
+
 base::StatusOr<Mapping> LoopMappings::Attach(const base::UniqueFd& file, const std::string& image,
                                              bool read_only) const {
   RETURN_IF_ERROR(base::FaultPoint<"block.map.before">());

@@ -39,6 +39,8 @@ class LoopMappings {
   // Shows `file`, whose locks the kernel keeps as long as the device.
   base::StatusOr<Mapping> Attach(const base::UniqueFd& file, const std::string& image,
                                  bool read_only) const;
+  // DATA_LOSS: the device is another attachment by now, or none. Asks no file system.
+  base::Status Check(const Mapping& mapping) const;
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) const;
   // OK if the device is no longer that mapping. FAILED_PRECONDITION: something has it open.
   base::Status Detach(const Mapping& mapping) const;
