@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <memory>
 #include <string_view>
 
 namespace berth::platform {
@@ -25,29 +27,22 @@ int ForEachName(int fd, size_t limit, const std::function<void(const char* name)
 int ForEachEntry(int fd, size_t limit,
                  const std::function<void(const char* name, unsigned char type)>& visit) {
   // Opened anew, so that the position of `fd` stays and an O_PATH descriptor will do.
-  const int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return errno;
-  DIR* dir = fdopendir(copy);
-  if (dir == nullptr) {
-    const int error = errno;
-    close(copy);
-    return error;
-  }
-  int error = 0;
-  for (size_t seen = 0; limit == 0 || seen < limit;) {
-    errno = 0;
-    const dirent* entry = readdir(dir);
-    if (entry == nullptr) {
-      error = errno;
-      break;
+  const base::UniqueFd folder(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return errno;
+  constexpr size_t kRoom = 32 * 1024;
+  const auto entries = std::make_unique_for_overwrite<std::byte[]>(kRoom);
+  for (size_t seen = 0;;) {
+    const ssize_t size = getdents64(folder.get(), entries.get(), kRoom);
+    if (size <= 0) return size == 0 ? 0 : errno;
+    for (ssize_t at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries.get() + at);
+      at += entry->d_reclen;
+      const std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      visit(entry->d_name, entry->d_type);
+      if (++seen == limit) return 0;
     }
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    ++seen;
-    visit(entry->d_name, entry->d_type);
   }
-  closedir(dir);
-  return error;
 }
 
 }  // namespace berth::platform
