@@ -155,16 +155,20 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
 }
 
 bool IsSame(const MountPlan& plan, const MountPlan& other) {
-  const auto same = [&]<typename T>(const T*) {
-    const T* one = plan.Find<T>();
-    const T* two = other.Find<T>();
-    return one == nullptr ? two == nullptr : two != nullptr && *one == *two;
+  // nullptr: the plan has no such step.
+  const auto same = [](const auto* one, const auto* two, auto equal) {
+    return one == nullptr || two == nullptr ? one == two : equal(*one, *two);
+  };
+  const auto same_mount = [](const MountFileSystem& one, const MountFileSystem& two) {
+    return one.type == two.type && one.options == two.options &&
+           one.selinux_label == two.selinux_label;
   };
   const bool same_device = plan.device.block
                                ? other.device.block && plan.device.number == other.device.number
                                : plan.device == other.device;
-  return same_device && same(static_cast<const MountFileSystem*>(nullptr)) &&
-         same(static_cast<const ApplyGroup*>(nullptr));
+  return same_device &&
+         same(plan.Find<MountFileSystem>(), other.Find<MountFileSystem>(), same_mount) &&
+         same(plan.Find<ApplyGroup>(), other.Find<ApplyGroup>(), std::equal_to<>());
 }
 
 }  // namespace berth::crust

@@ -42,7 +42,7 @@ base::StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& requ
                                    const Offer& offer, std::string name);
 
 // Whether a publish that was done under `plan` is asked for again. The name does not count, nor how
-// the device is called.
+// the device is called and by which utility it is mounted.
 bool IsSame(const MountPlan& plan, const MountPlan& other);
 
 }  // namespace berth::crust

@@ -100,7 +100,7 @@ def attached(device):
 def machine():
     """One on which mounts are shared, as they are where systemd runs, with folders of its own."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    made = Machine(propagation="shared")
+    made = Machine(shared=True)
     for name in FOLDERS:
         (folder / name).mkdir(parents=True)
         subprocess.run(made.inside("mount", "--bind", folder / name, f"/{name}"), check=True)

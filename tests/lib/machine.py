@@ -16,15 +16,18 @@ def mount_namespace(pid):
 
 
 class Machine:
-    """Switched on. Nothing of another machine, nor of an earlier life, is mounted there."""
+    """Switched on. Nothing of another machine, nor of an earlier life, is mounted there. `shared`: its mounts are, among
+    its own namespaces, as they are where systemd runs."""
 
-    def __init__(self, propagation="private"):
-        self.process = subprocess.Popen(["unshare", "--mount", "--propagation", propagation, "sleep", "infinity"])
+    def __init__(self, shared=False):
+        self.process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
         own = mount_namespace("self")
         wait_for("the mount namespace", lambda: mount_namespace(self.process.pid) != own)
         # A copy of another's mount would keep its device busy.
         for target in sorted((t for t in targets() if t.startswith("/var/tmp/b")), reverse=True):
             subprocess.run(self.inside("umount", "--lazy", target), check=False, capture_output=True)
+        if shared:  # not before: the host's own would go, too
+            subprocess.run(self.inside("mount", "--make-rshared", "/"), check=True)
 
     def inside(self, *command):
         """A command as it runs there."""

@@ -38,7 +38,8 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr seconds kStartTime{20};   // until a daemon shows its volume
+constexpr seconds kStartTime{10};   // until a daemon shows its volume
+constexpr int kMostStarts = 2;      // of a daemon that does not answer
 constexpr seconds kAnswerTime{10};  // of a daemon that runs, or of a file system
 constexpr seconds kEndTime{10};     // until it has flushed and gone
 constexpr milliseconds kConnectPause{5};
@@ -301,16 +302,27 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
     const base::UniqueFd made(
         open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));
-    unlink(SocketOf(id).c_str());
-    ASSIGN_OR_RETURN(record.daemon,
-                     StartDaemon({.program = options_.program,
-                                  .mark = MarkOf(id),
-                                  .qmp_socket = SocketOf(id),
-                                  .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
-                                  .held = held.get()}));
-    RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
-    RETURN_IF_ERROR(Write(record));
-    RETURN_IF_ERROR(Configure(record));
+    for (int attempt = 1;; ++attempt) {
+      unlink(SocketOf(id).c_str());
+      ASSIGN_OR_RETURN(record.daemon,
+                       StartDaemon({.program = options_.program,
+                                    .mark = MarkOf(id),
+                                    .qmp_socket = SocketOf(id),
+                                    .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
+                                    .held = held.get()}));
+      RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
+      RETURN_IF_ERROR(Write(record));
+      const base::Status configured = Configure(record);
+      // QEMU 7.2 was seen to greet and then to answer nothing. Nobody has the volume yet: another
+      // daemon does no harm.
+      if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
+        RETURN_IF_ERROR(configured);
+        break;
+      }
+      LOG_WARNING("volume {}: {}: its daemon is begun anew", Quote(record.volume.image),
+                  base::ToString(configured));
+      RETURN_IF_ERROR(End(record, /*at_once=*/true));
+    }
     ASSIGN_OR_RETURN(const Shown made_visible, Look(record));
     // QEMU before 10.1 reads the next request over the content of a write that it still has in
     // hand, so that several at once corrupt the volume ("fuse: Copy write buffer content before
