@@ -64,8 +64,9 @@ class ProxyTest : public testing::Test {
       EXPECT_TRUE(exports_->Kill(record.volume.store, record.volume.image).ok());
     }
   }
-  void StartProxy() {
-    auto exports = Exports::Open({.folder = run_});
+  void StartProxy(Exports::Options options = {}) {
+    options.folder = run_;
+    auto exports = Exports::Open(std::move(options));
     ASSERT_OK(exports);
     exports_ = *std::move(exports);
     server_ = proxy::Serve(*exports_, ListenAt(run_ + "/sock"));
@@ -175,6 +176,33 @@ TEST_F(ProxyTest, AProxyThatIsStartedAnewAdoptsWhatRuns) {
   ASSERT_OK(mounter_->Unmount(mount_));
   ASSERT_OK(backend_->Unmap(*mapping));
   EXPECT_EQ(kill(daemon, 0), -1);
+}
+
+TEST_F(ProxyTest, ADaemonThatGreetsAndAnswersNothingIsBegunAnew) {
+  const std::string program = folder_ / "daemon";
+  std::ofstream(program) << "#!/bin/sh\n"
+                         << "if [ -e " << folder_ / "once" << " ]; then\n"
+                         << "  exec qemu-storage-daemon \"$@\"\nfi\n"
+                         << "touch " << folder_ / "once" << "\n"
+                         << R"PY(exec /usr/bin/python3 -c '
+import re, socket, sys, time
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(re.search("path=([^,]*)", sys.argv[2])[1])
+    listener.listen()
+    caller = listener.accept()[0]
+    caller.sendall(b"{\"QMP\": {}}\r\n")
+    time.sleep(600)
+' "$@")PY";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  StopProxy();
+  StartProxy({.program = program, .start_within = seconds(3)});
+  const auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "once"));
+  Mount(*mapping);
+  std::ofstream(mount_ + "/file") << "precious";
+  ASSERT_OK(mounter_->Unmount(mount_));
+  ASSERT_OK(backend_->Unmap(*mapping));
 }
 
 TEST_F(ProxyTest, AVolumeThatIsWrittenIsQuarantinedWhenItsDaemonDies) {

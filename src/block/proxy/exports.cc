@@ -38,7 +38,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr seconds kStartTime{10};   // until a daemon shows its volume
 constexpr int kMostStarts = 2;      // of a daemon that does not answer
 constexpr seconds kAnswerTime{10};  // of a daemon that runs, or of a file system
 constexpr seconds kEndTime{10};     // until it has flushed and gone
@@ -352,7 +351,7 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
 base::Status Exports::Configure(const Export& record) {
   const Volume& volume = record.volume;
   const std::string socket = SocketOf(IdOf(volume.store, volume.image));
-  const auto deadline = steady_clock::now() + kStartTime;
+  const auto deadline = steady_clock::now() + options_.start_within;
   auto qmp = QmpClient::Connect(socket, deadline);
   while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
          OpenDaemon(record.daemon).valid()) {

@@ -82,6 +82,8 @@ class Exports {
     std::string program = "qemu-storage-daemon";
     // How long an NBD server may be away before I/O fails.
     std::chrono::seconds reconnect{30};
+    // Until a daemon that was started shows its volume; one that does not is begun anew, once.
+    std::chrono::milliseconds start_within{std::chrono::seconds(10)};
   };
   // Adopts what a predecessor left. FAILED_PRECONDITION: another process has the folder.
   static base::StatusOr<std::unique_ptr<Exports>> Open(Options options);
