@@ -34,7 +34,7 @@ void KeepSandboxes(int made_on, const cpu_set_t& all) {
   ASSERT_EQ(unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
   const platform::TempFolder folder;
-  const std::string pins = folder.path();
+  const std::string& pins = folder.path();
   const auto mounter = platform::NewMounter();
   const auto prepared = PreparePins(*mounter, pins);
   ASSERT_TRUE(prepared.ok()) << prepared;
