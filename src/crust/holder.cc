@@ -50,17 +50,6 @@ int MakeEmpty(const char* folder) {
   return space;
 }
 
-// In a child: the root of what is mounted at `path`, or a negative errno; ENOENT where nothing is.
-int OpenRoot(const char* path) {
-  const int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return -errno;
-  struct statx found = {};
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) return -errno;
-  if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) return fd;
-  close(fd);
-  return -ENOENT;
-}
-
 int OpenBelow(int root, const char* path) {
   open_how how = {};
   how.flags = O_PATH | O_CLOEXEC;
@@ -145,7 +134,7 @@ StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
                    platform::OpenInChild("open the volume", kTimeout, [space = space_.get(), path] {
                      if (setns(space, CLONE_NEWNS) != 0) return -errno;
-                     return OpenRoot(path.c_str());
+                     return OpenMountRoot(path.c_str());
                    }));
   if (!opened.fd.valid()) return platform::ErrnoError(opened.error, "open the volume");
   return std::move(opened.fd);
@@ -156,7 +145,7 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
   constexpr int kLost = EIDRM;  // none of these calls fails so
   const auto open = [space = space_.get(), path, sub_path] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
-    int at = OpenRoot(path.c_str());
+    int at = OpenMountRoot(path.c_str());
     if (at == -ENOENT) return -kLost;
     if (at >= 0 && !sub_path.empty()) at = OpenBelow(at, sub_path.c_str());
     if (at < 0) return at;
@@ -184,7 +173,7 @@ StatusOr<Holder::Health> Holder::Look(const std::string& name) const {
   };
   const auto look = [space = space_.get(), path](Found& found) {
     if (setns(space, CLONE_NEWNS) != 0) return errno;
-    const int root = OpenRoot(path.c_str());
+    const int root = OpenMountRoot(path.c_str());
     if (root < 0) return -root;
     if (fstatfs(root, &found.fs) != 0) return errno;
     if ((found.fs.f_flags & ST_RDONLY) != 0) return 0;

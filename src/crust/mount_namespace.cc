@@ -4,6 +4,7 @@
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,10 +39,10 @@ uint64_t NamespaceNumber() {
 
 }  // namespace
 
-// A namespace can be bound to a file
-// only in one with a lower number, so that no two can keep each other. Since Linux 6.18 each CPU
-// has numbers of its own to give, and a namespace that is made on another one than this process's
-// was may get a lower one; on the CPU that gave this one's it does not.
+// A namespace can be bound to a file only in one with a lower number, so that no two can keep each
+// other. Since Linux 6.18 each CPU has numbers of its own to give, and a namespace that is made on
+// another one than this process's was may get a lower one; on the CPU that gave this one's it does
+// not.
 int EnterNewNamespace() {
   const uint64_t from = NamespaceNumber();
   if (unshare(CLONE_NEWNS) != 0) return errno;
@@ -58,6 +59,16 @@ int EnterNewNamespace() {
     if (NamespaceNumber() > from) return 0;
   }
   return ELOOP;  // as the kernel would say of the bind
+}
+
+int OpenMountRoot(const char* path) {
+  const int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  struct statx found = {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) return -errno;
+  if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) return fd;
+  close(fd);
+  return -ENOENT;
 }
 
 Status Pin(platform::Mounter& mounter, const UniqueFd& space, const std::string& pin) {

@@ -14,6 +14,10 @@ namespace berth::crust {
 // file in its own. 0, or an errno.
 int EnterNewNamespace();
 
+// In a child: the root of what is mounted at `path`, with O_PATH, or a negative errno; ENOENT where
+// nothing is.
+int OpenMountRoot(const char* path);
+
 // Makes the folder of pins, a private mount: a namespace bound in a shared one would be bound in
 // every other namespace, too, and could not go.
 base::Status PreparePins(platform::Mounter& mounter, const std::string& folder);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +39,16 @@ std::string Options(const MountFileSystem& mount) {
   return fmt::format("{}", fmt::join(options, ","));
 }
 
+Status CheckHost(const MountPlan& plan, const std::vector<platform::MountEntry>& table) {
+  for (const Check& check : plan.checks) {
+    const auto* host = std::get_if<IsNotMountedAt>(&check);
+    if (host == nullptr || platform::FindMount(table, host->path) == nullptr) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "something is mounted on the host where the deferred volume would be");
+  }
+  return base::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform::Exec& exec,
@@ -58,9 +67,10 @@ StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform
 }
 
 StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSystem& mount) const {
-  RETURN_IF_ERROR(CheckHost(plan));
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  RETURN_IF_ERROR(CheckHost(plan, table));
   const std::string pin = folder_ + "/" + base::NewUuid();
-  ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace());
+  ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace(table));
   StatusOr<UniqueFd> root = MountIn(pin, space, plan, mount);
   if (const Status left = Leave(pin); !left.ok()) {
     // The next handler does it.
@@ -69,19 +79,8 @@ StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSy
   return root;
 }
 
-Status UtilityMounts::CheckHost(const MountPlan& plan) const {
-  ASSIGN_OR_RETURN(const auto table, mounter_.List());
-  for (const Check& check : plan.checks) {
-    const auto* host = std::get_if<IsNotMountedAt>(&check);
-    if (host == nullptr || platform::FindMount(table, host->path) == nullptr) continue;
-    return Error(StatusCode::kFailedPrecondition,
-                 "something is mounted on the host where the deferred volume would be");
-  }
-  return base::OkStatus();
-}
-
-StatusOr<UniqueFd> UtilityMounts::MakeNamespace() const {
-  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+StatusOr<UniqueFd> UtilityMounts::MakeNamespace(
+    const std::vector<platform::MountEntry>& table) const {
   // Where the host's mounts are not shared, a copy of a volume's mount would keep its device busy.
   std::vector<std::string> volumes;
   for (const platform::MountEntry& entry : table) {
@@ -129,11 +128,9 @@ StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd
   RETURN_IF_ERROR(base::FaultPoint<"crust.utility.after">());
   const auto take = [space = space.get(), target = Target()] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
-    struct statx found = {};
-    constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
-    if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) return -errno;
-    if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return -ENOENT;
-    const int tree = open_tree(AT_FDCWD, target.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    const int root = OpenMountRoot(target.c_str());
+    if (root < 0) return root;
+    const int tree = open_tree(root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;
   };
   const std::string what = fmt::format("take what {} mounted", mount.utility);

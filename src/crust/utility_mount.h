@@ -12,6 +12,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -42,8 +43,9 @@ class UtilityMounts {
         kubelet_folder_(std::move(kubelet_folder)) {}
 
   std::string Target() const { return folder_ + "/at"; }
-  base::Status CheckHost(const MountPlan& plan) const;
-  base::StatusOr<base::UniqueFd> MakeNamespace() const;
+  // `table`: the host's.
+  base::StatusOr<base::UniqueFd> MakeNamespace(
+      const std::vector<platform::MountEntry>& table) const;
   base::StatusOr<base::UniqueFd> MountIn(const std::string& pin, const base::UniqueFd& space,
                                          const MountPlan& plan, const MountFileSystem& mount) const;
   // Unmounts what is at the target in the pinned namespace, and lets that go.
