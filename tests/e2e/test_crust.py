@@ -8,7 +8,7 @@ import time
 
 import pytest
 from lib import crust, objects, oci_killer, standalone, who_sees
-from lib.leaks import Snapshot
+from lib.crust import events, shell, told
 from lib.standalone import Failure, wait_for
 
 pytestmark = [pytest.mark.crust, pytest.mark.e2e]
@@ -35,27 +35,8 @@ def handler(place):
 
 @pytest.fixture(autouse=True)
 def leaves_nothing(berth, handler):
-    before = Snapshot(berth)
-    yield
-    berth.remove_everything()
-    left = before.leaked_since()
-    assert not left, "left behind:\n" + "\n".join(left)
-    wait_for("the handler to know no sandbox", lambda: not handler.records())
-    assert not handler.holders() and not handler.plans()
-
-
-def events(berth, name, reason):
-    """Of the pod that has the name now: others had it before."""
-    uid = berth.get("pods", name)["metadata"]["uid"]
-    return [e for e in berth.events(name) if e["reason"] == reason and e["involvedObject"]["uid"] == uid]
-
-
-def told(berth, name, reason):
-    return [e["message"] for e in events(berth, name, reason)]
-
-
-def shell(berth, name, script, container=()):
-    return berth.run("exec", name, *container, "--", "/bin/sh", "-c", script).stdout
+    with crust.leaving_nothing(berth, handler):
+        yield
 
 
 def run(berth, name, claim, **spec):

@@ -9,8 +9,8 @@ import tempfile
 
 import pytest
 from lib import crust, debian_root, gluster, mount_pods, objects
+from lib.crust import shell, told
 from lib.csi_double import NAME, CsiDouble
-from lib.leaks import Snapshot
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.crust, pytest.mark.e2e]
@@ -72,14 +72,10 @@ def handler(place):
 
 @pytest.fixture(autouse=True)
 def leaves_nothing(berth, handler):
-    before = Snapshot(berth)
-    yield
-    berth.remove_everything()
-    left = before.leaked_since()
-    assert not left, "left behind:\n" + "\n".join(left)
-    wait_for("the handler to know no sandbox", lambda: not handler.records())
+    with crust.leaving_nothing(berth, handler):
+        yield
     wait_for("the file systems' servers to end", lambda: not servers(handler))
-    assert not handler.holders() and not namespaces(handler)
+    assert not namespaces(handler)
 
 
 def servers(handler):
@@ -102,15 +98,6 @@ def run(berth, name, script="true", claim="shared"):
     berth.apply(objects.pod(name, script + "; trap exit TERM; sleep 1000 & wait", [claim], mounts=MOUNTS,
                             runtimeClassName="sandboxed"))
     return berth.wait_phase("pods", name, "Running")
-
-
-def told(berth, name, reason):
-    uid = berth.get("pods", name)["metadata"]["uid"]
-    return [e["message"] for e in berth.events(name) if e["reason"] == reason and e["involvedObject"]["uid"] == uid]
-
-
-def shell(berth, name, script):
-    return berth.run("exec", name, "--", "/bin/sh", "-c", script).stdout
 
 
 def of_fuse(table):

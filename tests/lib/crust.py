@@ -12,6 +12,7 @@ import tempfile
 
 import grpc
 from lib import mounts, objects, protobuf
+from lib.leaks import Snapshot
 from lib.standalone import BINARY, Standalone, own_containerd, wait_for
 
 RUNTIME = "crust"
@@ -202,3 +203,29 @@ def shut_down(pod, path):
         fcntl.ioctl(folder, shutdown, struct.pack("I", at_once))
     finally:
         os.close(folder)
+
+
+def events(berth, name, reason):
+    """Of the pod that has the name now: others had it before."""
+    uid = berth.get("pods", name)["metadata"]["uid"]
+    return [e for e in berth.events(name) if e["reason"] == reason and e["involvedObject"]["uid"] == uid]
+
+
+def told(berth, name, reason):
+    return [e["message"] for e in events(berth, name, reason)]
+
+
+def shell(berth, name, script, container=()):
+    return berth.run("exec", name, *container, "--", "/bin/sh", "-c", script).stdout
+
+
+@contextlib.contextmanager
+def leaving_nothing(berth, handler):
+    """What is done in it leaves nothing of its pods and volumes behind, nor the handler a sandbox."""
+    before = Snapshot(berth)
+    yield
+    berth.remove_everything()
+    left = before.leaked_since()
+    assert not left, "left behind:\n" + "\n".join(left)
+    wait_for("the handler to know no sandbox", lambda: not handler.records())
+    assert not handler.holders() and not handler.plans()
