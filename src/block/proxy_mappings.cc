@@ -98,7 +98,7 @@ base::StatusOr<Mapping> ProxyMappings::Refresh(const Mapping& mapping, int64_t s
 }
 
 base::Status ProxyMappings::Check(const Mapping& mapping) const {
-  ASSIGN_OR_RETURN(const std::vector<base::Json> exports, client_.List());
+  ASSIGN_OR_RETURN(const std::vector<base::Json> exports, client_.List(mapping.image));
   const auto found = std::ranges::find_if(exports, [&](const base::Json& one) {
     return base::json::String(one, {"image"}) == mapping.image;
   });

@@ -6,9 +6,10 @@
 //   resize  store, image, size        → size
 //   close   store, image: it is no longer shown. Refused while a loop device shows it
 //   kill    store, image: at once, whatever has it open: its reads and writes fail from then on
-//   list    → exports: one JSON object for each: store, image, state ("serving" or "quarantined"),
-//             reason, path, server, readOnly, shownOn (device of the file system that shows it),
-//             pid
+//   list    image, or none for all
+//             → exports: one JSON object for each: store, image, state ("serving" or
+//             "quarantined"), reason, path, server, readOnly, shownOn (device of the file system
+//             that shows it), pid
 #pragma once
 
 #include <chrono>

@@ -88,10 +88,8 @@ base::Status Client::Kill(const std::string& image, std::chrono::milliseconds wi
   return Call(Ask(kKill, image), within).status();
 }
 
-base::StatusOr<std::vector<base::Json>> Client::List() const {
-  Message request;
-  request.Set(base::ipc::kMethod, std::string(kList));
-  ASSIGN_OR_RETURN(const Message reply, Call(request, kCallTime));
+base::StatusOr<std::vector<base::Json>> Client::List(const std::string& image) const {
+  ASSIGN_OR_RETURN(const Message reply, Call(Ask(kList, image), kCallTime));
   std::vector<base::Json> exports;
   const base::ipc::Strings* list = reply.List(kExports);
   if (list == nullptr) return exports;

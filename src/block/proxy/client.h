@@ -23,8 +23,8 @@ class Client {
   base::StatusOr<Shown> Resize(const std::string& image, int64_t size) const;
   base::Status Close(const std::string& image) const;
   base::Status Kill(const std::string& image, std::chrono::milliseconds within) const;
-  // As calls.h says, of this store.
-  base::StatusOr<std::vector<base::Json>> List() const;
+  // As calls.h says, of this store; a proxy that is older than this program gives all.
+  base::StatusOr<std::vector<base::Json>> List(const std::string& image = "") const;
 
   // The folder of the proxy.
   std::string run_folder() const { return socket_.substr(0, socket_.rfind('/')); }

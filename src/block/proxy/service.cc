@@ -43,9 +43,11 @@ base::StatusOr<Message> Open(Exports& exports, const Message& request) {
   return Reply(exports.Show(volume));
 }
 
-base::StatusOr<Message> List(const Exports& exports) {
+base::StatusOr<Message> List(const Exports& exports, const Message& request) {
+  const std::string image = Text(request, kImage);
   base::ipc::Strings list;
   for (const Export& record : exports.List()) {
+    if (!image.empty() && record.volume.image != image) continue;
     constexpr std::string_view kStates[] = {"starting", "serving", "quarantined", "closing"};
     list.push_back(base::json::Dump({{"store", record.volume.store},
                                      {"image", record.volume.image},
@@ -83,7 +85,9 @@ std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listen
   options.methods[std::string(kKill)] = [&exports, done](const Request& request) {
     return done(exports.Kill(Text(request.message, kStore), Text(request.message, kImage)));
   };
-  options.methods[std::string(kList)] = [&exports](const Request&) { return List(exports); };
+  options.methods[std::string(kList)] = [&exports](const Request& request) {
+    return List(exports, request.message);
+  };
   return std::make_unique<base::ipc::Server>(std::move(options));
 }
 
