@@ -12,6 +12,7 @@ import struct
 import subprocess
 import uuid
 
+from lib.mounts import let_go_of_others
 from lib.standalone import ROOT, Failure, wait_for
 from lib.veth import Veth
 
@@ -157,6 +158,7 @@ class CephCluster:
         [child] = wait_for("the cluster's namespaces", lambda: self._lives() and pathlib.Path(
             f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())
         self.pid = int(child)
+        let_go_of_others(self.pid, own=self.folder)
         self.veth.connect(self.pid)
         (self.folder / "go").touch()
         wait_for("the monitor to start", lambda: self._lives() and (self.folder / "started").exists())

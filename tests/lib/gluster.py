@@ -12,6 +12,7 @@ import signal
 import subprocess
 
 from lib import debian_root
+from lib.mounts import let_go_of_others
 from lib.standalone import Failure, wait_for
 from lib.veth import Veth
 
@@ -57,6 +58,7 @@ class GlusterServer:
                 ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
                  "sh", "-c", START, "sh", root, brick], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.pid = wait_for("the server's namespaces", self._inner_pid)
+        let_go_of_others(self.pid, own=self.folder)
         self.veth.connect(self.pid)
         self.inside("touch", "/run/go")
         wait_for("glusterd", lambda: self.inside("gluster", "volume", "list", check=False).returncode == 0, interval=0.2)

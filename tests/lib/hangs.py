@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 
-from lib import csi_bed, fuse_double, objects, standalone
+from lib import csi_bed, fuse_double, mounts, objects, standalone
 from lib.standalone import wait_for
 
 UTILITY = pathlib.Path("/usr/sbin/mkfs.xfs")
@@ -44,6 +44,7 @@ exec unshare --mount sh -c 'mount --bind {self.folder}/mkfs {UTILITY.resolve()} 
     def start(self):
         self.fuse.start()
         self.bed.start()
+        mounts.let_go_of_others(self.bed.berth.process.pid, own=self.folder)
         self.bed.berth.apply([objects.storage_class("of-ext4", "ext4", binding="Immediate"),
                               objects.storage_class("of-xfs", "xfs", binding="Immediate")])
         return self

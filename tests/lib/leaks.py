@@ -2,6 +2,7 @@
 
 Only what belongs to them counts, since other programs of the machine may run containers of their own meanwhile.
 """
+import fnmatch
 import os
 import pathlib
 import time
@@ -56,16 +57,23 @@ def _empty_cgroups(runtime):
     return {f"cgroup {path}" for path in empty if path.name in started}
 
 
+def _below(top):
+    """The paths of all that is in a folder and no folder itself; what goes away meanwhile is left out."""
+    for folder, folders, names in os.walk(top):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        yield from (pathlib.Path(folder, name) for name in names + links)
+
+
 def _files(data):
     """What volumes and pods leave in a data folder: their images, records and folders."""
     found = set()
     for below in ("kubelet/pods", "kubelet/plugins/kubernetes.io", "node/pods", "node/volumes", "pod-logs"):
         top = data / below
-        found |= {f"file {path}" for path in top.rglob("*") if path.is_file() or path.is_symlink()}
+        found |= {f"file {path}" for path in _below(top) if path.is_file() or path.is_symlink()}
         if below == "kubelet/pods" and top.is_dir():
             found |= {f"folder {path}" for path in top.iterdir()}
-    found |= {f"file {path}" for path in (data / "pool").rglob("*.img")}
-    found |= {f"half a record {path}" for path in data.rglob(".*.tmp-*")}
+    found |= {f"file {path}" for path in _below(data / "pool") if path.suffix == ".img"}
+    found |= {f"half a record {path}" for path in _below(data) if fnmatch.fnmatch(path.name, ".*.tmp-*")}
     return found
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from lib.mounts import targets
+from lib.mounts import let_go_of_others, targets
 from lib.standalone import ROOT, Failure, wait_for
 
 
@@ -23,9 +23,7 @@ class Machine:
         self.process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
         own = mount_namespace("self")
         wait_for("the mount namespace", lambda: mount_namespace(self.process.pid) != own)
-        # A copy of another's mount would keep its device busy.
-        for target in sorted((t for t in targets() if t.startswith("/var/tmp/b")), reverse=True):
-            subprocess.run(self.inside("umount", "--lazy", target), check=False, capture_output=True)
+        let_go_of_others(self.process.pid)
         if shared:  # not before: the host's own would go, too
             subprocess.run(self.inside("mount", "--make-rshared", "/"), check=True)
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 
+from lib.mounts import let_go_of_others
 from lib.standalone import ROOT, wait_for
 
 INIT = ROOT / "build" / "bin" / "berth-init"
@@ -56,6 +57,7 @@ class MountPod:
         self.wait_for_log("registered for")
         of_unshare = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         self.pid = int(of_unshare.read_text())
+        let_go_of_others(self.pid, own=self.folder)
         return self
 
     def said(self):

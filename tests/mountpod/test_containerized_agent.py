@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 
 import pytest
+from lib.mounts import let_go_of_others
 from lib.standalone import ROOT, wait_for
 
 pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
@@ -45,6 +46,7 @@ class Agent:
         self.processes = [subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--propagation", "private",
                                             "--kill-child", "sh", "-ec", HOST, self.kubelet], **quiet)]
         self.host = wait_for("the host's namespaces", lambda: child_that_sleeps(self.processes[0]))
+        let_go_of_others(self.host, own=folder)
         self.processes.append(subprocess.Popen(
             ["nsenter", "--target", str(self.host), "--pid", "--mount", "unshare", "--mount", "--propagation", "slave",
              "sh", "-ec", AGENT], **quiet))
