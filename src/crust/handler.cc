@@ -29,19 +29,12 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr size_t kMostSandboxes = 8192;
 constexpr size_t kMostVolumes = 256;
 // A bundle that is not there is looked for once more before its sandbox is held for gone.
 constexpr std::chrono::seconds kLookAgain(2);
 // A sandbox is looked at soon after it was taken up, and less and less often later: one that ends
 // while no handler is there does so at about that time, and nobody tells it.
 constexpr std::chrono::milliseconds kFirstLook(500);
-
-Status UnknownSandbox(std::string_view id) {
-  return Error(StatusCode::kNotFound,
-               "sandbox {} is not known: no container of it was created by berth-oci, or it ended",
-               Quote(id));
-}
 
 // The lowest name that no volume of the sandbox has.
 std::string FreeName(const SandboxRecord& record) {
@@ -68,24 +61,6 @@ bool IsFolder(const std::string& path) {
 
 }  // namespace
 
-// The right to work on a sandbox.
-class Handler::Hold {
- public:
-  Hold(Handler& handler, std::shared_ptr<Entry> entry)
-      : handler_(&handler), entry_(std::move(entry)) {}
-  Hold(Hold&&) = default;
-  Hold& operator=(Hold&&) = delete;
-  ~Hold() {
-    if (entry_ != nullptr) handler_->Release(*entry_);
-  }
-  Entry& operator*() const { return *entry_; }
-  Entry* operator->() const { return entry_.get(); }
-
- private:
-  Handler* handler_;
-  std::shared_ptr<Entry> entry_;
-};
-
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
   ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.Records()));
   for (const std::string& folder : {options.paths.Plans(), options.paths.Marks()}) {
@@ -101,6 +76,7 @@ Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords recor
     : options_(std::move(options)),
       resolved_kubelet_folder_(Resolved(options_.kubelet_folder)),
       kind_(kind),
+      sandboxes_(options_.patience),
       records_(std::move(records)),
       watch_({.name = "crust-watch",
               .workers = 2,
@@ -117,7 +93,7 @@ Status Handler::Load() {
   ASSIGN_OR_RETURN(std::vector<SandboxRecord> known, records_.Load());
   for (SandboxRecord& record : known) {
     const std::string id = record.sandbox_id;
-    auto entry = std::make_shared<Entry>(std::move(record));
+    ASSIGN_OR_RETURN(const Hold entry, sandboxes_.Add(std::move(record)));
     // One that cannot be opened now is opened when it is asked for, and holds up no other.
     if (auto sandbox = kind_.Open(id); sandbox.ok()) {
       entry->sandbox = *std::move(sandbox);
@@ -126,26 +102,22 @@ Status Handler::Load() {
     }
     RETURN_IF_ERROR(
         platform::WriteDurably<"crust.mark">(ipc::crust::MarkPath(options_.paths.run(), id), ""));
-    for (const VolumeRecord& volume : entry->record.volumes) NoteUse(id, volume);
+    for (const VolumeRecord& volume : entry->record.volumes) sandboxes_.NoteUse(id, volume);
     LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), Quote(entry->record.pod_uid),
              entry->record.volumes.size());
-    base::MutexLock lock(mutex_);
-    entries_[id] = std::move(entry);
     watch_.Add(id);
   }
   // Marks of sandboxes that ended: berth-oci would ask for nothing.
   ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.Marks()));
-  base::MutexLock lock(mutex_);
   for (const std::string& mark : marks) {
-    if (!entries_.contains(mark)) unlink((options_.paths.Marks() + "/" + mark).c_str());
+    if (!sandboxes_.Contains(mark)) unlink((options_.paths.Marks() + "/" + mark).c_str());
   }
   return OkStatus();
 }
 
 StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
-  ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Reserve(sandbox_id));
-  Hold hold(*this, std::move(entry));
+  ASSIGN_OR_RETURN(Hold hold, sandboxes_.Take(sandbox_id));
   if (hold->sandbox == nullptr) {
     StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
     // NOT_FOUND would say that there is no such sandbox, whose end is then held for done.
@@ -156,57 +128,6 @@ StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
     hold->sandbox = *std::move(sandbox);
   }
   return hold;
-}
-
-StatusOr<std::shared_ptr<Handler::Entry>> Handler::Reserve(const std::string& sandbox_id) {
-  const auto deadline = std::chrono::steady_clock::now() + options_.patience;
-  base::MutexLock lock(mutex_);
-  const auto found = entries_.find(sandbox_id);
-  if (found == entries_.end()) return UnknownSandbox(sandbox_id);
-  std::shared_ptr<Entry> entry = found->second;
-  while (entry->busy) {
-    if (!released_.WaitUntil(mutex_, deadline)) {
-      return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
-                   Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
-    }
-  }
-  if (entry->gone) return UnknownSandbox(sandbox_id);
-  entry->busy = true;
-  return entry;
-}
-
-void Handler::Release(Entry& entry) {
-  base::MutexLock lock(mutex_);
-  entry.busy = false;
-  entry.progress.clear();
-  released_.NotifyAll();
-}
-
-void Handler::Forget(const std::string& sandbox_id) {
-  base::MutexLock lock(mutex_);
-  const auto found = entries_.find(sandbox_id);
-  if (found == entries_.end()) return;
-  found->second->gone = true;
-  entries_.erase(found);
-}
-
-void Handler::NoteUse(const std::string& sandbox_id, const VolumeRecord& volume) {
-  if (!volume.plan.device.block) return;
-  base::MutexLock lock(mutex_);
-  uses_[{sandbox_id, volume.target}] = volume.plan.device.number;
-}
-
-void Handler::NoteEnd(const std::string& sandbox_id, const std::string& target) {
-  base::MutexLock lock(mutex_);
-  uses_.erase({sandbox_id, target});
-}
-
-bool Handler::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
-  base::MutexLock lock(mutex_);
-  return std::ranges::any_of(uses_, [&](const auto& use) {
-    return use.second == volume.plan.device.number &&
-           use.first != std::pair(sandbox_id, volume.target);
-  });
 }
 
 Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
@@ -223,22 +144,10 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
     return Error(StatusCode::kFailedPrecondition, "there is a sandbox {} already",
                  Quote(sandbox_id));
   }
-  auto entry = std::make_shared<Entry>(
-      SandboxRecord{.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle});
+  ASSIGN_OR_RETURN(
+      const Hold entry,
+      sandboxes_.Add({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
   entry->wait = options_.look_every;
-  {
-    base::MutexLock lock(mutex_);
-    if (entries_.size() >= kMostSandboxes) {
-      return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already",
-                   entries_.size());
-    }
-    entry->busy = true;
-    if (!entries_.emplace(sandbox_id, entry).second) {
-      return Error(StatusCode::kAborted, "another call for sandbox {} is under way",
-                   Quote(sandbox_id));
-    }
-  }
-  const Hold hold(*this, entry);
   const Status begun = [&]() -> Status {
     RETURN_IF_ERROR(records_.Write(entry->record));
     ASSIGN_OR_RETURN(entry->sandbox, kind_.Open(sandbox_id));
@@ -321,7 +230,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
       record.volumes.pop_back();
       return written;
     }
-    NoteUse(record.sandbox_id, record.volumes.back());
+    sandboxes_.NoteUse(record.sandbox_id, record.volumes.back());
     return Publish(*hold, record.volumes.back());
   }();
   RETURN_IF_ERROR_WITH(published, context);
@@ -337,8 +246,7 @@ Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
                                      fmt::format("fsGroup of {}: {} files and folders so far",
                                                  Quote(volume.host_volume_id), done);
                                  LOG_INFO("{}", text);
-                                 base::MutexLock lock(mutex_);
-                                 entry.progress = std::move(text);
+                                 sandboxes_.TellProgress(entry, std::move(text));
                                }};
   RETURN_IF_ERROR(entry.sandbox->Publish(volume.plan, watch));
   if (volume.state == VolumeState::kPublished) return OkStatus();
@@ -391,13 +299,15 @@ Status Handler::Unpublish(Entry& entry, const std::string& target) {
     record.volumes.push_back(taken);
     return written;
   }
-  NoteEnd(record.sandbox_id, target);
+  sandboxes_.NoteEnd(record.sandbox_id, target);
   LOG_INFO("took {} out of sandbox {}", Quote(taken.host_volume_id), Quote(record.sandbox_id));
   return OkStatus();
 }
 
 Status Handler::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume) {
-  if (!volume.plan.device.block || UsedElsewhere(record.sandbox_id, volume)) return OkStatus();
+  if (!volume.plan.device.block || sandboxes_.UsedElsewhere(record.sandbox_id, volume)) {
+    return OkStatus();
+  }
   return WaitUntilDeviceIsFree(volume.plan.device, options_.free_within);
 }
 
@@ -435,7 +345,7 @@ Status Handler::End(Entry& entry) {
   RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
       ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
-  Forget(record.sandbox_id);
+  sandboxes_.Forget(record.sandbox_id);
   LOG_INFO("sandbox {} of pod {} is over", Quote(record.sandbox_id), Quote(record.pod_uid));
   return OkStatus();
 }

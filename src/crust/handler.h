@@ -14,19 +14,18 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/keyed_workers.h"
-#include "base/mutex.h"
 #include "base/status.h"
 #include "crust/paths.h"
 #include "crust/requests.h"
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
+#include "crust/sandbox_table.h"
 
 namespace berth::crust {
 
@@ -85,26 +84,14 @@ class Handler {
   base::Status EndSandbox(const std::string& sandbox_id);
 
  private:
-  struct Entry {
-    explicit Entry(SandboxRecord known) : record(std::move(known)) {}
-    bool busy = false;     // guarded by Handler::mutex_; whoever set it has the rest
-    bool gone = false;     // guarded by Handler::mutex_: it is in the map no more
-    std::string progress;  // guarded by Handler::mutex_: how far a long call has come
-    SandboxRecord record;
-    std::unique_ptr<Sandbox> sandbox;
-    bool missed = false;                // its bundle was not there when it was last looked for
-    std::chrono::milliseconds wait{0};  // from one look for it to the next
-  };
-  class Hold;
+  using Entry = SandboxTable::Entry;
+  using Hold = SandboxTable::Hold;
 
   Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
   base::Status Load();
 
   // NOT_FOUND, ABORTED; or why the sandbox cannot be opened.
   base::StatusOr<Hold> Take(const std::string& sandbox_id);
-  base::StatusOr<std::shared_ptr<Entry>> Reserve(const std::string& sandbox_id);
-  void Release(Entry& entry);
-  void Forget(const std::string& sandbox_id);
 
   base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
@@ -116,23 +103,15 @@ class Handler {
                                      const std::string& sub_path);
   base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
 
-  // Who has which device: several sandboxes may have one.
-  void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
-  void NoteEnd(const std::string& sandbox_id, const std::string& target);
-  bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
-
   bool IsForsaken(const SandboxRecord& record) const;
   base::KeyedWorkers::Outcome LookAt(const std::string& sandbox_id);
 
   const HandlerOptions options_;
   const std::string resolved_kubelet_folder_;
   SandboxKind& kind_;
+  SandboxTable sandboxes_;
   const SandboxRecords records_;
   std::atomic<bool> stopping_ = false;
-  base::Mutex mutex_;
-  base::CondVar released_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::pair<std::string, std::string>, dev_t> uses_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers watch_;  // last: it is stopped first
 };
 

@@ -1,0 +1,106 @@
+#include "crust/sandbox_table.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace berth::crust {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMostSandboxes = 8192;
+
+Status UnknownSandbox(std::string_view id) {
+  return Error(StatusCode::kNotFound,
+               "sandbox {} is not known: no container of it was created by berth-oci, or it ended",
+               Quote(id));
+}
+
+}  // namespace
+
+SandboxTable::Hold::~Hold() {
+  if (entry_ != nullptr) table_->Release(*entry_);
+}
+
+StatusOr<SandboxTable::Hold> SandboxTable::Add(SandboxRecord record) {
+  const std::string id = record.sandbox_id;
+  auto entry = std::make_shared<Entry>(std::move(record));
+  entry->busy = true;
+  base::MutexLock lock(mutex_);
+  if (entries_.size() >= kMostSandboxes) {
+    return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already", entries_.size());
+  }
+  if (!entries_.emplace(id, entry).second) {
+    return Error(StatusCode::kAborted, "another call for sandbox {} is under way", Quote(id));
+  }
+  return Hold(*this, std::move(entry));
+}
+
+StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id) {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  base::MutexLock lock(mutex_);
+  const auto found = entries_.find(sandbox_id);
+  if (found == entries_.end()) return UnknownSandbox(sandbox_id);
+  std::shared_ptr<Entry> entry = found->second;
+  while (entry->busy) {
+    if (!released_.WaitUntil(mutex_, deadline)) {
+      return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
+                   Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
+    }
+  }
+  if (entry->gone) return UnknownSandbox(sandbox_id);
+  entry->busy = true;
+  return Hold(*this, std::move(entry));
+}
+
+void SandboxTable::Release(Entry& entry) {
+  base::MutexLock lock(mutex_);
+  entry.busy = false;
+  entry.progress.clear();
+  released_.NotifyAll();
+}
+
+void SandboxTable::Forget(const std::string& sandbox_id) {
+  base::MutexLock lock(mutex_);
+  const auto found = entries_.find(sandbox_id);
+  if (found == entries_.end()) return;
+  found->second->gone = true;
+  entries_.erase(found);
+}
+
+bool SandboxTable::Contains(const std::string& sandbox_id) {
+  base::MutexLock lock(mutex_);
+  return entries_.contains(sandbox_id);
+}
+
+void SandboxTable::TellProgress(Entry& entry, std::string progress) {
+  base::MutexLock lock(mutex_);
+  entry.progress = std::move(progress);
+}
+
+void SandboxTable::NoteUse(const std::string& sandbox_id, const VolumeRecord& volume) {
+  if (!volume.plan.device.block) return;
+  base::MutexLock lock(mutex_);
+  uses_[{sandbox_id, volume.target}] = volume.plan.device.number;
+}
+
+void SandboxTable::NoteEnd(const std::string& sandbox_id, const std::string& target) {
+  base::MutexLock lock(mutex_);
+  uses_.erase({sandbox_id, target});
+}
+
+bool SandboxTable::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  base::MutexLock lock(mutex_);
+  return std::ranges::any_of(uses_, [&](const auto& use) {
+    return use.second == volume.plan.device.number &&
+           use.first != std::pair(sandbox_id, volume.target);
+  });
+}
+
+}  // namespace berth::crust

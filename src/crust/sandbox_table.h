@@ -1,0 +1,83 @@
+// The sandboxes that a handler knows: whose turn it is at each, and which devices they have.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "crust/sandbox.h"
+#include "crust/sandbox_records.h"
+
+namespace berth::crust {
+
+// Thread-safe. Who has an entry in hand has its fields for itself.
+class SandboxTable {
+ public:
+  struct Entry {
+    explicit Entry(SandboxRecord known) : record(std::move(known)) {}
+    SandboxRecord record;
+    std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
+    bool missed = false;                // its bundle was not there when it was last looked for
+    std::chrono::milliseconds wait{0};  // from one look for it to the next
+
+   private:
+    friend SandboxTable;
+    // Guarded by SandboxTable::mutex_.
+    bool busy = false;
+    bool gone = false;     // it is in the table no more
+    std::string progress;  // how far a long call has come
+  };
+
+  // The right to work on a sandbox.
+  class Hold {
+   public:
+    Hold(Hold&&) = default;
+    Hold& operator=(Hold&&) = delete;
+    ~Hold();
+    Entry& operator*() const { return *entry_; }
+    Entry* operator->() const { return entry_.get(); }
+
+   private:
+    friend SandboxTable;
+    Hold(SandboxTable& table, std::shared_ptr<Entry> entry)
+        : table_(&table), entry_(std::move(entry)) {}
+
+    SandboxTable* table_;
+    std::shared_ptr<Entry> entry_;
+  };
+
+  // `patience`: how long a call waits for another one of its sandbox.
+  explicit SandboxTable(std::chrono::milliseconds patience) : patience_(patience) {}
+
+  // In hand at once. RESOURCE_EXHAUSTED; ABORTED: it is in the table by now.
+  base::StatusOr<Hold> Add(SandboxRecord record);
+  // NOT_FOUND; ABORTED: another call is under way, and how far it has come.
+  base::StatusOr<Hold> Take(const std::string& sandbox_id);
+  void Forget(const std::string& sandbox_id);
+  bool Contains(const std::string& sandbox_id);
+  // Of the call that has the entry in hand, for those who wait.
+  void TellProgress(Entry& entry, std::string progress);
+
+  // A block device may be in several sandboxes.
+  void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
+  void NoteEnd(const std::string& sandbox_id, const std::string& target);
+  bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
+
+ private:
+  void Release(Entry& entry);
+
+  const std::chrono::milliseconds patience_;
+  base::Mutex mutex_;
+  base::CondVar released_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  // By sandbox and target path.
+  std::map<std::pair<std::string, std::string>, dev_t> uses_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::crust
