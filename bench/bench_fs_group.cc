@@ -1,8 +1,9 @@
-// Gives a tree of files to a group, beside chown -R and chmod -R over the same tree. Each run first
-// brings the tree into the state in question:
+// Gives a volume of many files to a group, beside chown -R and chmod -R over the same. Each run
+// first brings the files into the state in question:
 //   both     group and mode are to change
 //   group    the group alone
 //   nothing  all is right already
+//   names    as nothing, of a folder inside the volume: each name is looked at
 //   root     as nothing, by the policy OnRootMismatch; by hand there is no such thing
 
 #include <fcntl.h>
@@ -28,16 +29,19 @@ constexpr gid_t kBefore = 4200, kAfter = 4201;
 constexpr std::chrono::minutes kTimeout{5};
 
 struct Options {
-  std::string folder;  // empty; the tree is made below it
+  std::string volume;  // the root of an empty file system; the tree is made below it
   int files = 200'000;
   int folders = 2'000;
   int runs = 30;
   int warm_up = 1;
+
+  std::string Tree() const { return volume + "/tree"; }
 };
 
 Status MakeTree(const Options& options) {
+  if (mkdir(options.Tree().c_str(), 0755) != 0) return platform::ErrnoError(errno, "make the tree");
   for (int i = 0; i < options.folders; ++i) {
-    const std::string in = fmt::format("{}/{}", options.folder, i);
+    const std::string in = fmt::format("{}/{}", options.Tree(), i);
     if (mkdir(in.c_str(), 0755) != 0) return platform::ErrnoError(errno, "make " + in);
     for (int j = 0; j < options.files / options.folders; ++j) {
       const std::string path = fmt::format("{}/{}", in, j);
@@ -66,9 +70,9 @@ Status WithBerth(const std::string& folder, gid_t group, bool root_only = false)
 }
 
 // The tree before a run; all of it is written out, so that no run pays for an earlier one.
-Status Reset(const Options& options, bool group, bool mode) {
-  if (group) RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", kBefore), options.folder}));
-  if (mode) RETURN_IF_ERROR(Run({"chmod", "-R", "g-w", options.folder}));
+Status Reset(const std::string& folder, bool group, bool mode) {
+  if (group) RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", kBefore), folder}));
+  if (mode) RETURN_IF_ERROR(Run({"chmod", "-R", "g-w", folder}));
   sync();
   return base::OkStatus();
 }
@@ -80,14 +84,13 @@ StatusOr<Clock::duration> Timed(Do work) {
   return Clock::now() - start;
 }
 
-StatusOr<Json> Compare(const Options& options, bool group, bool mode) {
+StatusOr<Json> Compare(const Options& options, const std::string& folder, bool group, bool mode) {
   Samples berth, by_hand;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     for (const bool ours : {i % 2 == 0, i % 2 != 0}) {
-      RETURN_IF_ERROR(Reset(options, group, mode));
+      RETURN_IF_ERROR(Reset(folder, group, mode));
       ASSIGN_OR_RETURN(const auto took, Timed([&] {
-                         return ours ? WithBerth(options.folder, kAfter)
-                                     : ByHand(options.folder, kAfter);
+                         return ours ? WithBerth(folder, kAfter) : ByHand(folder, kAfter);
                        }));
       if (i >= options.warm_up) (ours ? berth : by_hand).Add(took);
     }
@@ -98,13 +101,14 @@ StatusOr<Json> Compare(const Options& options, bool group, bool mode) {
 StatusOr<Json> RunAll(const Options& options) {
   RETURN_IF_ERROR(MakeTree(options));
   Json result;
-  ASSIGN_OR_RETURN(result["both"], Compare(options, true, true));
-  ASSIGN_OR_RETURN(result["group"], Compare(options, true, false));
-  ASSIGN_OR_RETURN(result["nothing"], Compare(options, false, false));
+  ASSIGN_OR_RETURN(result["both"], Compare(options, options.volume, true, true));
+  ASSIGN_OR_RETURN(result["group"], Compare(options, options.volume, true, false));
+  ASSIGN_OR_RETURN(result["nothing"], Compare(options, options.volume, false, false));
+  ASSIGN_OR_RETURN(result["names"], Compare(options, options.Tree(), false, false));
   Samples root;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     ASSIGN_OR_RETURN(const auto took,
-                     Timed([&] { return WithBerth(options.folder, kAfter, true); }));
+                     Timed([&] { return WithBerth(options.volume, kAfter, true); }));
     if (i >= options.warm_up) root.Add(took);
   }
   result["root"] = root.ToJson();
@@ -117,8 +121,7 @@ StatusOr<Json> RunAll(const Options& options) {
 int main(int argc, char** argv) {
   berth::bench::Options options;
   CLI::App app("fsGroup of a large volume");
-  app.add_option("--folder", options.folder, "An empty folder on the file system to measure")
-      ->required();
+  app.add_option("--volume", options.volume, "The root of an empty file system")->required();
   app.add_option("--files", options.files);
   app.add_option("--folders", options.folders);
   app.add_option("--runs", options.runs);

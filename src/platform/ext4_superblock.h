@@ -1,6 +1,7 @@
 // What an ext4 superblock says about how the file system was left.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace berth::platform {
@@ -8,6 +9,15 @@ namespace berth::platform {
 // On disk it begins 1 KiB into the device and is as long.
 inline constexpr long kExt4SuperblockOffset = 1024;
 inline constexpr size_t kExt4SuperblockBytes = 1024;
+
+// Offsets of fields that more than one reader wants, and what may be in them (the kernel's
+// documentation, "ext4: Super Block").
+namespace ext4 {
+inline constexpr size_t kMagic = 0x38, kRevision = 0x4C, kIncompatible = 0x60,
+                        kReadOnlyCompatible = 0x64;
+inline constexpr uint32_t kMagicNumber = 0xEF53;
+inline constexpr uint32_t kMetadataChecksums = 0x400;  // compatible to read
+}  // namespace ext4
 
 // Whether e2fsck -p would look at this superblock and do nothing: a whole, checksummed superblock
 // of a file system that was unmounted cleanly, with no journal to replay, no orphans, no error on

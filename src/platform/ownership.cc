@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
+#include "platform/inode_scan.h"
 #include "platform/mounter.h"
 #include "platform/parallel_walk.h"
 #include "platform/safe_path.h"
@@ -91,14 +92,14 @@ class GroupSetter {
       return Failure(errno, "chown");
     }
     if (!mode) return base::OkStatus();
-    const int error = ChangeMode(fd, WantedMode(st));
+    const int error = ChangeMode(fd, WantedMode(st.st_mode));
     return error == 0 ? base::OkStatus() : Failure(error, "chmod");
   }
 
-  bool IsRight(const struct stat& st) const {
-    return st.st_gid == options_.group &&
-           (S_ISLNK(st.st_mode) || (st.st_mode & 07777) == WantedMode(st));
+  bool IsRight(mode_t mode, gid_t group) const {
+    return group == options_.group && (S_ISLNK(mode) || (mode & 07777) == WantedMode(mode));
   }
+  bool IsRight(const struct stat& st) const { return IsRight(st.st_mode, st.st_gid); }
 
   Status Failure(int error, std::string_view call, std::string_view name = "") const {
     return ErrnoError(error, name.empty() ? fmt::format("set fsGroup on {}: {}", Quote(root_), call)
@@ -114,19 +115,20 @@ class GroupSetter {
         fchownat(folder, name, static_cast<uid_t>(-1), options_.group, AT_SYMLINK_NOFOLLOW) != 0) {
       return errno;
     }
-    return NeedsMode(st) ? ChangeMode(folder, name, WantedMode(st), AT_SYMLINK_NOFOLLOW) : 0;
+    return NeedsMode(st) ? ChangeMode(folder, name, WantedMode(st.st_mode), AT_SYMLINK_NOFOLLOW)
+                         : 0;
   }
 
-  mode_t WantedMode(const struct stat& st) const {
+  mode_t WantedMode(mode_t mode) const {
     mode_t mask = options_.read_only ? 0440 : 0660;
-    if (S_ISDIR(st.st_mode)) mask |= S_ISGID | 0110;
-    return (st.st_mode & 07777) | mask;
+    if (S_ISDIR(mode)) mask |= S_ISGID | 0110;
+    return (mode & 07777) | mask;
   }
 
   // A chown drops setuid and setgid of what is no folder, so that the mode is set again after one.
   bool NeedsMode(const struct stat& st) const {
     if (S_ISLNK(st.st_mode)) return false;
-    const mode_t wanted = WantedMode(st);
+    const mode_t wanted = WantedMode(st.st_mode);
     return (st.st_mode & 07777) != wanted ||
            (!S_ISDIR(st.st_mode) && (wanted & (S_ISUID | S_ISGID)) != 0);
   }
@@ -159,7 +161,16 @@ Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& opt
     return GroupSetter(name, options, false).Failure(errno, "open");
   }
   const GroupSetter setter(name, options, HasMountsInside(folder.get()));
-  if (options.only_on_root_mismatch && setter.IsRight(st)) return base::OkStatus();
+  if (setter.IsRight(st)) {
+    if (options.only_on_root_mismatch) return base::OkStatus();
+    // The root is changed last, so that most likely all is right.
+    const auto is_right = [&](const InodeOwner& inode) {
+      return setter.IsRight(inode.mode, inode.group);
+    };
+    if (HoldsForEveryInode(folder.get(), is_right, options.cancelled) == true) {
+      return base::OkStatus();
+    }
+  }
   RETURN_IF_ERROR(WalkInParallel(
       folder.get(),
       {.name = name,

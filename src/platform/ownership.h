@@ -2,7 +2,7 @@
 //
 // The walk runs on several threads and holds every folder by descriptor: what is renamed, swapped
 // for a symlink or mounted over under its feet leads it nowhere else. What is right already costs
-// one look and no write.
+// one look and no write; where all of it is, the inodes are asked in bulk (inode_scan.h).
 #pragma once
 
 #include <sys/types.h>
