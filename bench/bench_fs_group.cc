@@ -7,6 +7,7 @@
 //   root     as nothing, by the policy OnRootMismatch; by hand there is no such thing
 
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,9 +65,13 @@ Status ByHand(const std::string& folder, gid_t group) {
   return Run({"chmod", "-R", "ug+rwX", folder});
 }
 
+// By a mount that is in no namespace, as a deferred volume's is.
 Status WithBerth(const std::string& folder, gid_t group, bool root_only = false) {
+  const base::UniqueFd root(
+      open_tree(AT_FDCWD, folder.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+  if (!root.valid()) return platform::ErrnoError(errno, "clone the mount of " + folder);
   return platform::ApplyFsGroup(
-      folder, {.group = group, .only_on_root_mismatch = root_only, .exclusive = true});
+      root.get(), folder, {.group = group, .only_on_root_mismatch = root_only, .exclusive = true});
 }
 
 // The tree before a run; all of it is written out, so that no run pays for an earlier one.

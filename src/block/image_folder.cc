@@ -108,7 +108,6 @@ base::StatusOr<base::UniqueFd> ImageFolder::LockForChange(const std::string& ima
     struct stat st;
     if (error == 0 && fstat(fd.get(), &st) == 0 &&
         IsFile(path, {.device = st.st_dev, .inode = st.st_ino, .boot_id = ""})) {
-      platform::CloseInChildren(fd.get());
       return fd;
     }
     if (error != 0 && error != EAGAIN) return platform::ErrnoError(error, "lock " + Quote(path));

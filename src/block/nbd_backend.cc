@@ -172,7 +172,8 @@ class NbdBackend : public Backend {
     if (opened.error != 0) return platform::ErrnoError(opened.error, context);
     // What a dead server did not take was lost when it was unmounted.
     const base::Status flushed = platform::RunInChild(
-        context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; });
+        context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; },
+        {opened.fd.get()});
     if (flushed.code() == StatusCode::kDeadlineExceeded) return flushed;
     if (!flushed.ok()) LOG_ERROR("flush {}: {}", mapping.device, base::ToString(flushed));
     RETURN_IF_ERROR(DisconnectNbdDevice(device->index, device->identifier, kConnectTime));

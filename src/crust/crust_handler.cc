@@ -12,8 +12,8 @@
 #include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
-#include "platform/child.h"
 #include "platform/durable_file.h"
+#include "platform/selinux.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
 
@@ -43,9 +43,10 @@ StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::stri
   std::vector<Capability::Type> types;
   const google::protobuf::EnumDescriptor* all = Capability::Type_descriptor();
   for (int i = 0; names.empty() && i < all->value_count(); ++i) {
-    if (all->value(i)->number() != Capability::UNKNOWN) {
-      types.push_back(static_cast<Capability::Type>(all->value(i)->number()));
-    }
+    const auto type = static_cast<Capability::Type>(all->value(i)->number());
+    // Nothing here labels files one by one, which is nothing to do where there are no labels.
+    if (type == Capability::SELINUX_RELABEL && platform::KernelHasSelinux()) continue;
+    if (type != Capability::UNKNOWN) types.push_back(type);
   }
   for (const std::string& name : names) {
     Capability::Type type = Capability::UNKNOWN;
@@ -79,6 +80,8 @@ std::vector<std::string> KnownToKernel(const std::vector<std::string>& wanted) {
 class CrustHandlerImpl final : public CrustHandler {
  public:
   ~CrustHandlerImpl() override {
+    // Servers wait for the calls that run.
+    if (handler_ != nullptr) handler_->Cancel();
     oci_server_.reset();
     server_.reset();
   }
@@ -97,7 +100,6 @@ class CrustHandlerImpl final : public CrustHandler {
     const Paths paths(options.data_folder, options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
     ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
-    platform::CloseInChildren(lock_.get());
     RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
     // Private on the host, too: nothing that berth-oci puts there may come to be seen elsewhere.
     const std::string grafts = ipc::crust::GraftFolder(options.run_folder);

@@ -90,8 +90,8 @@ Handler::~Handler() {
 }
 
 Status Handler::Load() {
-  ASSIGN_OR_RETURN(std::vector<SandboxRecord> known, records_.Load());
-  for (SandboxRecord& record : known) {
+  ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.Load());
+  for (SandboxRecord& record : known.records) {
     const std::string id = record.sandbox_id;
     ASSIGN_OR_RETURN(const Hold entry, sandboxes_.Add(std::move(record)));
     // One that cannot be opened now is opened when it is asked for, and holds up no other.
@@ -107,17 +107,32 @@ Status Handler::Load() {
              entry->record.volumes.size());
     watch_.Add(id);
   }
-  // Marks of sandboxes that ended: berth-oci would ask for nothing.
+  const std::set<std::string> unreadable(known.unreadable.begin(), known.unreadable.end());
   ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.Marks()));
   for (const std::string& mark : marks) {
-    if (!sandboxes_.Contains(mark)) unlink((options_.paths.Marks() + "/" + mark).c_str());
+    if (sandboxes_.Contains(mark)) continue;
+    if (unreadable.contains(mark)) {
+      unreadable_.insert(mark);  // a mark is of this boot
+    } else {
+      // Its sandbox ended: berth-oci would ask for nothing.
+      unlink((options_.paths.Marks() + "/" + mark).c_str());
+    }
   }
   return OkStatus();
 }
 
-StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id) {
+StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id,
+                                      const SandboxTable::Wish& wish) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
-  ASSIGN_OR_RETURN(Hold hold, sandboxes_.Take(sandbox_id));
+  // What is in it may be in use: NOT_FOUND would say that it is over.
+  if (unreadable_.contains(sandbox_id)) {
+    return Error(
+        StatusCode::kInternal,
+        "the record of sandbox {} in {} cannot be read: what is in the sandbox stays there "
+        "until this machine is started anew",
+        Quote(sandbox_id), Quote(options_.paths.Records()));
+  }
+  ASSIGN_OR_RETURN(Hold hold, sandboxes_.Take(sandbox_id, wish));
   if (hold->sandbox == nullptr) {
     StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
     // NOT_FOUND would say that there is no such sandbox, whose end is then held for done.
@@ -237,32 +252,51 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
   return wire::RuntimePublishVolumeResponse();
 }
 
-// Its record says "publishing" or "published".
+Status Handler::SetState(Entry& entry, VolumeRecord& volume, VolumeState state) {
+  const VolumeState before = std::exchange(volume.state, state);
+  const Status written = records_.Write(entry.record);
+  if (!written.ok()) volume.state = before;
+  return written;
+}
+
+// Whatever its record says but "unpublishing".
 Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
-  const PublishWatch watch{.cancelled = [this] { return stopping_.load(); },
-                           .progress =
-                               [&](uint64_t done) {
-                                 std::string text =
-                                     fmt::format("fsGroup of {}: {} files and folders so far",
-                                                 Quote(volume.host_volume_id), done);
-                                 LOG_INFO("{}", text);
-                                 sandboxes_.TellProgress(entry, std::move(text));
-                               }};
-  RETURN_IF_ERROR(entry.sandbox->Publish(volume.plan, watch));
-  if (volume.state == VolumeState::kPublished) return OkStatus();
-  volume.state = VolumeState::kPublished;
-  if (const Status written = records_.Write(entry.record); !written.ok()) {
-    volume.state = VolumeState::kPublishing;
-    return written;
+  const std::string& sandbox_id = entry.record.sandbox_id;
+  if (volume.state == VolumeState::kFailed) {
+    RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublishing));
+    sandboxes_.NoteUse(sandbox_id, volume);
   }
-  LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id),
-           Quote(entry.record.sandbox_id));
-  return OkStatus();
+  const PublishContext context{.shared = sandboxes_.UsedElsewhere(sandbox_id, volume),
+                               .cancelled = [&] { return stopping_ || entry.unwanted; },
+                               .progress =
+                                   [&](uint64_t done) {
+                                     std::string text =
+                                         fmt::format("fsGroup of {}: {} files and folders so far",
+                                                     Quote(volume.host_volume_id), done);
+                                     LOG_INFO("{}", text);
+                                     sandboxes_.TellProgress(entry, std::move(text));
+                                   }};
+  const Status published = entry.sandbox->Publish(volume.plan, context);
+  if (volume.state == VolumeState::kPublished) return published;
+  if (published.ok()) {
+    RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublished));
+    LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
+    return OkStatus();
+  }
+  // Where the outcome is unknown, the kernel may mount it still.
+  if (published.code() != StatusCode::kDeadlineExceeded) {
+    if (const Status noted = SetState(entry, volume, VolumeState::kFailed); noted.ok()) {
+      sandboxes_.NoteEnd(sandbox_id, volume.target);
+    } else {
+      LOG_WARNING("{}", base::ToString(noted));
+    }
+  }
+  return published;
 }
 
 StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     const wire::RuntimeUnpublishVolumeRequest& request) {
-  StatusOr<Hold> hold = Take(request.sandbox_id());
+  StatusOr<Hold> hold = Take(request.sandbox_id(), {.ends = true});
   if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
   RETURN_IF_ERROR(hold);
   const VolumeRecord* volume = (*hold)->record.FindTarget(request.host_target_path());
@@ -283,15 +317,11 @@ Status Handler::Unpublish(Entry& entry, const std::string& target) {
   VolumeRecord* volume = record.FindTarget(target);
   if (volume == nullptr) return OkStatus();
   if (volume->state == VolumeState::kPublished) {
-    volume->state = VolumeState::kUnpublishing;
-    if (const Status written = records_.Write(record); !written.ok()) {
-      volume->state = VolumeState::kPublished;
-      return written;
-    }
+    RETURN_IF_ERROR(SetState(entry, *volume, VolumeState::kUnpublishing));
   }
   RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
-  // No container had one that was never published; whoever has its device is somebody else.
-  if (volume->state == VolumeState::kUnpublishing) RETURN_IF_ERROR(WaitUntilFree(record, *volume));
+  // Whoever has the device of one that failed is somebody else.
+  if (volume->state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, *volume));
   RETURN_IF_ERROR(RemoveEmptyFolders(target));
   const VolumeRecord taken = std::move(*volume);
   std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == volume; });
@@ -312,7 +342,7 @@ Status Handler::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& v
 }
 
 Status Handler::EndSandbox(const std::string& sandbox_id) {
-  StatusOr<Hold> hold = Take(sandbox_id);
+  StatusOr<Hold> hold = Take(sandbox_id, {.ends = true});
   if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(hold);
   const Status ended = End(**hold);
@@ -380,7 +410,9 @@ base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
 }
 
 StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
-  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id));
+  // A file system that grows keeps its sandbox for so long.
+  ASSIGN_OR_RETURN(const Hold hold,
+                   Take(request.sandbox_id, {.patience = options_.container_patience}));
   SandboxRecord& record = hold->record;
   if (record.pod_uid != request.pod_uid || record.ending) {
     return Error(StatusCode::kFailedPrecondition, "sandbox {} is {}", Quote(record.sandbox_id),
@@ -479,9 +511,11 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
     usage->set_used(used);
     usage->set_available(available);
   };
-  const platform::FileSystemUsage& usage = stats.usage;
-  add(wire::VolumeUsage::BYTES, usage.total_bytes, usage.used_bytes, usage.available_bytes);
-  add(wire::VolumeUsage::INODES, usage.total_inodes, usage.used_inodes, usage.available_inodes);
+  if (const auto& usage = stats.usage; usage.has_value()) {
+    add(wire::VolumeUsage::BYTES, usage->total_bytes, usage->used_bytes, usage->available_bytes);
+    add(wire::VolumeUsage::INODES, usage->total_inodes, usage->used_inodes,
+        usage->available_inodes);
+  }
   response.mutable_volume_condition()->set_abnormal(stats.abnormal);
   response.mutable_volume_condition()->set_message(stats.condition);
   return response;
@@ -503,7 +537,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   if (device.block) {
     ASSIGN_OR_RETURN(size, DeviceSize(device));
     if (size < request.required_bytes()) {
-      return Error(StatusCode::kFailedPrecondition,
+      // That it has not grown yet passes; FAILED_PRECONDITION would be this handler's last word.
+      return Error(StatusCode::kUnavailable,
                    "device {} has {} bytes, and {} are asked for: it has to grow first",
                    Quote(device.source), size, request.required_bytes());
     }

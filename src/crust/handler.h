@@ -10,12 +10,14 @@
 //
 // A record is durable before each step; a handler started anew goes on where the last one stopped,
 // and containers never notice. Calls for one sandbox are made one at a time: a second one waits for
-// ten seconds and is then told ABORTED. Thread-safe.
+// ten seconds, a container for longer, and is then told ABORTED; one that ends what is under way
+// ends its walk over files, too. Thread-safe.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +39,10 @@ struct HandlerOptions {
   std::chrono::milliseconds look_every{std::chrono::seconds(30)};
   // How long a device may take to come free once its last mount went.
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
-  // How long a call waits for another one of its sandbox.
+  // How long a call waits for another one of its sandbox, and a container that is to be created
+  // does: one that cannot be fails a pod whose restartPolicy is Never.
   std::chrono::milliseconds patience{std::chrono::seconds(10)};
+  std::chrono::milliseconds container_patience{std::chrono::seconds(90)};
 };
 
 // A container that is about to be created.
@@ -59,8 +63,10 @@ class Handler {
  public:
   // Borrows `kind`, which must outlive it.
   static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind);
-  // Ends walks that give files to groups; leaves every volume as it is.
+  // Leaves every volume as it is.
   ~Handler();
+  // Ends walks that give files to groups, now and later on: the process is to end.
+  void Cancel() { stopping_ = true; }
 
   // What the node agent asks for (proto/crust.proto).
   base::StatusOr<wire::RuntimeGetCapabilitiesResponse> RuntimeGetCapabilities(
@@ -91,12 +97,14 @@ class Handler {
   base::Status Load();
 
   // NOT_FOUND, ABORTED; or why the sandbox cannot be opened.
-  base::StatusOr<Hold> Take(const std::string& sandbox_id);
+  base::StatusOr<Hold> Take(const std::string& sandbox_id,
+                            const SandboxTable::Wish& wish = SandboxTable::Wish());
 
   base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
   base::Status Publish(Entry& entry, VolumeRecord& volume);
+  base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
   base::Status Unpublish(Entry& entry, const std::string& target);
   base::Status End(Entry& entry);
   base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
@@ -111,6 +119,7 @@ class Handler {
   SandboxKind& kind_;
   SandboxTable sandboxes_;
   const SandboxRecords records_;
+  std::set<std::string> unreadable_;  // sandboxes of this boot of which nothing is known
   std::atomic<bool> stopping_ = false;
   base::KeyedWorkers watch_;  // last: it is stopped first
 };

@@ -304,7 +304,7 @@ TEST_F(HandlerTest, GrowsWhileContainersUseIt) {
   request.set_host_volume_id(device.path);
   request.set_required_bytes(static_cast<int64_t>(640 * kMiB));
   auto grown = client_->RuntimeExpandVolume(request, kCallTime);
-  EXPECT_EQ(grown.status().code(), StatusCode::kFailedPrecondition) << "the device comes first";
+  EXPECT_EQ(grown.status().code(), StatusCode::kUnavailable) << "the device comes first";
   std::filesystem::resize_file(folder_ / "image0", 640 * kMiB);
   ASSERT_TRUE(platform::RefreshLoopSize(device).ok());
   grown = client_->RuntimeExpandVolume(request, kCallTime);

@@ -23,15 +23,17 @@ using testing::HasSubstr;
 constexpr const char* kSandbox = "s1";
 constexpr const char* kUid = "uid-1";
 
-// A volume is there once it is let in.
+// A volume is there once it is let in, and never if nobody wants it any more.
 class SlowSandbox final : public Sandbox {
  public:
   explicit SlowSandbox(std::shared_future<void> let_in, std::promise<void>& begun)
       : let_in_(std::move(let_in)), begun_(begun) {}
-  base::Status Publish(const MountPlan&, const PublishWatch& watch) override {
-    watch.progress(4321);
+  base::Status Publish(const MountPlan&, const PublishContext& context) override {
+    context.progress(4321);
     begun_.set_value();
-    let_in_.wait();
+    while (let_in_.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+      if (context.cancelled()) return base::Error(StatusCode::kCancelled, "the walk was ended");
+    }
     return base::OkStatus();
   }
   base::Status Unpublish(const MountPlan&) override { return base::OkStatus(); }
@@ -50,27 +52,60 @@ class SlowSandbox final : public Sandbox {
 class SlowSandboxes final : public SandboxKind {
  public:
   base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
-    return std::make_unique<SlowSandbox>(let_in.get_future().share(), begun);
+    return std::make_unique<SlowSandbox>(let_in_, begun);
   }
   std::promise<void> let_in;
   std::promise<void> begun;
+
+ private:
+  const std::shared_future<void> let_in_ = let_in.get_future().share();
 };
 
 class HandlerTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto handler = Handler::Start({.paths = paths_,
-                                   .kubelet_folder = folder_ / "kubelet",
-                                   .offer = {.shares = {"nfs4"}},
-                                   .look_every = std::chrono::milliseconds(1),
-                                   .patience = std::chrono::milliseconds(1)},
-                                  kind_);
-    ASSERT_OK(handler);
-    handler_ = *std::move(handler);
+    Restart();
     std::filesystem::create_directories(target_);
     std::filesystem::create_directories(folder_ / "bundle");
     std::ofstream(plan_) << ipc::crust::WritePlan({target_});
     ASSERT_OK(handler_->BeginSandbox(kSandbox, kUid, folder_ / "bundle"));
+  }
+
+  void Restart() {
+    handler_.reset();
+    auto handler = Handler::Start({.paths = paths_,
+                                   .kubelet_folder = folder_ / "kubelet",
+                                   .offer = {.shares = {"nfs4"}},
+                                   .look_every = std::chrono::milliseconds(1),
+                                   .patience = patience_,
+                                   .container_patience = std::chrono::seconds(60)},
+                                  kind_);
+    ASSERT_OK(handler);
+    handler_ = *std::move(handler);
+  }
+
+  wire::RuntimePublishVolumeRequest PublishRequest() const {
+    wire::RuntimePublishVolumeRequest request;
+    request.set_sandbox_id(kSandbox);
+    request.set_host_volume_id("server:/export");
+    request.set_host_target_path(target_);
+    request.set_file_system("nfs4");
+    return request;
+  }
+  // Under way when it returns.
+  std::future<base::Status> BeginPublish() {
+    auto publish = std::async(std::launch::async, [this] {
+      return handler_->RuntimePublishVolume(PublishRequest()).status();
+    });
+    kind_.begun.get_future().wait();
+    return publish;
+  }
+  base::Status Unpublish() {
+    wire::RuntimeUnpublishVolumeRequest request;
+    request.set_sandbox_id(kSandbox);
+    request.set_host_volume_id("server:/export");
+    request.set_host_target_path(target_);
+    return handler_->RuntimeUnpublishVolume(request).status();
   }
 
   const platform::TempFolder folder_;
@@ -78,25 +113,67 @@ class HandlerTest : public testing::Test {
   const std::string plan_ = ipc::crust::PlanPath(paths_.run(), kUid);
   const std::string target_ =
       fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
+  std::chrono::milliseconds patience_{1};
   SlowSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };
 
 TEST_F(HandlerTest, WhoAsksMeanwhileIsToldHowFarALongCallHasCome) {
-  wire::RuntimePublishVolumeRequest request;
-  request.set_sandbox_id(kSandbox);
-  request.set_host_volume_id("server:/export");
-  request.set_host_target_path(target_);
-  request.set_file_system("nfs4");
-  auto first = std::async(std::launch::async,
-                          [&] { return handler_->RuntimePublishVolume(request).status(); });
-  kind_.begun.get_future().wait();
-  const base::Status second = handler_->RuntimePublishVolume(request).status();
+  auto first = BeginPublish();
+  const base::Status second = handler_->RuntimePublishVolume(PublishRequest()).status();
   EXPECT_EQ(second.code(), StatusCode::kAborted);
   EXPECT_THAT(base::Message(second),
               HasSubstr("fsGroup of 'server:/export': 4321 files and folders so far"));
   kind_.let_in.set_value();
   EXPECT_TRUE(first.get().ok());
+}
+
+TEST_F(HandlerTest, AVolumeThatIsTakenOffMeanwhileIsNotWaitedFor) {
+  patience_ = std::chrono::seconds(60);
+  Restart();
+  auto publish = BeginPublish();
+  ASSERT_OK(Unpublish());
+  EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
+}
+
+TEST_F(HandlerTest, ASandboxThatEndsMeanwhileIsNotWaitedFor) {
+  patience_ = std::chrono::seconds(60);
+  Restart();
+  auto publish = BeginPublish();
+  ASSERT_OK(handler_->EndSandbox(kSandbox));
+  EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
+}
+
+TEST_F(HandlerTest, AHandlerThatEndsDoesNotFinishItsWalks) {
+  auto publish = BeginPublish();
+  handler_->Cancel();
+  EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
+}
+
+// A pod whose restartPolicy is Never fails with the first container that cannot be created.
+TEST_F(HandlerTest, AContainerWaitsLongerThanOtherCalls) {
+  auto publish = BeginPublish();
+  EXPECT_EQ(handler_->RuntimePublishVolume(PublishRequest()).status().code(), StatusCode::kAborted);
+  auto create = std::async(std::launch::async, [&] {
+    return handler_->CreateContainer({.sandbox_id = kSandbox, .pod_uid = kUid, .config = "{}"})
+        .status();
+  });
+  EXPECT_EQ(create.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  kind_.let_in.set_value();
+  ASSERT_OK(publish.get());
+  EXPECT_NE(create.get().code(), StatusCode::kAborted);
+}
+
+TEST_F(HandlerTest, ASandboxWhoseRecordCannotBeReadIsNotHeldForGone) {
+  kind_.let_in.set_value();
+  ASSERT_OK(handler_->RuntimePublishVolume(PublishRequest()));
+  std::ofstream(paths_.Records() + "/" + kSandbox + ".json") << "{}";
+  Restart();
+  const base::Status unpublished = Unpublish();
+  EXPECT_EQ(unpublished.code(), StatusCode::kInternal) << unpublished;
+  EXPECT_THAT(base::Message(unpublished), HasSubstr("the record of sandbox 's1'"));
+  EXPECT_EQ(handler_->EndSandbox(kSandbox).code(), StatusCode::kInternal);
+  EXPECT_TRUE(std::filesystem::exists(ipc::crust::MarkPath(paths_.run(), kSandbox)));
 }
 
 // containerd that is killed while it makes one leaves its bundle, and knows it no more.

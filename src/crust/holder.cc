@@ -89,7 +89,8 @@ Status Holder::Place(const UniqueFd& mount, const std::string& name) const {
         if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
         return move_mount(from, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == 0 ? 0
                                                                                           : errno;
-      }));
+      },
+      {space_.get(), mount.get()}));
   return base::FaultPoint<"crust.place.after">();
 }
 
@@ -110,8 +111,8 @@ StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
     found.device = makedev(st.stx_dev_major, st.stx_dev_minor);
     return 0;
   };
-  ASSIGN_OR_RETURN(const Found found,
-                   platform::AskChild<Found>("look for the volume", kTimeout, look));
+  ASSIGN_OR_RETURN(const Found found, platform::AskChild<Found>("look for the volume", kTimeout,
+                                                                look, {space_.get()}));
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
@@ -119,23 +120,26 @@ Status Holder::Take(const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.take.before">());
   RETURN_IF_ERROR(platform::RunInChild(
-      "take the volume out of its sandbox", kUnmountTimeout, [space = space_.get(), path] {
+      "take the volume out of its sandbox", kUnmountTimeout,
+      [space = space_.get(), path] {
         if (setns(space, CLONE_NEWNS) != 0) return errno;
         if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) {
           return errno;
         }
         return rmdir(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
-      }));
+      },
+      {space_.get()}));
   return base::FaultPoint<"crust.take.after">();
 }
 
 StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
   const std::string path = PathOf(name);
+  const auto open = [space = space_.get(), path] {
+    if (setns(space, CLONE_NEWNS) != 0) return -errno;
+    return OpenMountRoot(path.c_str());
+  };
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild("open the volume", kTimeout, [space = space_.get(), path] {
-                     if (setns(space, CLONE_NEWNS) != 0) return -errno;
-                     return OpenMountRoot(path.c_str());
-                   }));
+                   platform::OpenInChild("open the volume", kTimeout, open, {space_.get()}));
   if (!opened.fd.valid()) return platform::ErrnoError(opened.error, "open the volume");
   return std::move(opened.fd);
 }
@@ -152,8 +156,9 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
     const int tree = open_tree(at, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;
   };
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild("take the volume for a container", kTimeout, open));
+  ASSIGN_OR_RETURN(
+      platform::OpenedInChild opened,
+      platform::OpenInChild("take the volume for a container", kTimeout, open, {space_.get()}));
   if (opened.fd.valid()) return std::move(opened.fd);
   if (opened.error == kLost) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not in its sandbox any more");
@@ -165,30 +170,35 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
   return platform::ErrnoError(opened.error, fmt::format("open subPath {}", Quote(sub_path)));
 }
 
-StatusOr<Holder::Health> Holder::Look(const std::string& name) const {
+StatusOr<Holder::Look> Holder::LookAt(const std::string& name, std::shared_ptr<void> alive) const {
   const std::string path = PathOf(name);
-  struct Found {
-    struct statfs fs;
-    int sync_error;
-  };
-  const auto look = [space = space_.get(), path](Found& found) {
+  const auto look = [space = space_.get(), path, alive](struct statfs& found) {
     if (setns(space, CLONE_NEWNS) != 0) return errno;
     const int root = OpenMountRoot(path.c_str());
     if (root < 0) return -root;
-    if (fstatfs(root, &found.fs) != 0) return errno;
-    if ((found.fs.f_flags & ST_RDONLY) != 0) return 0;
-    // A file system that was shut down after an error still tells its size; that nothing can
-    // be written any more is seen only by writing.
-    const int folder = openat(root, ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (folder < 0 || fsync(folder) != 0) found.sync_error = errno;
-    return 0;
+    return fstatfs(root, &found) == 0 ? 0 : errno;
   };
-  ASSIGN_OR_RETURN(const Found found,
-                   platform::AskChild<Found>("look at the volume", kLookTimeout, look));
-  Health health{.usage = platform::UsageFrom(found.fs),
-                .read_only = (found.fs.f_flags & ST_RDONLY) != 0,
-                .sync_error = found.sync_error};
-  return health;
+  ASSIGN_OR_RETURN(
+      const struct statfs found,
+      platform::AskChild<struct statfs>("look at the volume", kLookTimeout, look, {space_.get()}));
+  return Look{.usage = platform::UsageFrom(found), .read_only = (found.f_flags & ST_RDONLY) != 0};
+}
+
+Status Holder::Sync(const std::string& name, std::shared_ptr<void> alive) const {
+  const std::string path = PathOf(name);
+  return platform::RunInChild("write the volume's root folder down", kLookTimeout,
+                              [space = space_.get(), path, alive] {
+                                if (setns(space, CLONE_NEWNS) != 0) return errno;
+                                const int root = OpenMountRoot(path.c_str());
+                                if (root < 0) return -root;
+                                // A file system that was shut down after an error still tells its
+                                // size; that nothing can be written any more is seen only by
+                                // writing.
+                                const int folder =
+                                    openat(root, ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+                                return folder < 0 || fsync(folder) != 0 ? errno : 0;
+                              },
+                              {space_.get()});
 }
 
 }  // namespace berth::crust

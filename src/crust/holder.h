@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,12 +45,17 @@ class Holder {
   // nothing is mounted at /name.
   base::StatusOr<base::UniqueFd> Clone(const std::string& name, const std::string& sub_path) const;
 
-  struct Health {
+  struct Look {
     platform::FileSystemUsage usage;
     bool read_only = false;
-    int sync_error = 0;  // an errno: why nothing can be written down; not tried if it is read-only
   };
-  base::StatusOr<Health> Look(const std::string& name) const;
+  // DEADLINE_EXCEEDED: the file system does not answer. `alive` is kept for as long as the look is
+  // not over, which may be long after that.
+  base::StatusOr<Look> LookAt(const std::string& name, std::shared_ptr<void> alive = nullptr) const;
+
+  // Has what was written so far, of the file system as a whole, written down. DEADLINE_EXCEEDED: it
+  // takes long; another failure: nothing can be written. `alive`: as above.
+  base::Status Sync(const std::string& name, std::shared_ptr<void> alive) const;
 
  private:
   explicit Holder(base::UniqueFd space) : space_(std::move(space)) {}

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -31,6 +34,8 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kProgressInterval(5);
+// A journal that takes seconds is one under load.
+constexpr std::chrono::seconds kSlowestSync(30);
 
 class NamespaceSandbox final : public Sandbox {
  public:
@@ -41,40 +46,45 @@ class NamespaceSandbox final : public Sandbox {
         pin_(std::move(pin)),
         holder_(std::move(holder)) {}
 
-  Status Publish(const MountPlan& plan, const PublishWatch& watch) override {
+  Status Publish(const MountPlan& plan, const PublishContext& context) override {
     const std::string name(plan.name());
     ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
     if (there) return CheckPlaced(plan, *there);
     // It is put into the sandbox only once it is as it is to be: what is there is done.
-    ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan));
+    ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan, context));
     if (const auto* group = plan.Find<ApplyGroup>()) {
-      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, watch));
+      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, context));
     }
     return holder_.Place(mount.root, name);
   }
 
   Status Unpublish(const MountPlan& plan) override {
-    return holder_.Take(std::string(plan.name()));
+    const std::string name(plan.name());
+    RETURN_IF_ERROR(holder_.Take(name));
+    looks_.erase(name);  // the next volume of that name is another one
+    return base::OkStatus();
   }
 
   StatusOr<VolumeStats> Stats(const MountPlan& plan) override {
-    const StatusOr<Holder::Health> health = holder_.Look(std::string(plan.name()));
-    if (!health.ok()) {
-      if (health.status().code() == StatusCode::kNotFound) return health.status();
-      const bool silent = health.status().code() == StatusCode::kDeadlineExceeded;
+    const std::string name(plan.name());
+    Looks& looks = looks_[name];
+    const StatusOr<Holder::Look> look = LookOnce(name, looks);
+    if (!look.ok()) {
+      if (look.status().code() == StatusCode::kNotFound) return look.status();
+      const bool silent = look.status().code() == StatusCode::kDeadlineExceeded;
       return VolumeStats{.abnormal = true,
                          .condition = fmt::format("the file system {}: {}",
                                                   silent ? "does not answer" : "has failed",
-                                                  base::Message(health.status()))};
+                                                  base::Message(look.status()))};
     }
-    VolumeStats stats{.usage = health->usage, .condition = "the file system answers"};
-    if (health->sync_error != 0) {
-      stats.abnormal = true;
-      stats.condition = fmt::format("nothing can be written to the file system any more: {}",
-                                    strerror(health->sync_error));
-    } else if (health->read_only && !plan.read_only()) {
+    VolumeStats stats{.usage = look->usage, .condition = "the file system answers"};
+    if (look->read_only) {
+      if (plan.read_only()) return stats;
       stats.abnormal = true;
       stats.condition = "the file system has become read-only, as it does after an error";
+    } else if (std::string why = WhyNothingIsWritten(name, looks); !why.empty()) {
+      stats.abnormal = true;
+      stats.condition = std::move(why);
     }
     return stats;
   }
@@ -94,11 +104,15 @@ class NamespaceSandbox final : public Sandbox {
                      "{}: the kernel wants CAP_SYS_RESOURCE for it, which this process may lack",
                      base::Message(grown));
       }
+      if (grown.code() == StatusCode::kFailedPrecondition) {
+        // Busy: one that was given up still grows it.
+        return Error(StatusCode::kUnavailable, "{}", base::Message(grown));
+      }
       RETURN_IF_ERROR(grown);
       RETURN_IF_ERROR(base::FaultPoint<"crust.grow.after">());
     }
-    ASSIGN_OR_RETURN(const Holder::Health health, holder_.Look(name));
-    return health.usage.total_bytes;
+    ASSIGN_OR_RETURN(const Holder::Look look, holder_.LookAt(name));
+    return look.usage.total_bytes;
   }
 
   StatusOr<Graft> ForContainer(const MountPlan& plan, const std::string& sub_path) override {
@@ -124,9 +138,47 @@ class NamespaceSandbox final : public Sandbox {
   Status End() override { return Unpin(mounter_, pin_); }
 
  private:
-  StatusOr<VolumeMount> Mount(const MountPlan& plan) const {
+  // Looks at a volume that may not be over: while one is not, the next is not begun, since what the
+  // kernel does not let go of would be more each time.
+  struct Looks {
+    std::weak_ptr<void> usage, sync;
+    std::optional<std::chrono::steady_clock::time_point> late_since;  // the sync
+  };
+
+  StatusOr<Holder::Look> LookOnce(const std::string& name, Looks& looks) const {
+    if (!looks.usage.expired()) {
+      return Error(StatusCode::kDeadlineExceeded, "the last look at it has not come back");
+    }
+    const auto alive = std::make_shared<char>();
+    looks.usage = alive;
+    return holder_.LookAt(name, alive);
+  }
+
+  // "": it is.
+  std::string WhyNothingIsWritten(const std::string& name, Looks& looks) const {
+    const auto now = std::chrono::steady_clock::now();
+    Status synced = Error(StatusCode::kDeadlineExceeded, "the last try has not come back");
+    if (looks.sync.expired()) {
+      const auto alive = std::make_shared<char>();
+      looks.sync = alive;
+      synced = holder_.Sync(name, alive);
+    }
+    if (synced.code() != StatusCode::kDeadlineExceeded) {
+      looks.late_since.reset();
+      return synced.ok() ? ""
+                         : fmt::format("nothing can be written to the file system any more: {}",
+                                       base::Message(synced));
+    }
+    if (!looks.late_since) looks.late_since = now;
+    if (now - *looks.late_since < kSlowestSync) return "";
+    return fmt::format(
+        "the file system does not answer: nothing was written down for {} s",
+        std::chrono::duration_cast<std::chrono::seconds>(now - *looks.late_since).count());
+  }
+
+  StatusOr<VolumeMount> Mount(const MountPlan& plan, const PublishContext& context) const {
     const auto* mount = plan.Find<MountFileSystem>();
-    if (mount == nullptr || mount->utility.empty()) return MountVolume(plan);
+    if (mount == nullptr || mount->utility.empty()) return MountVolume(plan, context.shared);
     // What others of the share's users do to its files is theirs.
     ASSIGN_OR_RETURN(UniqueFd root, utilities_.Mount(plan, *mount));
     return VolumeMount{.root = std::move(root)};
@@ -144,14 +196,14 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   static Status Give(const MountPlan& plan, const ApplyGroup& group, const VolumeMount& mount,
-                     const PublishWatch& watch) {
+                     const PublishContext& context) {
     RETURN_IF_ERROR(base::FaultPoint<"crust.fs_group.before">());
     return platform::ApplyFsGroup(mount.root.get(), plan.device.source,
                                   {.group = group.group,
                                    .only_on_root_mismatch = group.only_on_root_mismatch,
                                    .exclusive = mount.exclusive,
-                                   .cancelled = watch.cancelled,
-                                   .progress = watch.progress,
+                                   .cancelled = context.cancelled,
+                                   .progress = context.progress,
                                    .progress_interval = kProgressInterval});
   }
 
@@ -169,6 +221,7 @@ class NamespaceSandbox final : public Sandbox {
   const UtilityMounts& utilities_;
   const std::string pin_;
   const Holder holder_;
+  std::map<std::string, Looks> looks_;  // by the volume's name
 };
 
 class NamespaceSandboxes final : public SandboxKind {

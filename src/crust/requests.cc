@@ -1,13 +1,12 @@
 #include "crust/requests.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "platform/device_file.h"
+#include "platform/selinux.h"
 
 namespace berth::crust {
 namespace {
@@ -69,9 +68,6 @@ StatusOr<std::vector<Step>> GroupStep(const wire::RuntimePublishVolumeRequest& r
   steps.emplace_back(ApplyGroup{static_cast<gid_t>(request.fsgroup_gid()), mismatch});
   return steps;
 }
-
-// A kernel without SELinux knows no labels: there is nothing to set.
-bool KernelHasSelinux() { return access("/sys/fs/selinux/enforce", F_OK) == 0; }
 
 StatusOr<Device> FindDevice(const std::string& path) {
   if (!path.starts_with('/') || path.size() > kLongestPath || !IsPrintable(path)) {
@@ -146,7 +142,7 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   if (const auto utility = offer.utilities.find(type); utility != offer.utilities.end()) {
     mount.utility = utility->second;
   }
-  if (KernelHasSelinux()) mount.selinux_label = request.selinux_label();
+  if (platform::KernelHasSelinux()) mount.selinux_label = request.selinux_label();
   plan.steps.emplace_back(std::move(mount));
   ASSIGN_OR_RETURN(std::vector<Step> group, GroupStep(request, offer));
   std::ranges::move(group, std::back_inserter(plan.steps));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,7 @@
 namespace berth::crust {
 
 struct VolumeStats {
-  platform::FileSystemUsage usage;
+  std::optional<platform::FileSystemUsage> usage;  // none: it could not be told
   bool abnormal = false;
   std::string condition;  // why, or that all is well
 };
@@ -31,9 +32,12 @@ struct Graft {
   bool folder = true;
 };
 
-// Who waits for a publish whose volume has many files to give to a group. Both are called on
-// several threads; `progress` may be empty.
-struct PublishWatch {
+// What a sandbox cannot know of a publish by itself. The functions are called on several threads
+// while many files are given to a group; `progress` may be empty.
+struct PublishContext {
+  // Another sandbox has the same block device: a read-only mount of it may be one of a file system
+  // that is writable there. Otherwise a busy device is somebody else's, and is left alone.
+  bool shared = false;
   std::function<bool()> cancelled;
   std::function<void(uint64_t done)> progress;  // files and folders so far, now and then
 };
@@ -44,7 +48,7 @@ class Sandbox {
 
   // Carries the plan out. A volume of that name which is there already, on the plan's device, is
   // OK.
-  virtual base::Status Publish(const MountPlan& plan, const PublishWatch& watch) = 0;
+  virtual base::Status Publish(const MountPlan& plan, const PublishContext& context) = 0;
 
   // Takes it off; one that is not there is OK. Containers that have it keep it.
   virtual base::Status Unpublish(const MountPlan& plan) = 0;
@@ -52,7 +56,7 @@ class Sandbox {
   virtual base::StatusOr<VolumeStats> Stats(const MountPlan& plan) = 0;
 
   // Grows the file system to its device's size; gives the size that it then has.
-  // FAILED_PRECONDITION: it cannot grow while it is mounted.
+  // FAILED_PRECONDITION: it can never grow while it is mounted.
   virtual base::StatusOr<int64_t> Expand(const MountPlan& plan) = 0;
 
   // The volume for a container, or what is at `sub_path` in it: relative, without ".."; missing

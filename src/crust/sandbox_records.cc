@@ -23,6 +23,8 @@ constexpr std::string_view Name(VolumeState state) {
   switch (state) {
     case VolumeState::kPublishing:
       return "publishing";
+    case VolumeState::kFailed:
+      return "failed";
     case VolumeState::kPublished:
       return "published";
     case VolumeState::kUnpublishing:
@@ -32,8 +34,8 @@ constexpr std::string_view Name(VolumeState state) {
 }
 
 StatusOr<VolumeState> StateFrom(std::string_view name) {
-  for (const VolumeState state :
-       {VolumeState::kPublishing, VolumeState::kPublished, VolumeState::kUnpublishing}) {
+  for (const VolumeState state : {VolumeState::kPublishing, VolumeState::kFailed,
+                                  VolumeState::kPublished, VolumeState::kUnpublishing}) {
     if (Name(state) == name) return state;
   }
   return Error(StatusCode::kDataLoss, "a volume's state is unknown");
@@ -94,16 +96,19 @@ StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
   return SandboxRecords(std::move(folder), std::move(boot_id));
 }
 
-StatusOr<std::vector<SandboxRecord>> SandboxRecords::Load() const {
+StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
+  constexpr std::string_view kSuffix = ".json";
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
-  std::vector<SandboxRecord> records;
+  Loaded loaded;
   for (const std::string& name : names) {
-    if (!name.ends_with(".json")) continue;
+    if (!name.ends_with(kSuffix)) continue;
     const std::string path = folder_ + "/" + name;
     ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kLargestRecord));
     StatusOr<SandboxRecord> record = DecodeSandboxRecord(text);
-    if (!record.ok() || record->sandbox_id + ".json" != name) {
+    const std::string id = name.substr(0, name.size() - kSuffix.size());
+    if (!record.ok() || record->sandbox_id != id) {
       // Its sandbox's mounts are left alone: containers may use them.
+      loaded.unreadable.push_back(id);
       LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(path),
                 record.ok() ? "it is another sandbox's" : base::Message(record.status()));
       continue;
@@ -112,9 +117,9 @@ StatusOr<std::vector<SandboxRecord>> SandboxRecords::Load() const {
       RETURN_IF_ERROR(platform::RemoveDurably<"crust.sandbox_record">(path));
       continue;
     }
-    records.push_back(*std::move(record));
+    loaded.records.push_back(*std::move(record));
   }
-  return records;
+  return loaded;
 }
 
 base::Status SandboxRecords::Write(SandboxRecord& record) const {

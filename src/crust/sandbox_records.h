@@ -2,6 +2,9 @@
 // (crust/paths.h).
 //
 //   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
+//                 │    ▲
+//                 ▼    │
+//              [failed]: for certain nothing of it is mounted; the others may be
 //
 // A record says what may exist; the sandbox says what does (DESIGN, rule 2). Records of another
 // boot describe what is gone, and are dropped at open. Mount options are kept, since a lost mount
@@ -16,7 +19,7 @@
 
 namespace berth::crust {
 
-enum class VolumeState { kPublishing, kPublished, kUnpublishing };
+enum class VolumeState { kPublishing, kFailed, kPublished, kUnpublishing };
 
 struct VolumeRecord {
   std::string host_volume_id;  // as the node agent calls it
@@ -47,8 +50,11 @@ class SandboxRecords {
   // `folder` is made if missing.
   static base::StatusOr<SandboxRecords> Open(std::string folder);
 
-  // Those of this boot. One that cannot be read is logged and left aside.
-  base::StatusOr<std::vector<SandboxRecord>> Load() const;
+  struct Loaded {
+    std::vector<SandboxRecord> records;   // those of this boot
+    std::vector<std::string> unreadable;  // ids of sandboxes, of whichever boot; logged
+  };
+  base::StatusOr<Loaded> Load() const;
   // Fills in the boot id.
   base::Status Write(SandboxRecord& record) const;
   base::Status Remove(const std::string& sandbox_id) const;

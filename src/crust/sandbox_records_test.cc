@@ -32,8 +32,8 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   ASSERT_TRUE(records->Write(record).ok());
   const auto loaded = records->Load();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  ASSERT_EQ(loaded->size(), 1u);
-  SandboxRecord again = loaded->front();
+  ASSERT_EQ(loaded->records.size(), 1u);
+  SandboxRecord again = loaded->records.front();
   EXPECT_EQ(again.sandbox_id, "s1");
   EXPECT_EQ(again.pod_uid, "uid");
   EXPECT_EQ(again.bundle, "/run/bundle");
@@ -45,7 +45,7 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   EXPECT_NE(again.FindVolume("/dev/loop7"), nullptr);
   EXPECT_EQ(again.FindVolume("/dev/loop8"), nullptr);
   ASSERT_TRUE(records->Remove("s1").ok());
-  EXPECT_TRUE(records->Load()->empty());
+  EXPECT_TRUE(records->Load()->records.empty());
 }
 
 TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
@@ -60,7 +60,8 @@ TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
   std::ofstream(folder / "records/another-name.json") << Encode(named);
   const auto loaded = records->Load();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_TRUE(loaded->empty());
+  EXPECT_TRUE(loaded->records.empty());
+  EXPECT_THAT(loaded->unreadable, testing::UnorderedElementsAre("another-name", "torn"));
   EXPECT_THAT(*platform::ListFolder(folder / "records"),
               testing::ElementsAre("another-name.json", "torn.json"));
 }

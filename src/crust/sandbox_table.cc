@@ -42,13 +42,15 @@ StatusOr<SandboxTable::Hold> SandboxTable::Add(SandboxRecord record) {
   return Hold(*this, std::move(entry));
 }
 
-StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id) {
-  const auto deadline = std::chrono::steady_clock::now() + patience_;
+StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id, const Wish& wish) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + (wish.patience.count() != 0 ? wish.patience : patience_);
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return UnknownSandbox(sandbox_id);
   std::shared_ptr<Entry> entry = found->second;
   while (entry->busy) {
+    if (wish.ends) entry->unwanted = true;
     if (!released_.WaitUntil(mutex_, deadline)) {
       return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
                    Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
@@ -62,6 +64,7 @@ StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id) {
 void SandboxTable::Release(Entry& entry) {
   base::MutexLock lock(mutex_);
   entry.busy = false;
+  entry.unwanted = false;
   entry.progress.clear();
   released_.NotifyAll();
 }

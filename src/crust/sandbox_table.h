@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -25,6 +26,8 @@ class SandboxTable {
     std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
     bool missed = false;                // its bundle was not there when it was last looked for
     std::chrono::milliseconds wait{0};  // from one look for it to the next
+    // Somebody waits who ends what the call in hand is at: it need not finish.
+    std::atomic<bool> unwanted = false;
 
    private:
     friend SandboxTable;
@@ -58,7 +61,11 @@ class SandboxTable {
   // In hand at once. RESOURCE_EXHAUSTED; ABORTED: it is in the table by now.
   base::StatusOr<Hold> Add(SandboxRecord record);
   // NOT_FOUND; ABORTED: another call is under way, and how far it has come.
-  base::StatusOr<Hold> Take(const std::string& sandbox_id);
+  struct Wish {
+    std::chrono::milliseconds patience{0};  // 0: the table's
+    bool ends = false;                      // the call in hand becomes unwanted
+  };
+  base::StatusOr<Hold> Take(const std::string& sandbox_id, const Wish& wish);
   void Forget(const std::string& sandbox_id);
   bool Contains(const std::string& sandbox_id);
   // Of the call that has the entry in hand, for those who wait.

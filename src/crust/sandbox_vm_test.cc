@@ -109,7 +109,7 @@ TEST_F(NfsShareTest, IsMountedInTheSandboxAlone) {
   Open();
   const auto stats = sandbox_->Stats(*plan);
   ASSERT_OK(stats.status());
-  EXPECT_GT(stats->usage.total_bytes, 0);
+  EXPECT_GT(stats->usage->total_bytes, 0);
   EXPECT_FALSE(stats->abnormal) << stats->condition;
   EXPECT_EQ(sandbox_->Expand(*plan).status().code(), StatusCode::kFailedPrecondition)
       << "a share has the size that its server gives it";

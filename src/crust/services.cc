@@ -33,12 +33,14 @@ grpc::Status Answer(const char* method, StatusOr<Response> result, Response* res
   return rpc::ToGrpc(result.status());
 }
 
-// One override that hands a call over; request and response live until Finish.
+// One override that hands a call over; request and response live until Finish. A caller who left
+// while it waited has gone on without it.
 #define BERTH_SERVE(method)                                                                        \
   ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
                              wire::method##Response* response) override {                          \
     ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
     const bool taken = workers_.Post([=, this] {                                                   \
+      if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
       reactor->Finish(                                                                             \
           Answer<wire::method##Response>(#method, handler_.method(*request), response));           \
     });                                                                                            \

@@ -134,7 +134,8 @@ StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd
     return tree < 0 ? -errno : tree;
   };
   const std::string what = fmt::format("take what {} mounted", mount.utility);
-  ASSIGN_OR_RETURN(platform::OpenedInChild taken, platform::OpenInChild(what, kTimeout, take));
+  ASSIGN_OR_RETURN(platform::OpenedInChild taken,
+                   platform::OpenInChild(what, kTimeout, take, {space.get()}));
   if (taken.error == ENOENT) {
     return Error(StatusCode::kNotFound, "{}: {} said that all is well, and mounted nothing",
                  context, mount.utility);
@@ -145,12 +146,15 @@ StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd
 
 Status UtilityMounts::Leave(const std::string& pin) const {
   if (const UniqueFd space = OpenPin(pin); space.valid()) {
-    RETURN_IF_ERROR(platform::RunInChild(
-        "unmount what a mount utility mounted", kTimeout, [space = space.get(), target = Target()] {
-          if (setns(space, CLONE_NEWNS) != 0) return errno;
-          if (umount2(target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return 0;
-          return errno == EINVAL ? 0 : errno;  // nothing is mounted there
-        }));
+    RETURN_IF_ERROR(
+        platform::RunInChild("unmount what a mount utility mounted", kTimeout,
+                             [space = space.get(), target = Target()] {
+                               if (setns(space, CLONE_NEWNS) != 0) return errno;
+                               if (umount2(target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+                                 return 0;
+                               return errno == EINVAL ? 0 : errno;  // nothing is mounted there
+                             },
+                             {space.get()}));
   }
   return Unpin(mounter_, pin);
 }

@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,9 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr std::chrono::minutes kMountTimeout(2);
+// Looks whether a device is in use claim it for a moment, this handler's own among them.
+constexpr int kBusyTries = 20;
+constexpr timespec kBusyPause = {.tv_sec = 0, .tv_nsec = 10'000'000};
 
 // Where a child was when it failed.
 enum class Stage : int { kLook, kOtherDevice, kMountedOnHost, kConfigure, kMount, kOtherMounted };
@@ -70,6 +74,7 @@ struct Job {
   std::string type;
   std::vector<Parameter> parameters;
   bool read_only = false;
+  bool shared = false;      // another sandbox has the device
   unsigned attributes = 0;  // MOUNT_ATTR_*
   std::optional<IsDevice> device;
   std::optional<IsNotMountedAt> not_mounted;
@@ -92,11 +97,12 @@ unsigned Attributes(unsigned long flags) {
   return attributes;  // relatime is the kernel's own
 }
 
-Job MakeJob(const MountPlan& plan, const MountFileSystem& mount) {
+Job MakeJob(const MountPlan& plan, const MountFileSystem& mount, bool shared) {
   const platform::ParsedOptions parsed = platform::ParseMountOptions(mount.options);
   Job job{.source = plan.device.source,
           .type = mount.type,
           .read_only = (parsed.flags & MS_RDONLY) != 0,
+          .shared = shared,
           .attributes = Attributes(parsed.flags)};
   constexpr std::array kFlags = std::to_array<std::pair<unsigned long, const char*>>({
       {MS_SYNCHRONOUS, "sync"},
@@ -213,10 +219,16 @@ int Run(const Job& job, Report& report) {
     if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
   }
   int mounted = Mount(job, job.read_only, job.attributes, report);
-  // Mounted already for another sandbox, which may write: a file system is read-only for all or
-  // for none, and a mount of it for itself.
-  if (mounted == -EBUSY && job.read_only) {
+  for (int i = 0; mounted == -EBUSY && job.device.has_value() && i < kBusyTries; ++i) {
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &kBusyPause, nullptr);
     report.length = 0;
+    if (!job.read_only || !job.shared) {
+      mounted = Mount(job, job.read_only, job.attributes, report);
+      continue;
+    }
+    // Mounted already for another sandbox, which may write: a file system is read-only for all or
+    // for none, and a mount of it for itself. Where nobody has it, this would write to a device
+    // that is only to be read.
     mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }
   if (mounted < 0 || !job.device.has_value()) return mounted;
@@ -260,10 +272,10 @@ base::Status Explain(const MountPlan& plan, int error, const Report& report) {
 
 }  // namespace
 
-StatusOr<VolumeMount> MountVolume(const MountPlan& plan) {
+StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared) {
   const auto* mount = plan.Find<MountFileSystem>();
   if (mount == nullptr) return Error(StatusCode::kInternal, "the plan mounts nothing");
-  const Job job = MakeJob(plan, *mount);
+  const Job job = MakeJob(plan, *mount, shared);
   const auto report = std::make_shared<SharedReport>();
   if (!report->valid()) return platform::ErrnoError(errno, "mmap");
   RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());

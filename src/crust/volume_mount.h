@@ -14,8 +14,8 @@ struct VolumeMount {
 };
 
 // Carries out the plan's checks and its mount, in a child with a deadline of two minutes (a journal
-// may be long). NOT_FOUND, FAILED_PRECONDITION: a check failed. The message has what the kernel
-// says of the file system.
-base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan);
+// may be long). NOT_FOUND, FAILED_PRECONDITION: a check failed, or the device is in use. The
+// message has what the kernel says of the file system. `shared`: PublishContext.
+base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared);
 
 }  // namespace berth::crust

@@ -71,6 +71,7 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.request_stop();
       after_sync_.join();
     }
+    if (host_ != nullptr) host_->End();
     // Nobody waits for a driver that hangs; what its call did the records leave open.
     if (plugins_ != nullptr) {
       for (const auto& plugin : plugins_->All()) plugin->CancelCalls();

@@ -1,8 +1,7 @@
 #include "node/node_host.h"
 
-#include <unistd.h>
-
 #include "api/kinds.h"
+#include "platform/selinux.h"
 
 namespace berth::node {
 namespace {
@@ -23,8 +22,7 @@ NodeHost::NodeHost(std::string node_name, std::string kubelet_folder, kube::Clie
       nodes_(informers.Of<api::Node>()),
       mounter_(platform::NewMounter()),
       utilities_(volume::NewHostUtilities(*mounter_)),
-      // Of selinuxfs, which is mounted there only where the kernel enforces or would.
-      selinux_(access("/sys/fs/selinux/enforce", F_OK) == 0) {}
+      selinux_(platform::KernelHasSelinux()) {}
 
 StatusOr<Json> NodeHost::GetObject(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name) {

@@ -6,6 +6,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ class NodeHost : public volume::Host {
   const base::Clock& clock() const override { return clock_; }
   volume::DriverRegistry& drivers() override { return drivers_; }
   bool selinux() const override { return selinux_; }
+  bool ending() const override { return ending_; }
+  void End() { ending_ = true; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
@@ -57,6 +60,7 @@ class NodeHost : public volume::Host {
   std::unique_ptr<volume::Utilities> utilities_;
   volume::DriverRegistry drivers_;
   const bool selinux_;
+  std::atomic<bool> ending_ = false;
 };
 
 }  // namespace berth::node

@@ -213,7 +213,9 @@ void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_
     for (const auto& [key, unit] : units_) {
       for (auto& [use_key, use] : unit->uses) {
         if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
-        if (std::exchange(use.sandbox_id, sandbox_id) != sandbox_id) keys.push_back(key);
+        if (std::exchange(use.sandbox_id, sandbox_id) == sandbox_id) continue;
+        unit->expand_refused = 0;  // another sandbox, and perhaps a handler that can
+        keys.push_back(key);
       }
     }
   }

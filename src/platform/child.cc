@@ -5,13 +5,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <vector>
 
 #include "base/flight.h"
@@ -29,12 +29,6 @@ constexpr bool kSharesMemory = false;
 #else
 constexpr bool kSharesMemory = true;
 #endif
-
-struct Inode {
-  int fd;
-  dev_t dev;
-  ino_t ino;
-};
 
 struct Dying {
   pid_t pid;
@@ -69,7 +63,6 @@ struct Children {
   static constexpr size_t kMostIdle = 8;
 
   base::Mutex mutex;
-  std::vector<Inode> unshared ABSL_GUARDED_BY(mutex);
   std::vector<Dying> dying ABSL_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Stack>> idle ABSL_GUARDED_BY(mutex);
 };
@@ -78,11 +71,6 @@ Children& Global() {
   // Never destroyed: children may be started until the very end of the process.
   static Children& children = *new Children;
   return children;
-}
-
-bool StillThat(const Inode& inode) {
-  struct stat st;
-  return fstat(inode.fd, &st) == 0 && st.st_dev == inode.dev && st.st_ino == inode.ino;
 }
 
 // All that a child touches; as long as there is one.
@@ -97,7 +85,7 @@ struct Call {
   std::function<int()> body;
   std::span<std::byte> reply;
   int out = -1;
-  std::vector<Inode> unshared;  // descriptors to close
+  std::vector<int> keeps;  // descriptors, `out` among them
   std::unique_ptr<Stack> stack;
 };
 
@@ -113,14 +101,14 @@ void ReapTheDead() {
   global.dying.erase(end, global.dying.end());
 }
 
-std::shared_ptr<Call> Prepare(std::span<std::byte> reply, std::function<int()> body) {
+std::shared_ptr<Call> Prepare(std::span<std::byte> reply, std::function<int()> body,
+                              std::vector<int> keeps) {
   auto call = std::make_shared<Call>();
   call->body = std::move(body);
   call->reply = reply;
+  call->keeps = std::move(keeps);
   Children& global = Global();
   base::MutexLock lock(global.mutex);
-  std::erase_if(global.unshared, [](const Inode& inode) { return !StillThat(inode); });
-  call->unshared = global.unshared;
   if (!global.idle.empty()) {
     call->stack = std::move(global.idle.back());
     global.idle.pop_back();
@@ -174,9 +162,7 @@ size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
 
 int ChildMain(void* argument) {
   const Call& call = *static_cast<const Call*>(argument);
-  for (const Inode& inode : call.unshared) {
-    if (StillThat(inode)) close(inode.fd);
-  }
+  CloseAllBut(call.keeps);
   const int result = call.body();
   bool sent = WriteAll(call.out, &result, sizeof(result));
   if (!kSharesMemory && sent && result == 0) {
@@ -212,18 +198,25 @@ void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline, std::shared
 }
 
 base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
-                      std::span<std::byte> reply, std::function<int()> body,
+                      std::span<std::byte> reply, std::function<int()> body, std::vector<int> keeps,
                       base::FlightSpan& span);
 
 }  // namespace
 
-void CloseInChildren(int fd) {
-  struct stat st;
-  if (fstat(fd, &st) != 0) return;
-  Children& global = Global();
-  base::MutexLock lock(global.mutex);
-  std::erase_if(global.unshared, [](const Inode& inode) { return !StillThat(inode); });
-  global.unshared.push_back({fd, st.st_dev, st.st_ino});
+void CloseAllBut(std::span<const int> kept) {
+  for (unsigned from = 0;;) {
+    int next = INT_MAX;
+    for (const int fd : kept) {
+      if (fd >= 0 && static_cast<unsigned>(fd) >= from) next = std::min(next, fd);
+    }
+    if (next == INT_MAX) {
+      close_range(from, ~0U, 0);
+      return;
+    }
+    const auto end = static_cast<unsigned>(next);
+    if (end > from) close_range(from, end - 1, 0);
+    from = end + 1;
+  }
 }
 
 base::UniqueFd OpenPid(pid_t pid) {
@@ -238,14 +231,16 @@ void ReapLater(pid_t pid, std::shared_ptr<void> kept) {
 }
 
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
-                        std::function<int()> body) {
-  return RunInChild(what, timeout, {}, std::move(body));
+                        std::function<int()> body, std::vector<int> keeps) {
+  return RunInChild(what, timeout, {}, std::move(body), std::move(keeps));
 }
 
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
-                        std::span<std::byte> reply, std::function<int()> body) {
+                        std::span<std::byte> reply, std::function<int()> body,
+                        std::vector<int> keeps) {
   base::FlightSpan span(base::FlightKind::kProcess, "berth", what);
-  const base::Status status = RunChild(what, timeout, reply, std::move(body), span);
+  const base::Status status =
+      RunChild(what, timeout, reply, std::move(body), std::move(keeps), span);
   span.End(status);
   return status;
 }
@@ -253,16 +248,17 @@ base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout
 namespace {
 
 base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
-                      std::span<std::byte> reply, std::function<int()> body,
+                      std::span<std::byte> reply, std::function<int()> body, std::vector<int> keeps,
                       base::FlightSpan& span) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   ReapTheDead();
-  const std::shared_ptr<Call> call = Prepare(reply, std::move(body));
+  const std::shared_ptr<Call> call = Prepare(reply, std::move(body), std::move(keeps));
   if (!call->stack->valid()) return ErrnoError(ENOMEM, fmt::format("{}: stack", what));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, fmt::format("{}: pipe", what));
   base::UniqueFd in(ends[0]), out(ends[1]), pidfd;
   call->out = out.get();
+  call->keeps.push_back(out.get());
 
   // Signals stay blocked in the child: a handler of this process has no business there.
   sigset_t all, before;

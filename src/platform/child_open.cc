@@ -52,19 +52,19 @@ base::UniqueFd Receive(int socket) {
 }  // namespace
 
 base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
-                                          std::function<int()> body) {
+                                          std::function<int()> body, std::vector<int> keeps) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return ErrnoError(errno, fmt::format("{}: socketpair", what));
   }
   const base::UniqueFd in(ends[0]), out(ends[1]);
-  ASSIGN_OR_RETURN(
-      const int error,
-      AskChild<int>(what, timeout, [body = std::move(body), to = out.get()](int& error) {
-        const int fd = body();
-        error = fd < 0 ? -fd : 0;
-        return fd < 0 ? 0 : Send(to, fd);
-      }));
+  keeps.push_back(out.get());
+  const auto open = [body = std::move(body), to = out.get()](int& error) {
+    const int fd = body();
+    error = fd < 0 ? -fd : 0;
+    return fd < 0 ? 0 : Send(to, fd);
+  };
+  ASSIGN_OR_RETURN(const int error, AskChild<int>(what, timeout, open, std::move(keeps)));
   OpenedInChild opened{.error = error};
   if (error != 0) return opened;
   opened.fd = Receive(in.get());

@@ -63,15 +63,25 @@ TEST(RunInChild, LeavesNoZombie) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-// Else a child that hangs in the kernel would keep the next agent from starting.
-TEST(RunInChild, DoesNotShareALock) {
+// Else a child that hangs in the kernel would keep the next agent from starting, or a volume busy
+// that it has nothing to do with.
+TEST(RunInChild, HasTheDescriptorsThatItIsGivenAndNoOther) {
   const TempFolder folder;
   const auto lock = LockFile(folder / "lock");
   ASSERT_TRUE(lock.ok());
-  const int fd = lock->get();
-  EXPECT_TRUE(
-      RunInChild("work", seconds(10), [fd] { return fcntl(fd, F_GETFD) == -1 ? 0 : EBUSY; }).ok());
-  EXPECT_NE(fcntl(fd, F_GETFD), -1);
+  const base::UniqueFd first(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd between(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd last(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto look = [held = lock->get(), first = first.get(), between = between.get(),
+                     last = last.get()] {
+    if (fcntl(held, F_GETFD) != -1 || fcntl(between, F_GETFD) != -1) return EBUSY;
+    return fcntl(first, F_GETFD) != -1 && fcntl(last, F_GETFD) != -1 ? 0 : EBADF;
+  };
+  const auto looked = RunInChild("work", seconds(10), look, {last.get(), first.get()});
+  EXPECT_TRUE(looked.ok()) << looked;
+  for (const int fd : {lock->get(), first.get(), between.get(), last.get()}) {
+    EXPECT_NE(fcntl(fd, F_GETFD), -1);
+  }
 }
 
 }  // namespace

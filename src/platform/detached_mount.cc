@@ -59,10 +59,11 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
 
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
                               std::function<int(int opened)> grow) {
-  return RunInChild(what, timeout, [root, grow = std::move(grow)] {
+  const auto body = [root, grow = std::move(grow)] {
     const int opened = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return opened < 0 ? errno : grow(opened);
-  });
+  };
+  return RunInChild(what, timeout, body, {root});
 }
 
 }  // namespace berth::platform

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "platform/child.h"
 #include "platform/errno.h"
 
 namespace berth::platform {
@@ -187,7 +186,6 @@ base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
     return base::Error(base::StatusCode::kFailedPrecondition, "{}: another process holds it",
                        context);
   }
-  CloseInChildren(fd.get());
   return fd;
 }
 

@@ -42,20 +42,12 @@ void Answer(int fd, int value) {
   if (write(fd, &value, sizeof(value)) < 0) return;
 }
 
-void CloseAllBut(int a, int b) {
-  const auto low = static_cast<unsigned>(std::min(a, b));
-  const auto high = static_cast<unsigned>(std::max(a, b));
-  if (low > 0) close_range(0, low - 1, 0);
-  if (high > low + 1) close_range(low + 1, high - 1, 0);
-  close_range(high + 1, ~0U, 0);
-}
-
 // The child. Async-signal-safe calls only; all signals are blocked, so that only SIGKILL stops it.
 [[noreturn]] void Keeper(const KeeperPlan& plan) {
   // Out of the group that a terminal's Ctrl-C or a supervisor's kill reaches.
   setsid();
   // Nobody's lock, pipe or device is held for as long as this lives.
-  CloseAllBut(plan.commands, plan.answers);
+  CloseAllBut(std::array{plan.commands, plan.answers});
   const int fd = open(plan.mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ioctl(fd, FIFREEZE, 0) != 0) {
     Answer(plan.answers, errno);

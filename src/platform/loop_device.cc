@@ -214,10 +214,11 @@ base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& 
   const std::string context = fmt::format("attach {}", Quote(options.label));
   const loop_config config = ConfigOf(image.get(), "", options);
   return AttachToFree(context, options.read_only, [&](int device) -> base::StatusOr<int> {
-    return AskChild<int>(context, timeout, [device, config](int& error) {
+    const auto configure = [device, config](int& error) {
       error = Configure(device, config);
       return 0;
-    });
+    };
+    return AskChild<int>(context, timeout, configure, {device, image.get()});
   });
 }
 

@@ -18,6 +18,7 @@
 #include "platform/child.h"
 #include "platform/errno.h"
 #include "platform/fuse_server.h"
+#include "platform/safe_path.h"
 
 namespace berth::platform {
 namespace {
@@ -222,8 +223,9 @@ class KernelMounter : public Mounter {
       return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
     }
     RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
-    RETURN_IF_ERROR(
-        RunInChild(what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); }));
+    RETURN_IF_ERROR(RunInChild(
+        what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); },
+        DescriptorsIn({request.source, request.target})));
     return base::FaultPoint<"platform.mount.after">();
   }
 
@@ -257,11 +259,12 @@ class KernelMounter : public Mounter {
     const std::string what = fmt::format("unmount {}", Quote(target));
     RETURN_IF_ERROR(base::FaultPoint<"platform.unmount.before">());
     // The error itself tells "not mounted" (EINVAL) from "busy", which the code alone may not.
+    const auto unmount = [path, flags](int& error) {
+      error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+      return 0;
+    };
     ASSIGN_OR_RETURN(const int error,
-                     AskChild<int>(what, kUnmountTimeout, [path, flags](int& error) {
-                       error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
-                       return 0;
-                     }));
+                     AskChild<int>(what, kUnmountTimeout, unmount, DescriptorsIn({target})));
     if (error == 0) return base::FaultPoint<"platform.unmount.after">();
     if (error == ENOENT) return base::OkStatus();
     if (error != EINVAL && error != ENOTDIR) return ErrnoError(error, what);

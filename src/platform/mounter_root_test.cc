@@ -234,7 +234,9 @@ TEST_F(MounterTest, FsGroupStaysWithinItsMount) {
   ASSERT_EQ(symlink("in/other", (a_ + "/link").c_str()), 0);
   ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/setuid", "x").ok());
   ASSERT_EQ(chmod((a_ + "/setuid").c_str(), 04755), 0);
-  const base::Status status = ApplyFsGroup(a_, {.group = 4242});
+  ASSERT_TRUE(WriteDurably<"test.file">(a_ + "/onto", "x").ok());
+  ASSERT_TRUE(Bind(b_ + "/other", a_ + "/onto", {}).ok());
+  const base::Status status = ApplyFsGroup(a_, {.group = 4242, .exclusive = true});
   ASSERT_TRUE(status.ok()) << base::ToString(status);
   const auto stat_of = [](const std::string& path) {
     struct stat st = {};

@@ -52,13 +52,15 @@ int ChangeMode(const UniqueFd& fd, mode_t mode) {
 
 class GroupSetter {
  public:
-  GroupSetter(const std::string& root, const FsGroupOptions& options, bool mounts_inside)
-      : root_(root), options_(options), mounts_inside_(mounts_inside) {}
+  GroupSetter(const std::string& root, const FsGroupOptions& options)
+      : root_(root), options_(options) {}
 
   // One entry of a folder. A folder is kept open in `*open`, for what is in it.
-  Status Visit(int folder, const char* name, unsigned char type, UniqueFd* open) const {
-    // A look by name would go through a mount, to a file system that may hang.
-    const bool by_name = type != DT_DIR && type != DT_UNKNOWN && !mounts_inside_;
+  // `mounts_inside`: something may be mounted below the root, so that a look by name would go
+  // through a mount, to a file system that may hang.
+  Status Visit(int folder, const char* name, unsigned char type, bool mounts_inside,
+               UniqueFd* open) const {
+    const bool by_name = type != DT_DIR && type != DT_UNKNOWN && !mounts_inside;
     struct stat st;
     if (by_name) {
       if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
@@ -135,21 +137,26 @@ class GroupSetter {
 
   const std::string& root_;
   const FsGroupOptions& options_;
-  const bool mounts_inside_;
 };
 
 // Whether something is mounted below `folder` in this process's mount namespace: where it is not
-// known, yes.
+// known, yes. A mount that is in no namespace has none inside.
 bool HasMountsInside(int folder) {
-  const auto table = NewMounter()->List();
+  struct statx st = {};
   char path[PATH_MAX];
+  const auto table = NewMounter()->List();
+  if (!table.ok() || statx(folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) != 0 ||
+      (st.stx_mask & STATX_MNT_ID) == 0) {
+    return true;
+  }
   const ssize_t size =
       readlink(fmt::format("/proc/self/fd/{}", folder).c_str(), path, sizeof(path));
-  if (!table.ok() || size <= 0 || size == sizeof(path)) return true;
+  if (size <= 0 || size == sizeof(path)) return true;
   std::string below(path, static_cast<size_t>(size));
   if (!below.ends_with('/')) below += '/';
-  return std::any_of(table->begin(), table->end(),
-                     [&](const MountEntry& mount) { return mount.mount_point.starts_with(below); });
+  return std::any_of(table->begin(), table->end(), [&](const MountEntry& mount) {
+    return mount.parent_id == st.stx_mnt_id && mount.mount_point.starts_with(below);
+  });
 }
 
 }  // namespace
@@ -158,9 +165,9 @@ Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& opt
   const UniqueFd folder(openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st;
   if (!folder.valid() || fstat(folder.get(), &st) != 0) {
-    return GroupSetter(name, options, false).Failure(errno, "open");
+    return GroupSetter(name, options).Failure(errno, "open");
   }
-  const GroupSetter setter(name, options, HasMountsInside(folder.get()));
+  const GroupSetter setter(name, options);
   if (setter.IsRight(st)) {
     if (options.only_on_root_mismatch) return base::OkStatus();
     // The root is changed last, so that most likely all is right.
@@ -171,14 +178,16 @@ Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& opt
       return base::OkStatus();
     }
   }
+  const bool mounts_inside = HasMountsInside(folder.get());
   RETURN_IF_ERROR(WalkInParallel(
-      folder.get(),
-      {.name = name,
-       .visit = [&](int parent, const char* entry, unsigned char type,
-                    UniqueFd* open) { return setter.Visit(parent, entry, type, open); },
-       .cancelled = options.cancelled,
-       .progress = options.progress,
-       .progress_interval = options.progress_interval}));
+      folder.get(), {.name = name,
+                     .visit =
+                         [&](int parent, const char* entry, unsigned char type, UniqueFd* open) {
+                           return setter.Visit(parent, entry, type, mounts_inside, open);
+                         },
+                     .cancelled = options.cancelled,
+                     .progress = options.progress,
+                     .progress_interval = options.progress_interval}));
   return setter.Apply(folder, st);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 
 #include "base/log.h"
 #include "platform/child.h"
@@ -20,6 +21,7 @@ using base::Quote;
 // A path can lead through a file system that is dead.
 constexpr std::chrono::seconds kTimeout(10);
 const std::string kHere = ".";
+constexpr std::string_view kDescriptors = "/proc/self/fd/";
 
 base::Status Escapes(std::string_view relative) {
   return base::Error(base::StatusCode::kPermissionDenied,
@@ -41,10 +43,11 @@ int OpenAt2(int root, const std::string& relative, int flags) {
   return fd;
 }
 
-// The descriptor that `body` opened in a child.
-base::StatusOr<base::UniqueFd> Opened(std::string_view relative, std::function<int()> body) {
+// The descriptor that `body` opened beneath `root` in a child.
+base::StatusOr<base::UniqueFd> Opened(int root, std::string_view relative,
+                                      std::function<int()> body) {
   const std::string what = fmt::format("open {}", Quote(relative));
-  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, std::move(body)));
+  ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, std::move(body), {root}));
   if (opened.error == EXDEV || opened.error == ELOOP) return Escapes(relative);
   if (opened.error != 0) return ErrnoError(opened.error, what);
   return std::move(opened.fd);
@@ -81,7 +84,7 @@ int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
 base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative) {
   const std::string path = relative.empty() ? "." : std::string(relative);
   if (path.find('\0') != std::string::npos) return Escapes(relative);
-  return Opened(relative, [root, path] {
+  return Opened(root, relative, [root, path] {
     const int fd = OpenAt2(root, path, O_PATH);
     return fd < 0 ? -errno : fd;
   });
@@ -104,7 +107,7 @@ base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view rel
     prefix += (prefix.empty() ? "" : "/") + part;
     levels.push_back({.prefix = prefix, .name = std::move(part)});
   }
-  return Opened(relative, [root, levels, mode] { return MakeLevels(root, levels, mode); });
+  return Opened(root, relative, [root, levels, mode] { return MakeLevels(root, levels, mode); });
 }
 
 base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path) {
@@ -118,6 +121,19 @@ base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path) {
   return std::move(opened.fd);
 }
 
-std::string ProcPath(const base::UniqueFd& fd) { return fmt::format("/proc/self/fd/{}", fd.get()); }
+std::string ProcPath(const base::UniqueFd& fd) {
+  return fmt::format("{}{}", kDescriptors, fd.get());
+}
+
+std::vector<int> DescriptorsIn(std::initializer_list<std::string_view> paths) {
+  std::vector<int> fds;
+  for (const std::string_view path : paths) {
+    if (!path.starts_with(kDescriptors)) continue;
+    int fd = -1;
+    std::from_chars(path.data() + kDescriptors.size(), path.data() + path.size(), fd);
+    if (fd >= 0) fds.push_back(fd);
+  }
+  return fds;
+}
 
 }  // namespace berth::platform

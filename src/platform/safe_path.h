@@ -6,8 +6,10 @@
 
 #include <sys/types.h>
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -26,5 +28,7 @@ base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path);
 
 // "/proc/self/fd/N": names the very thing that a descriptor holds, for mount calls in this process.
 std::string ProcPath(const base::UniqueFd& fd);
+// The descriptors that those of the paths lead through which begin so.
+std::vector<int> DescriptorsIn(std::initializer_list<std::string_view> paths);
 
 }  // namespace berth::platform

@@ -115,6 +115,8 @@ class FakeHost : public Host {
   DriverRegistry& drivers() override { return drivers_; }
   bool selinux() const override { return selinux_; }
   void SetSelinux(bool enabled) { selinux_ = enabled; }
+  bool ending() const override { return ending_; }
+  void End() { ending_ = true; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   // A token "token-of-NS/ACCOUNT-N" for each request, good for an hour of the fake clock.
@@ -150,6 +152,7 @@ class FakeHost : public Host {
   base::FakeClock clock_;
   DriverRegistry drivers_;
   std::atomic<bool> selinux_ = false;
+  std::atomic<bool> ending_ = false;
   mutable base::Mutex mutex_;
   std::map<std::string, base::Json> objects_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, dev_t> devices_ ABSL_GUARDED_BY(mutex_);

@@ -66,6 +66,9 @@ class Host {
   // Whether the kernel labels files and processes (SELinux).
   virtual bool selinux() const { return false; }
 
+  // The process ends: what takes long is given up, with CANCELLED. Asked on any thread.
+  virtual bool ending() const { return false; }
+
   // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. From a local copy where there
   // is one, else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
   virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,

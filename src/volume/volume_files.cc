@@ -84,8 +84,7 @@ bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod
 
 }  // namespace
 
-Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder,
-                       const std::function<bool()>& cancelled) {
+Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
   // The walk is this process's own: it does not begin where nobody answers.
   RETURN_IF_ERROR(platform::ProbeFolder(folder));
@@ -93,13 +92,14 @@ Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folde
       .group = static_cast<gid_t>(*pod.fs_group()),
       .only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch",
       .exclusive = IsAlone(host.mounter(), host.paths(), pod, folder),
-      .cancelled = cancelled,
-      .progress = [&](uint64_t done) {
-        host.events().Record(pod.reference(), base::EventType::kNormal,
-                             "VolumePermissionChangeInProgress",
-                             fmt::format("give {} to fsGroup {}: {} files and folders so far",
-                                         Quote(folder), *pod.fs_group(), done));
-      }};
+      .cancelled = [&host] { return host.ending(); },
+      .progress =
+          [&](uint64_t done) {
+            host.events().Record(pod.reference(), base::EventType::kNormal,
+                                 "VolumePermissionChangeInProgress",
+                                 fmt::format("give {} to fsGroup {}: {} files and folders so far",
+                                             Quote(folder), *pod.fs_group(), done));
+          }};
   RETURN_IF_ERROR_WITH(platform::ApplyFsGroup(folder, options),
                        fmt::format("give {} to fsGroup {}", Quote(folder), options.group));
   return OkStatus();

@@ -32,10 +32,9 @@ Status CheckHostPath(std::string_view field, const std::string& path);
 
 // Gives what is below `folder` to the pod's fsGroup, by its fsGroupChangePolicy; OK for a pod
 // without. `folder` may be on a file system that hangs. What takes long is told as events
-// VolumePermissionChangeInProgress of the pod, as the kubelet names them. CANCELLED, partly done,
-// once `cancelled` says so (null: never).
-Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder,
-                       const std::function<bool()>& cancelled = nullptr);
+// VolumePermissionChangeInProgress of the pod, as the kubelet names them. CANCELLED, partly done:
+// the process ends.
+Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder);
 
 // The usage of a whole file system.
 VolumePlugin::Stats StatsOf(const platform::FileSystemUsage& usage);

@@ -101,7 +101,6 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
         platform::MakeFolders(fmt::format("{}/{}", exports->options_.folder, folder), 0700));
   }
   ASSIGN_OR_RETURN(exports->lock_, platform::LockFile(exports->options_.folder + "/lock"));
-  platform::CloseInChildren(exports->lock_.get());
   ASSIGN_OR_RETURN(exports->boot_id_, platform::BootId());
   exports->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!exports->wake_.valid()) return platform::ErrnoError(errno, "make an eventfd");

@@ -29,7 +29,8 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--capabilities", options->capabilities,
-                   "What is offered of SUBPATH, VOLUME_STATS, ...; all by default")
+                   "What is offered of SUBPATH, VOLUME_STATS, ...; all by default, but "
+                   "SELINUX_RELABEL where the kernel has SELinux")
       ->delimiter(',');
   command
       ->add_option("--file-systems", options->file_systems,

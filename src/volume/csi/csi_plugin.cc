@@ -22,7 +22,7 @@ using csi_volume::Volume;
 
 // A failure of this node's own preparations, which may pass (a secret that is not there yet): its
 // code must not read as the driver's word that the volume can never grow (volume_expansion.h).
-Status NotTheDriversWord(const Status& why, const std::string& volume) {
+Status NotTheDriversWord(const Status& why, std::string_view volume) {
   const bool passes =
       why.code() == StatusCode::kUnimplemented || why.code() == StatusCode::kFailedPrecondition;
   return Error(passes ? why.code() : StatusCode::kUnavailable, "grow volume '{}': {}", volume,
@@ -238,7 +238,8 @@ Status GrowInSandbox(csi_volume::SandboxHandler& handler,
                  context);
   }
   const auto capacity = handler.Expand(answer.source(), std::max(bytes, answer.capacity_bytes()));
-  RETURN_IF_ERROR_WITH(capacity, context);
+  // FAILED_PRECONDITION is a handler's last word on it (story 6).
+  if (!capacity.ok()) return NotTheDriversWord(capacity.status(), volume.name);
   if (*capacity == 0 || *capacity >= bytes) return OkStatus();
   return Error(StatusCode::kInternal, "{}: the runtime handler says that the volume has {} bytes",
                context, *capacity);

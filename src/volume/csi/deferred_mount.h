@@ -45,9 +45,14 @@ class SandboxHandler {
   const std::string sandbox_id_;
 };
 
-// The figures of CSI's and of CRUST's answers, whose usage messages are alike.
+// The figures of CSI's and of CRUST's answers, whose usage messages are alike. UNAVAILABLE: there
+// are none.
 template <typename Usages>
-VolumePlugin::Stats StatsOfUsage(const Usages& usages) {
+StatusOr<VolumePlugin::Stats> StatsOfUsage(const Usages& usages) {
+  if (usages.empty()) {
+    return base::Error(base::StatusCode::kUnavailable,
+                       "how full it is, is not told at this moment");
+  }
   VolumePlugin::Stats stats;
   for (const auto& usage : usages) {
     using Usage = std::decay_t<decltype(usage)>;

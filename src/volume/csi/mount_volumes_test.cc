@@ -567,6 +567,19 @@ TEST_F(MountVolumesTest, FsGroupIsAppliedAfterPublish) {
       "");
 }
 
+TEST_F(MountVolumesTest, AProcessThatEndsDoesNotFinishAWalk) {
+  const std::string file = Path(kPodVolume + "/mount/file");
+  driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
+    std::ofstream(file) << "x";
+    host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
+    return base::OkStatus();
+  });
+  const api::Pod pod = Pod({{"securityContext", {{"fsGroup", getgid()}}}});
+  ASSERT_TRUE(Stage(Persistent(), pod).ok());
+  host_.End();
+  EXPECT_EQ(Publish(Persistent(), pod).status().code(), StatusCode::kCancelled);
+}
+
 TEST_F(MountVolumesTest, ADriverThatAppliesFsGroupItselfIsToldTheGroup) {
   driver_->state().options().node_capabilities.insert(NodeRpc::VOLUME_MOUNT_GROUP);
   const api::Pod pod = Pod({{"securityContext", {{"fsGroup", 4321}}}});

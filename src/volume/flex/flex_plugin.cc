@@ -141,13 +141,14 @@ Status FlexPlugin::UnmountForPod(const DriverVersion& version, const std::string
   return pod_volumes_.UnmountPlainly(folder);
 }
 
-void FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
-                              const std::string& folder) {
+Status FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
+                                const std::string& folder) {
   const Status applied = ApplyPodFsGroup(host_, pod, folder);
-  if (applied.ok()) return;
+  if (applied.ok() || applied.code() == base::StatusCode::kCancelled) return applied;
   // As with Kubernetes the pod goes on: a server may refuse what the pod does not need.
   host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",
                         fmt::format("volume '{}': {}", spec.name, base::ToString(applied)));
+  return OkStatus();
 }
 
 StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
@@ -163,7 +164,9 @@ StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spe
       folder, [&](const DriverVersion& version) { return MountForPod(version, folder, pod, spec); },
       [&](const DriverVersion& version) { return UnmountForPod(version, folder); }));
   const DriverCapabilities capabilities = versions_.capabilities().value_or(DriverCapabilities());
-  if (capabilities.fs_group && !source.read_only) ApplyFsGroup(pod, spec, folder);
+  if (capabilities.fs_group && !source.read_only) {
+    RETURN_IF_ERROR(ApplyFsGroup(pod, spec, folder));
+  }
   return Published{
       .path = folder,
       .read_only = source.read_only,

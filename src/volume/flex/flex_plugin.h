@@ -72,7 +72,8 @@ class FlexPlugin : public VolumePlugin {
                      const VolumeSpec& spec);
   Status BindDevice(const std::string& folder, const VolumeSpec& spec);
   Status UnmountForPod(const DriverVersion& version, const std::string& folder);
-  void ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
+  // CANCELLED: the process ends. What else fails is told, and the pod goes on.
+  Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
   Status GrowPlainly(const std::string& device, const std::string& folder);
 
   Host& host_;
