@@ -119,6 +119,10 @@ std::vector<Container> Pod::init_containers() const {
   return PartsOf<Container>(Array(json(), {"spec", "initContainers"}));
 }
 
+std::vector<Container> Pod::ephemeral_containers() const {
+  return PartsOf<Container>(Array(json(), {"spec", "ephemeralContainers"}));
+}
+
 bool Pod::ready() const {
   const Json* ready = condition("Ready");
   return ready != nullptr && base::json::String(*ready, {"status"}) == "True";

@@ -111,7 +111,7 @@ class VolumeMount : public Part {
   std::string mount_propagation() const { return String({"mountPropagation"}, "None"); }
 };
 
-// Pod.spec.containers[] and initContainers[]
+// Pod.spec.containers[], initContainers[] and ephemeralContainers[]
 class Container : public Part {
  public:
   using Part::Part;
@@ -164,6 +164,7 @@ class Pod : public Object {
   std::vector<PodVolume> volumes() const;
   std::vector<Container> containers() const;
   std::vector<Container> init_containers() const;
+  std::vector<Container> ephemeral_containers() const;
 };
 
 class PersistentVolumeClaim : public Object {

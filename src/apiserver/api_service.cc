@@ -257,7 +257,8 @@ void ApiService::HandleSubresource(const ResourceRequest& request) {
   const api::KindInfo* info = request.rules->info;
   const std::string& sub = request.subresource;
   const std::string& verb = request.verb;
-  if (sub == "status" && info->has_status) {
+  const bool ephemeral = info == &api::kinds::kPod && sub == "ephemeralcontainers";
+  if ((sub == "status" && info->has_status) || ephemeral) {
     if (verb == "get") return reader_.Get(request);
     if (verb == "update") return writer_.Update(request);
     if (verb == "patch") return writer_.Patch(request);

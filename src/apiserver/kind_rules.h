@@ -95,6 +95,8 @@ struct KindRules {
   std::function<void(const Json& object, FieldErrors& errors)> validate_create;
   std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_update;
   std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_status;
+  // In place of validate_update, for pods/NAME/ephemeralcontainers.
+  std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_ephemeral;
 };
 
 // Shared: a request holds the rules that it began with (kind_registry.h).

@@ -271,6 +271,27 @@ void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
       "negative)");
 }
 
+// Added for good: what runs, or ran, stays in the pod's record.
+void UpdateEphemeral(const Json& json, const Json& old, FieldErrors& errors) {
+  const Checked containers = Checked(json, old, errors)["spec"]["ephemeralContainers"];
+  if (Find(Map(json, {"metadata", "annotations"}), {"kubernetes.io/config.mirror"}) != nullptr) {
+    return containers.Forbidden("static pods do not support ephemeral containers");
+  }
+  for (const Json& before : Array(old, {"spec", "ephemeralContainers"})) {
+    const std::string name = String(before, {"name"});
+    const auto found =
+        std::find_if(containers.json().begin(), containers.json().end(),
+                     [&](const Json& container) { return String(container, {"name"}) == name; });
+    if (found == containers.json().end()) {
+      containers.Forbidden(
+          fmt::format("existing ephemeral containers \"{}\" may not be removed", name));
+    } else if (*found != before) {
+      containers.Forbidden(
+          fmt::format("existing ephemeral containers \"{}\" may not be changed", name));
+    }
+  }
+}
+
 }  // namespace
 
 void AddPodRules(std::vector<KindRules>& rules) {
@@ -287,6 +308,7 @@ void AddPodRules(std::vector<KindRules>& rules) {
   pod.validate = ValidatePod;
   pod.validate_create = ValidateNewPod;
   pod.validate_update = UpdatePod;
+  pod.validate_ephemeral = UpdateEphemeral;
   rules.push_back(pod);
 }
 

@@ -348,6 +348,26 @@ void CheckInitContainer(const Checked& container) {
   }
 }
 
+// One that a person adds to look at a pod that runs: it has none of what would make the node agent
+// keep it, or the scheduler count it.
+void CheckEphemeralContainer(const Checked& container, const std::set<std::string>& others) {
+  constexpr std::string_view kNot = "cannot be set for an Ephemeral Container";
+  for (const std::string_view member : {"ports", "livenessProbe", "readinessProbe", "startupProbe",
+                                        "lifecycle", "resources", "resizePolicy"}) {
+    if (container[member].given()) container[member].Forbidden(kNot);
+  }
+  for (const Checked& mount : container["volumeMounts"].Items()) {
+    for (const std::string_view member : {"subPath", "subPathExpr"}) {
+      if (mount[member].given()) mount[member].Forbidden(kNot);
+    }
+  }
+  if (container["restartPolicy"].present()) {
+    container["restartPolicy"].Forbidden("may not be set for non-init containers");
+  }
+  const Checked target = container["targetContainerName"];
+  if (target.given() && !others.contains(target.text())) target.NotFound();
+}
+
 }  // namespace
 
 void DefaultContainer(Json& container) {
@@ -398,6 +418,12 @@ void ValidateContainers(const Checked& spec, PodSpecOf of) {
     std::set<std::string> own_ports;  // they run one after the other
     CheckHostPorts(container, own_ports);
     CheckInitContainer(container);
+  }
+  const std::set<std::string> others = names;
+  for (const Checked& container : spec["ephemeralContainers"].Items()) {
+    CheckContainer(container, volumes, of);
+    if (container["name"].given()) container["name"].Unique(names);
+    CheckEphemeralContainer(container, others);
   }
 }
 

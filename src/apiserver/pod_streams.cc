@@ -27,6 +27,9 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
     if (container.name() == asked) return asked;
     inits += fmt::format("{}{}", inits.empty() ? "" : " ", container.name());
   }
+  for (const api::Container& container : pod.ephemeral_containers()) {
+    if (container.name() == asked) return asked;
+  }
   if (!asked.empty()) {
     return BadRequest(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
   }

@@ -136,6 +136,51 @@ TEST_F(ApiTest, AGatedPodIsHeldBack) {
   EXPECT_EQ(bound["status"]["conditions"][0]["status"], "True");
 }
 
+TEST_F(ApiTest, EphemeralContainersAreAddedForGood) {
+  Json pod = PodWith("{}");
+  pod["spec"]["ephemeralContainers"] = Json::array({{{"name", "look"}, {"image", "x:1"}}});
+  EXPECT_THAT(Post(kPods, pod).message(), HasSubstr("cannot be set on create"));
+  ASSERT_EQ(Post(kPods, PodWith("{}")).code, 201);
+  const std::string at = At(kPods, "p") + "/ephemeralcontainers";
+  const auto with = [&](Json containers) {
+    return Patch(at, {{"spec", {{"ephemeralContainers", std::move(containers)}}}});
+  };
+  Json look = {{"name", "look"}, {"image", "x:1"}, {"targetContainerName", "c"}};
+  const auto added = with(Json::array({look}));
+  ASSERT_EQ(added.code, 200) << added.body;
+  EXPECT_EQ(added.json["spec"]["ephemeralContainers"][0]["imagePullPolicy"], "IfNotPresent");
+  EXPECT_EQ(added.json["metadata"]["generation"], 2);
+  EXPECT_EQ(Get(at).json["spec"]["ephemeralContainers"].size(), 1u);
+
+  EXPECT_THAT(with(Json::array()).message(), HasSubstr("\"look\" may not be removed"));
+  Json changed = look;
+  changed["image"] = "x:2";
+  EXPECT_THAT(with(Json::array({changed})).message(), HasSubstr("\"look\" may not be changed"));
+  const auto refused = [&](const char* member, Json value) {
+    Json two = {{"name", "two"}, {"image", "x:1"}};
+    two[member] = std::move(value);
+    return with(Json::array({look, two})).message();
+  };
+  EXPECT_THAT(refused("name", "c"), HasSubstr("Duplicate value"));
+  EXPECT_THAT(refused("targetContainerName", "other"), HasSubstr("Not found"));
+  EXPECT_THAT(refused("ports", Json::array({{{"containerPort", 80}}})),
+              HasSubstr("ports: Forbidden: cannot be set for an Ephemeral Container"));
+  EXPECT_THAT(refused("resources", {{"limits", {{"cpu", "1"}}}}), HasSubstr("cannot be set"));
+  EXPECT_THAT(refused("restartPolicy", "Always"), HasSubstr("may not be set"));
+
+  // By this way alone, and nothing else by this way.
+  Json whole = Get(At(kPods, "p")).json;
+  whole["spec"]["ephemeralContainers"].push_back({{"name", "two"}, {"image", "x:1"}});
+  EXPECT_EQ(Put(At(kPods, "p"), whole).code, 422);
+  whole["metadata"]["labels"] = {{"a", "b"}};
+  whole["spec"]["containers"][0]["image"] = "x:9";
+  const auto put = Put(at, whole);
+  ASSERT_EQ(put.code, 200) << put.body;
+  EXPECT_EQ(put.json["spec"]["ephemeralContainers"].size(), 2u);
+  EXPECT_EQ(put.json["spec"]["containers"][0]["image"], "x:1");
+  EXPECT_FALSE(put.json["metadata"].contains("labels"));
+}
+
 TEST_F(ApiTest, AnEvictionDeletes) {
   ASSERT_EQ(Post(kPods, PodWith("{}")).code, 201);
   Json eviction = {

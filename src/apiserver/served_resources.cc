@@ -20,6 +20,7 @@ std::vector<Subresource> SubresourcesOf(const api::KindInfo& info) {
   if (&info == &api::kinds::kPod) {
     all.push_back({"attach", "PodAttachOptions", "", "v1", {"create", "get"}});
     all.push_back({"binding", "Binding", "", "v1", {"create"}});
+    all.push_back({"ephemeralcontainers", "Pod", "", "v1", {"get", "patch", "update"}});
     all.push_back({"eviction", "Eviction", "policy", "v1", {"create"}});
     all.push_back({"exec", "PodExecOptions", "", "v1", {"create", "get"}});
     all.push_back({"log", "Pod", "", "v1", {"get"}});

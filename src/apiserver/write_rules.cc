@@ -21,14 +21,16 @@ constexpr int64_t kDefaultGrace = 30;
 // What the server may add to an object of the greatest size.
 constexpr size_t kDefaultsRoom = 64 * 1024;
 
-Status Validate(const KindRules& rules, const Json& object, const Json* old) {
+// `ephemeral`: an update of the ephemeral containers alone.
+Status Validate(const KindRules& rules, const Json& object, const Json* old,
+                bool ephemeral = false) {
   FieldErrors errors;
   ValidateMetadata(rules, object, errors);
   if (old != nullptr) ValidateMetadataUpdate(object, *old, errors);
   if (rules.validate != nullptr) rules.validate(object, errors);
   if (old == nullptr && rules.validate_create != nullptr) rules.validate_create(object, errors);
-  if (old != nullptr && rules.validate_update != nullptr)
-    rules.validate_update(object, *old, errors);
+  const auto& update = ephemeral ? rules.validate_ephemeral : rules.validate_update;
+  if (old != nullptr && update != nullptr) update(object, *old, errors);
   std::string name = String(object, {"metadata", "name"});
   if (name.empty()) name = String(object, {"metadata", "generateName"});
   return errors.ToStatus(*rules.info, name);
@@ -206,6 +208,12 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
     if (rules.validate_status != nullptr) rules.validate_status(object, old, errors);
     return errors.ToStatus(*rules.info, String(object, {"metadata", "name"}));
   }
+  const bool ephemeral = subresource == "ephemeralcontainers";
+  if (ephemeral) {
+    Json containers = Array(object, {"spec", "ephemeralContainers"});
+    object = old;
+    base::json::Set(object, {"spec", "ephemeralContainers"}, std::move(containers));
+  }
   if (rules.info->has_status) {
     object.erase("status");
     if (const Json* status = Find(old, {"status"})) object["status"] = *status;
@@ -215,7 +223,7 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
   if (rules.admit_update != nullptr) RETURN_IF_ERROR(rules.admit_update(object, old, lookup));
   if (rules.counts_generation && ChangesGeneration(rules, object, old)) BumpGeneration(object);
   FieldTracker::KeepTimes(object, old);
-  return Validate(rules, object, &old);
+  return Validate(rules, object, &old, ephemeral);
 }
 
 base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,

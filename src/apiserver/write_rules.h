@@ -26,7 +26,7 @@ base::Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker
                         Lookup& lookup, base::WallTime now);
 
 // `object` (a whole object as the client wants it) becomes the successor of `old` (without
-// resourceVersion). `subresource` is "", "status" or "finalize".
+// resourceVersion). `subresource` is "", "status", "finalize" or "ephemeralcontainers".
 base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                            std::string_view subresource, const FieldTracker& tracker,
                            Lookup& lookup, base::WallTime now);

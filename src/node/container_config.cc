@@ -105,6 +105,12 @@ StatusOr<cri::ContainerConfig> ContainerConfigs::Make(const ContainerConfigInput
       ContainerResources(input.pod, container, input.facts.memory_capacity);
   ASSIGN_OR_RETURN(*config.mutable_linux()->mutable_security_context(),
                    ContainerSecurity(input.pod, container, input.image));
+  if (!input.processes_of.empty()) {
+    cri::NamespaceOption& namespaces =
+        *config.mutable_linux()->mutable_security_context()->mutable_namespace_options();
+    namespaces.set_pid(cri::TARGET);
+    namespaces.set_target_id(input.processes_of);
+  }
   RETURN_IF_ERROR(AddVolumes(input, values, config));
   RETURN_IF_ERROR(AddFiles(input, config));
   return config;

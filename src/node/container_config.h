@@ -22,6 +22,9 @@ struct ContainerConfigInput {
   const rpc::cri::Image& image;
   const PodFacts& facts;
   const std::map<std::string, volume::Published>& volumes;
+  // Id of the container whose processes it is to see (targetContainerName); empty: as all of the
+  // pod's containers.
+  std::string processes_of;
 };
 
 // The part of a container's spec whose change makes a running container be replaced; the kubelet's

@@ -44,7 +44,7 @@ class ContainerConfigTest : public ::testing::Test {
           {{"name", "web"}, {"namespace", "n"}, {"uid", "u"}, {"labels", {{"app", "x"}}}}},
          {"spec", spec}});
   }
-  base::StatusOr<cri::ContainerConfig> Make(const api::Pod& pod) {
+  base::StatusOr<cri::ContainerConfig> Make(const api::Pod& pod, std::string processes_of = "") {
     const ContainerConfigs configs(
         *paths_, *mounter_, [](const api::KindInfo&, std::string_view, std::string_view) {
           return base::StatusOr<Json>(base::Error(StatusCode::kNotFound, "none"));
@@ -54,7 +54,8 @@ class ContainerConfigTest : public ::testing::Test {
                          .restart_count = 3,
                          .image = image_,
                          .facts = facts_,
-                         .volumes = volumes_});
+                         .volumes = volumes_,
+                         .processes_of = std::move(processes_of)});
   }
 
   std::string folder_;
@@ -187,6 +188,14 @@ TEST_F(ContainerConfigTest, AppliesTheSecurityContext) {
   EXPECT_THAT(security.capabilities().add_capabilities(), ElementsAre("NET_ADMIN"));
   EXPECT_THAT(security.masked_paths(), Contains("/proc/kcore"));
   EXPECT_EQ(security.namespace_options().pid(), cri::CONTAINER);
+}
+
+TEST_F(ContainerConfigTest, AnEphemeralContainerSeesItsTargetsProcesses) {
+  const auto config = Make(PodOf({}), "target-id");
+  ASSERT_TRUE(config.ok()) << base::ToString(config.status());
+  const auto& namespaces = config->linux().security_context().namespace_options();
+  EXPECT_EQ(namespaces.pid(), cri::TARGET);
+  EXPECT_EQ(namespaces.target_id(), "target-id");
 }
 
 TEST_F(ContainerConfigTest, RefusesRootWhereRootIsForbidden) {

@@ -39,6 +39,9 @@ std::optional<api::Container> FindContainer(const api::Pod& pod, std::string_vie
   for (api::Container& container : pod.init_containers()) {
     if (container.name() == name) return std::move(container);
   }
+  for (api::Container& container : pod.ephemeral_containers()) {
+    if (container.name() == name) return std::move(container);
+  }
   return std::nullopt;
 }
 

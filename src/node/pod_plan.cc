@@ -1,6 +1,7 @@
 #include "node/pod_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "node/container_config.h"
@@ -38,6 +39,7 @@ class Planner {
       if (!plan_.stops.empty()) return std::move(plan_);
     }
     if (PlanInit()) PlanContainers();
+    if (plan_.ended_phase.empty()) PlanEphemeral();
     plan_.needs_sandbox = plan_.sandbox_id.empty() && !plan_.starts.empty();
     return std::move(plan_);
   }
@@ -181,6 +183,34 @@ class Planner {
       Start(container, false);
     }
     if (all_done) plan_.ended_phase = any_failed ? "Failed" : "Succeeded";
+  }
+
+  // Each once, in whichever sandbox that was: none is made for them.
+  void PlanEphemeral() {
+    if (plan_.sandbox_id.empty() && plan_.starts.empty()) return;
+    for (const api::Container& container : pod_.ephemeral_containers()) {
+      std::vector<std::string> never_ran;
+      bool ran = false;
+      for (const ContainerState& state : runtime_.containers) {
+        if (state.name != container.name()) continue;
+        ran |= state.phase != Phase::kCreated;
+        never_ran.push_back(state.id);
+      }
+      ran |= never_ran.empty() && WasReported(container.name());
+      if (ran) continue;
+      std::ranges::move(never_ran, std::back_inserter(plan_.remove_containers));
+      plan_.starts.push_back({.container = container});
+    }
+  }
+
+  // Whether the API knows that the ephemeral container was made.
+  bool WasReported(const std::string& name) const {
+    return std::ranges::any_of(
+        base::json::Array(pod_.json(), {"status", "ephemeralContainerStatuses"}),
+        [&](const base::Json& status) {
+          return base::json::String(status, {"name"}) == name &&
+                 !base::json::String(status, {"containerID"}).empty();
+        });
   }
 
   const api::Pod& pod_;

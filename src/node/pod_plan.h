@@ -5,7 +5,7 @@
 //        └──────────── sandbox died ◀──────────┘   (not with restartPolicy Never)
 //
 // Init containers with restartPolicy Always (sidecars) count as done once started, and are kept
-// running.
+// running. Ephemeral containers run beside all that, each once, and count for nothing.
 #pragma once
 
 #include <functional>

@@ -71,6 +71,48 @@ TEST(PodPlan, StartsEverythingOfANewPod) {
   EXPECT_THAT(Starts(plan), ElementsAre("a/0", "b/0"));
 }
 
+api::Pod WithEphemeral(api::Pod pod, const std::string& name) {
+  Json json = pod.json();
+  json["spec"]["ephemeralContainers"] = {{{"name", name}, {"image", "i"}}};
+  return api::Pod(std::move(json));
+}
+
+TEST(PodPlan, StartsAnEphemeralContainerOnceBesideTheOthers) {
+  const api::Pod pod = WithEphemeral(PodOf("Always", {"a"}, {"i"}), "look");
+  Runtime runtime;
+  runtime.Sandbox("s", true).Container("i", Phase::kRunning);
+  EXPECT_THAT(Starts(MakePlan(pod, runtime.Get(), kHealthy)), ElementsAre("look/0"));
+  runtime.Container("look", Phase::kExited, 1);
+  EXPECT_THAT(MakePlan(pod, runtime.Get(), kHealthy).starts, IsEmpty());
+}
+
+TEST(PodPlan, StartsAnEphemeralContainerThatWasMadeAndNeverRan) {
+  const PodPlan plan = MakePlan(WithEphemeral(PodOf("Always", {"a"}), "look"),
+                                Runtime()
+                                    .Sandbox("s", true)
+                                    .Container("a", Phase::kRunning)
+                                    .Container("look", Phase::kCreated)
+                                    .Get(),
+                                kHealthy);
+  EXPECT_THAT(Starts(plan), ElementsAre("look/0"));
+  EXPECT_THAT(plan.remove_containers, ElementsAre("look-0"));
+}
+
+TEST(PodPlan, AnEphemeralContainerHasOneSandboxAndHoldsNoPod) {
+  Json json = WithEphemeral(PodOf("Never", {"a"}), "look").json();
+  json["status"]["ephemeralContainerStatuses"] = {{{"name", "look"}, {"containerID", "c://x"}}};
+  // The runtime has forgotten it together with its sandbox.
+  EXPECT_THAT(Starts(MakePlan(api::Pod(json), {}, kHealthy)), ElementsAre("a/0"));
+  const PodPlan ended = MakePlan(api::Pod(json),
+                                 Runtime()
+                                     .Sandbox("s", true)
+                                     .Container("a", Phase::kExited, 0)
+                                     .Container("look", Phase::kRunning)
+                                     .Get(),
+                                 kHealthy);
+  EXPECT_EQ(ended.ended_phase, "Succeeded");
+}
+
 TEST(PodPlan, LeavesARunningPodAlone) {
   const PodPlan plan =
       MakePlan(PodOf("Always", {"a"}),

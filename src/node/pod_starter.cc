@@ -139,13 +139,26 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
     entry.hosts_of = sandbox.id;
   }
   const PodVolumes volumes = parts_.volumes.State(entry.uid);
+  std::string processes_of;
+  if (const std::string target =
+          base::json::String(start.container.json(), {"targetContainerName"});
+      !target.empty()) {
+    const ContainerState* found = runtime.Newest(target);
+    if (found == nullptr || !found->running()) {
+      return fail("CreateContainerConfigError",
+                  base::Error(StatusCode::kFailedPrecondition,
+                              "its target container '{}' does not run", target));
+    }
+    processes_of = found->id;
+  }
   cri::CreateContainerRequest create;
   auto config = parts_.configs.Make({.pod = pod,
                                      .container = start.container,
                                      .restart_count = start.restart_count,
                                      .image = image,
                                      .facts = facts,
-                                     .volumes = volumes.published});
+                                     .volumes = volumes.published,
+                                     .processes_of = processes_of});
   if (!config.ok()) return fail("CreateContainerConfigError", config.status());
   create.set_pod_sandbox_id(sandbox.id);
   *create.mutable_config() = *std::move(config);

@@ -15,10 +15,22 @@ namespace json = base::json;
 using Phase = ContainerState::Phase;
 
 // What this file writes at the top of the status; a member that it no longer gives is removed.
-constexpr const char* kOwned[] = {
-    "phase",     "hostIP",     "hostIPs",           "podIP",
-    "podIPs",    "reason",     "message",           "qosClass",
-    "startTime", "conditions", "containerStatuses", "initContainerStatuses"};
+constexpr const char* kOwned[] = {"phase",
+                                  "hostIP",
+                                  "hostIPs",
+                                  "podIP",
+                                  "podIPs",
+                                  "reason",
+                                  "message",
+                                  "qosClass",
+                                  "startTime",
+                                  "conditions",
+                                  "containerStatuses",
+                                  "initContainerStatuses",
+                                  "ephemeralContainerStatuses"};
+
+constexpr const char* kInit = "initContainerStatuses";
+constexpr const char* kEphemeral = "ephemeralContainerStatuses";
 
 Json Time(int64_t nanoseconds) {
   if (nanoseconds <= 0) return nullptr;
@@ -31,9 +43,12 @@ class StatusMaker {
 
   Json Make() {
     Json status = Json::object();
-    status["containerStatuses"] = Statuses(in_.pod.containers(), false);
+    status["containerStatuses"] = Statuses(in_.pod.containers(), "containerStatuses");
     if (const auto init = in_.pod.init_containers(); !init.empty()) {
-      status["initContainerStatuses"] = Statuses(init, true);
+      status[kInit] = Statuses(init, kInit);
+    }
+    if (const auto ephemeral = in_.pod.ephemeral_containers(); !ephemeral.empty()) {
+      status[kEphemeral] = Statuses(ephemeral, kEphemeral);
     }
     initialized_ = Initialized(status);
     status["phase"] = PhaseOf(status);
@@ -82,18 +97,18 @@ class StatusMaker {
   }
 
   // The container's status as the API has it: what the runtime has forgotten.
-  Json Reported(const std::string& name, bool init) const {
-    for (const Json& status : json::Array(
-             in_.pod.json(), {"status", init ? "initContainerStatuses" : "containerStatuses"})) {
+  Json Reported(const std::string& name, std::string_view list) const {
+    for (const Json& status : json::Array(in_.pod.json(), {"status", list})) {
       if (json::String(status, {"name"}) == name) return status;
     }
     return Json::object();
   }
 
-  Json StatusOf(const api::Container& container, bool init) const {
+  // `list`: the member of the status that it is for.
+  Json StatusOf(const api::Container& container, std::string_view list) const {
     const std::string name = container.name();
     const ContainerState* state = in_.runtime.Newest(name);
-    const Json reported = Reported(name, init);
+    const Json reported = Reported(name, list);
     Json out = {{"name", name},
                 {"image", container.image()},
                 {"imageID", ""},
@@ -130,7 +145,7 @@ class StatusMaker {
       out["state"] = {{"running", {{"startedAt", Time(state->started_at)}}}};
       const ContainerHealth health = in_.health(state->id);
       out["started"] = health.started;
-      out["ready"] = health.started && health.ready;
+      out["ready"] = list != kEphemeral && health.started && health.ready;
     } else if (state->exited()) {
       const auto waiting = Waiting(name, true);
       if (waiting.has_value()) {
@@ -139,7 +154,7 @@ class StatusMaker {
       } else {
         out["state"] = Terminated(*state);
       }
-      if (init && !IsSidecar(container)) out["ready"] = state->exit_code == 0;
+      if (list == kInit && !IsSidecar(container)) out["ready"] = state->exit_code == 0;
     } else {
       out["state"] = WaitingState(*Waiting(name, false));
     }
@@ -147,9 +162,9 @@ class StatusMaker {
     return out;
   }
 
-  Json Statuses(const std::vector<api::Container>& containers, bool init) const {
+  Json Statuses(const std::vector<api::Container>& containers, std::string_view list) const {
     Json out = Json::array();
-    for (const api::Container& container : containers) out.push_back(StatusOf(container, init));
+    for (const api::Container& container : containers) out.push_back(StatusOf(container, list));
     return out;
   }
 
@@ -163,7 +178,7 @@ class StatusMaker {
     }
     const auto containers = in_.pod.init_containers();
     for (size_t i = 0; i < containers.size(); ++i) {
-      const Json& item = status["initContainerStatuses"][i];
+      const Json& item = status[kInit][i];
       const bool done = IsSidecar(containers[i])
                             ? json::Bool(item, {"started"})
                             : json::Find(item, {"state", "terminated"}) != nullptr &&

@@ -63,6 +63,22 @@ class PodStatusTest : public ::testing::Test {
   bool terminating_ = false;
 };
 
+TEST_F(PodStatusTest, AnEphemeralContainerHasAStatusAndCountsForNothing) {
+  Json json = pod_.json();
+  json["spec"]["ephemeralContainers"] = {{{"name", "look"}, {"image", "i"}}};
+  pod_ = api::Pod(std::move(json));
+  Add("a", Phase::kRunning);
+  Json status = Make();
+  EXPECT_EQ(status["ephemeralContainerStatuses"][0]["state"]["waiting"]["reason"],
+            "ContainerCreating");
+  EXPECT_EQ(status["phase"], "Running");
+  EXPECT_EQ(Condition(status, "Ready"), "True");
+  Add("look", Phase::kRunning);
+  status = Make();
+  EXPECT_TRUE(status["ephemeralContainerStatuses"][0]["state"].contains("running"));
+  EXPECT_EQ(status["ephemeralContainerStatuses"][0]["ready"], false);
+}
+
 TEST_F(PodStatusTest, OfARunningPod) {
   Add("a", Phase::kRunning);
   const Json status = Make();

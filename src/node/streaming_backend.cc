@@ -12,7 +12,8 @@ constexpr std::chrono::milliseconds kStreamTimeout{120'000};
 
 // Why a container has no log or process, as the kubelet says it.
 Status NotStarted(const api::Pod& pod, const std::string& container) {
-  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+  for (const char* list :
+       {"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}) {
     for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
       if (base::json::String(status, {"name"}) != container) continue;
       const std::string reason = base::json::String(status, {"state", "waiting", "reason"});

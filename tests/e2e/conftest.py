@@ -38,6 +38,15 @@ def ceph_cluster():
         made.folder.parent.rmdir()
 
 
+@pytest.fixture
+def kubectl_of(home):
+    """Gives a client of any version for a Berth, in the namespace `default`."""
+    def client(berth):
+        [(binary, version), *_] = installed().items()
+        return Kubectl(binary, version, berth.data / "kubeconfig", "default", home)
+    return client
+
+
 @pytest.fixture(params=PARAMETERS)
 def kubectl(request, module_berth, home):
     """A client in a namespace that it makes and that is gone afterwards, with all that is in it."""

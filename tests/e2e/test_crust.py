@@ -1,6 +1,7 @@
 """Runtime-assisted mounting: a pod's sandbox, not the host, has its volume's file system. The six stories of the design
 are the tests of that name; a double of nothing takes part: containerd, runc, the shipped driver, loop devices."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -174,6 +175,28 @@ def test_the_example_does_what_the_readme_says(berth, handler):
     assert shell(berth, "sandboxed", "stat -c %g /logs").strip() == "2000"
     assert not crust.host_mounts(berth)
     assert "is mounted in the pod's sandbox by the runtime handler" in berth.run("explain", "pod", "sandboxed").stdout
+
+
+def test_an_ephemeral_container_shares_the_volume(berth, kubectl_of):
+    berth.apply(crust.claim("data"))
+    run(berth, "user", "data", script="echo kept > /data/note")
+    pod = berth.get("pod", "user")
+    pod["spec"]["ephemeralContainers"] = [{
+        "name": "look", "image": standalone.IMAGE, "targetContainerName": "main",
+        "command": ["/bin/sh", "-c", "cat /see/note; tr '\\0' ' ' </proc/1/cmdline; echo seen > /see/answer"],
+        "volumeMounts": [{"name": "data", "mountPath": "/see"}]}]
+    kubectl_of(berth)("replace", "--raw", "/api/v1/namespaces/default/pods/user/ephemeralcontainers", "-f", "-",
+                      stdin=json.dumps(pod))
+
+    def ended():
+        [status] = berth.get("pod", "user")["status"].get("ephemeralContainerStatuses", [{}])
+        return status.get("state", {}).get("terminated")
+    wait_for("the ephemeral container to end", ended)
+    said = berth.run("logs", "user", "-c", "look").stdout
+    assert "kept" in said and "sleep 1000" in said  # the volume's file, and its target's first process
+    assert shell(berth, "user", "cat /data/answer").strip() == "seen"
+    assert berth.get("pod", "user")["status"]["phase"] == "Running"
+    assert not crust.host_mounts(berth)
 
 
 def test_a_writer_whose_claim_others_may_have_is_warned(berth):

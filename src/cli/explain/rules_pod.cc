@@ -12,7 +12,8 @@ struct Waiting {
 
 std::vector<Waiting> WaitingContainers(const api::Pod& pod) {
   std::vector<Waiting> out;
-  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+  for (const char* list :
+       {"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"}) {
     for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
       if (base::json::Find(status, {"state", "waiting"}) == nullptr) continue;
       out.push_back({.container = base::json::String(status, {"name"}),
