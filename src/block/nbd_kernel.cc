@@ -148,13 +148,14 @@ std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
   return number;
 }
 
+// `named`: the descriptors that the message names.
 base::StatusOr<std::string> Ask(GenericMessage message, std::string_view what,
-                                std::chrono::milliseconds timeout) {
+                                std::chrono::milliseconds timeout, std::vector<int> named = {}) {
+  const auto exchange = [bytes = std::string(message.Finish())](Answer& answer) {
+    return Exchange(bytes, answer);
+  };
   ASSIGN_OR_RETURN(const Answer answer,
-                   platform::AskChild<Answer>(
-                       what, timeout, [bytes = std::string(message.Finish())](Answer& answer) {
-                         return Exchange(bytes, answer);
-                       }));
+                   platform::AskChild<Answer>(what, timeout, exchange, std::move(named)));
   return std::string(answer.bytes, std::min(answer.size, sizeof answer.bytes));
 }
 
@@ -214,8 +215,8 @@ base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
   message.End(item);
   message.End(sockets);
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.before">());
-  ASSIGN_OR_RETURN(const std::string answer,
-                   Ask(std::move(message), "connect an NBD device", kAnswerTime));
+  ASSIGN_OR_RETURN(const std::string answer, Ask(std::move(message), "connect an NBD device",
+                                                 kAnswerTime, {connection.socket.get()}));
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.after">());
   const auto index = NumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
   if (!index.has_value()) {

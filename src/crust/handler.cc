@@ -54,6 +54,12 @@ std::string Resolved(const std::string& folder) {
   return error ? folder : path.string();
 }
 
+// Whether a publish that failed so left nothing mounted: not one that was given up, nor one whose
+// child died.
+bool IsForCertain(const Status& failure) {
+  return failure.code() != StatusCode::kDeadlineExceeded && failure.code() != StatusCode::kInternal;
+}
+
 bool IsFolder(const std::string& path) {
   struct stat st;
   return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
@@ -226,7 +232,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
         return Error(StatusCode::kFailedPrecondition, "the volume at {} is being taken off",
                      Quote(target));
       }
-      if (IsSame(known->plan, plan)) return Publish(*hold, *known);
+      if (IsSame(known->plan, plan)) return Publish(*hold, *known, /*absent=*/false);
       if (known->state == VolumeState::kPublished) {
         return Error(StatusCode::kFailedPrecondition,
                      "another volume is published at {}, or the same one in another way",
@@ -246,7 +252,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
       return written;
     }
     sandboxes_.NoteUse(record.sandbox_id, record.volumes.back());
-    return Publish(*hold, record.volumes.back());
+    return Publish(*hold, record.volumes.back(), /*absent=*/true);
   }();
   RETURN_IF_ERROR_WITH(published, context);
   return wire::RuntimePublishVolumeResponse();
@@ -259,10 +265,12 @@ Status Handler::SetState(Entry& entry, VolumeRecord& volume, VolumeState state) 
   return written;
 }
 
-// Whatever its record says but "unpublishing".
-Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
+// Whatever its record says but "unpublishing". `absent`: for certain nothing of it is mounted
+// yet.
+Status Handler::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
   const std::string& sandbox_id = entry.record.sandbox_id;
   if (volume.state == VolumeState::kFailed) {
+    absent = true;
     RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublishing));
     sandboxes_.NoteUse(sandbox_id, volume);
   }
@@ -283,8 +291,8 @@ Status Handler::Publish(Entry& entry, VolumeRecord& volume) {
     LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
     return OkStatus();
   }
-  // Where the outcome is unknown, the kernel may mount it still.
-  if (published.code() != StatusCode::kDeadlineExceeded) {
+  // Where the outcome of this try, or of one before, is unknown, the kernel may mount it still.
+  if (absent && IsForCertain(published)) {
     if (const Status noted = SetState(entry, volume, VolumeState::kFailed); noted.ok()) {
       sandboxes_.NoteEnd(sandbox_id, volume.target);
     } else {
@@ -468,7 +476,7 @@ StatusOr<Graft> Handler::ForContainer(Entry& entry, VolumeRecord& volume,
   if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
   // The sandbox lost it (somebody took its namespace away): it is mounted again, by the plan.
   LOG_WARNING("{}: mounting it again", base::Message(graft.status()));
-  RETURN_IF_ERROR(Publish(entry, volume));
+  RETURN_IF_ERROR(Publish(entry, volume, /*absent=*/false));
   return entry.sandbox->ForContainer(volume.plan, sub_path);
 }
 

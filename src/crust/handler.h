@@ -103,7 +103,7 @@ class Handler {
   base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
-  base::Status Publish(Entry& entry, VolumeRecord& volume);
+  base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
   base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
   base::Status Unpublish(Entry& entry, const std::string& target);
   base::Status End(Entry& entry);

@@ -115,6 +115,10 @@ TEST_F(OutcomeTest, AMountThatWasGivenUpIsNotHeldForGoneWhileTheKernelMayDoIt) {
   const Status busy = Unpublish();
   EXPECT_EQ(busy.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::Message(busy), HasSubstr("is still in use"));
+  // Nor when another try failed for certain, be it at the device that the first one has.
+  ASSERT_EQ(Publish(base::Error(StatusCode::kFailedPrecondition, "busy")).code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
   // Nor by the next handler, which finds its record.
   Restart();
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
@@ -125,15 +129,15 @@ TEST_F(OutcomeTest, AMountThatWasGivenUpIsNotHeldForGoneWhileTheKernelMayDoIt) {
 
 // Whoever has its device has nothing to do with this sandbox.
 TEST_F(OutcomeTest, AMountThatFailedForCertainIsNotWaitedFor) {
-  ASSERT_EQ(Publish(base::Error(StatusCode::kInternal, "bad superblock")).code(),
-            StatusCode::kInternal);
+  ASSERT_EQ(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).code(),
+            StatusCode::kInvalidArgument);
   const base::UniqueFd somebody = Claim();
   Restart();
   ASSERT_OK(Unpublish());
 }
 
 TEST_F(OutcomeTest, OneThatFailedAndIsTriedAgainIsUnknownAgain) {
-  ASSERT_FALSE(Publish(base::Error(StatusCode::kInternal, "bad superblock")).ok());
+  ASSERT_FALSE(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).ok());
   ASSERT_FALSE(Publish(base::Error(StatusCode::kDeadlineExceeded, "late")).ok());
   base::UniqueFd mounting = Claim();
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);

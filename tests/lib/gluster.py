@@ -58,7 +58,8 @@ class GlusterServer:
                 ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
                  "sh", "-c", START, "sh", root, brick], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.pid = wait_for("the server's namespaces", self._inner_pid)
-        let_go_of_others(self.pid, own=self.folder)
+        # By unshare, which is in the same namespace: from the server's root nothing of the host is seen.
+        let_go_of_others(self.process.pid, own=self.folder)
         self.veth.connect(self.pid)
         self.inside("touch", "/run/go")
         wait_for("glusterd", lambda: self.inside("gluster", "volume", "list", check=False).returncode == 0, interval=0.2)

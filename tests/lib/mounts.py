@@ -16,7 +16,7 @@ def unmount_below(folder):
 
 def let_go_of_others(pid, own=None):
     """Unmounts, in the mount namespace that a process got as a copy, what other tests have mounted, which a copy would
-    keep busy for as long as the process lives. What lies below `own` stays."""
+    keep busy for as long as the process lives. What lies below `own` stays. The process's root is the host's."""
     others = [t for t in targets(pid) if t.startswith("/var/tmp/b") and not (own and f"{t}/".startswith(f"{own}/"))]
     for target in sorted(others, reverse=True):
         # Here and there it is gone already: its own test unmounts a folder, and this one what was below.
