@@ -11,6 +11,7 @@
 
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
+#include "crust/fake_sandbox.h"
 #include "platform/fake_temp_folder.h"
 
 namespace berth::crust {
@@ -23,47 +24,18 @@ using testing::HasSubstr;
 constexpr const char* kSandbox = "s1";
 constexpr const char* kUid = "uid-1";
 
-// A volume is there once it is let in, and never if nobody wants it any more.
-class SlowSandbox final : public Sandbox {
- public:
-  explicit SlowSandbox(std::shared_future<void> let_in, std::promise<void>& begun)
-      : let_in_(std::move(let_in)), begun_(begun) {}
-  base::Status Publish(const MountPlan&, const PublishContext& context) override {
-    context.progress(4321);
-    begun_.set_value();
-    while (let_in_.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
-      if (context.cancelled()) return base::Error(StatusCode::kCancelled, "the walk was ended");
-    }
-    return base::OkStatus();
-  }
-  base::Status Unpublish(const MountPlan&) override { return base::OkStatus(); }
-  base::StatusOr<VolumeStats> Stats(const MountPlan&) override { return VolumeStats(); }
-  base::StatusOr<int64_t> Expand(const MountPlan&) override { return 0; }
-  base::StatusOr<Graft> ForContainer(const MountPlan&, const std::string&) override {
-    return Graft();
-  }
-  base::Status End() override { return base::OkStatus(); }
-
- private:
-  const std::shared_future<void> let_in_;
-  std::promise<void>& begun_;
-};
-
-class SlowSandboxes final : public SandboxKind {
- public:
-  base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
-    return std::make_unique<SlowSandbox>(let_in_, begun);
-  }
-  std::promise<void> let_in;
-  std::promise<void> begun;
-
- private:
-  const std::shared_future<void> let_in_ = let_in.get_future().share();
-};
-
 class HandlerTest : public testing::Test {
  protected:
+  // A volume is there once it is let in, and never if nobody wants it any more.
   void SetUp() override {
+    kind_.publish = [this](const PublishContext& context) {
+      context.progress(4321);
+      begun_.set_value();
+      while (let_in_seen_.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+        if (context.cancelled()) return base::Error(StatusCode::kCancelled, "the walk was ended");
+      }
+      return base::OkStatus();
+    };
     Restart();
     std::filesystem::create_directories(target_);
     std::filesystem::create_directories(folder_ / "bundle");
@@ -97,7 +69,7 @@ class HandlerTest : public testing::Test {
     auto publish = std::async(std::launch::async, [this] {
       return handler_->RuntimePublishVolume(PublishRequest()).status();
     });
-    kind_.begun.get_future().wait();
+    begun_.get_future().wait();
     return publish;
   }
   base::Status Unpublish() {
@@ -114,7 +86,10 @@ class HandlerTest : public testing::Test {
   const std::string target_ =
       fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
   std::chrono::milliseconds patience_{1};
-  SlowSandboxes kind_;
+  std::promise<void> begun_;
+  std::promise<void> let_in_;
+  const std::future<void> let_in_seen_ = let_in_.get_future();
+  FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };
 
@@ -124,7 +99,7 @@ TEST_F(HandlerTest, WhoAsksMeanwhileIsToldHowFarALongCallHasCome) {
   EXPECT_EQ(second.code(), StatusCode::kAborted);
   EXPECT_THAT(base::Message(second),
               HasSubstr("fsGroup of 'server:/export': 4321 files and folders so far"));
-  kind_.let_in.set_value();
+  let_in_.set_value();
   EXPECT_TRUE(first.get().ok());
 }
 
@@ -159,13 +134,13 @@ TEST_F(HandlerTest, AContainerWaitsLongerThanOtherCalls) {
         .status();
   });
   EXPECT_EQ(create.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-  kind_.let_in.set_value();
+  let_in_.set_value();
   ASSERT_OK(publish.get());
   EXPECT_NE(create.get().code(), StatusCode::kAborted);
 }
 
 TEST_F(HandlerTest, ASandboxWhoseRecordCannotBeReadIsNotHeldForGone) {
-  kind_.let_in.set_value();
+  let_in_.set_value();
   ASSERT_OK(handler_->RuntimePublishVolume(PublishRequest()));
   std::ofstream(paths_.Records() + "/" + kSandbox + ".json") << "{}";
   Restart();

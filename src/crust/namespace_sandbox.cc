@@ -68,7 +68,8 @@ class NamespaceSandbox final : public Sandbox {
   StatusOr<VolumeStats> Stats(const MountPlan& plan) override {
     const std::string name(plan.name());
     Looks& looks = looks_[name];
-    const StatusOr<Holder::Look> look = LookOnce(name, looks);
+    const StatusOr<Holder::Look> look =
+        Once(looks.usage, [&](std::shared_ptr<void> alive) { return holder_.LookAt(name, alive); });
     if (!look.ok()) {
       if (look.status().code() == StatusCode::kNotFound) return look.status();
       const bool silent = look.status().code() == StatusCode::kDeadlineExceeded;
@@ -145,24 +146,21 @@ class NamespaceSandbox final : public Sandbox {
     std::optional<std::chrono::steady_clock::time_point> late_since;  // the sync
   };
 
-  StatusOr<Holder::Look> LookOnce(const std::string& name, Looks& looks) const {
-    if (!looks.usage.expired()) {
+  template <typename Look>
+  static auto Once(std::weak_ptr<void>& last, Look look) -> decltype(look(nullptr)) {
+    if (!last.expired()) {
       return Error(StatusCode::kDeadlineExceeded, "the last look at it has not come back");
     }
     const auto alive = std::make_shared<char>();
-    looks.usage = alive;
-    return holder_.LookAt(name, alive);
+    last = alive;
+    return look(alive);
   }
 
   // "": it is.
   std::string WhyNothingIsWritten(const std::string& name, Looks& looks) const {
     const auto now = std::chrono::steady_clock::now();
-    Status synced = Error(StatusCode::kDeadlineExceeded, "the last try has not come back");
-    if (looks.sync.expired()) {
-      const auto alive = std::make_shared<char>();
-      looks.sync = alive;
-      synced = holder_.Sync(name, alive);
-    }
+    const Status synced =
+        Once(looks.sync, [&](std::shared_ptr<void> alive) { return holder_.Sync(name, alive); });
     if (synced.code() != StatusCode::kDeadlineExceeded) {
       looks.late_since.reset();
       return synced.ok() ? ""

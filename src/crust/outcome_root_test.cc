@@ -9,6 +9,7 @@
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
+#include "crust/fake_sandbox.h"
 #include "crust/handler.h"
 #include "platform/fake_temp_folder.h"
 #include "platform/loop_device.h"
@@ -23,30 +24,6 @@ using testing::HasSubstr;
 
 constexpr const char* kSandbox = "s1";
 constexpr const char* kUid = "uid-1";
-
-class FailingSandbox final : public Sandbox {
- public:
-  explicit FailingSandbox(const Status& answer) : answer_(answer) {}
-  Status Publish(const MountPlan&, const PublishContext&) override { return answer_; }
-  Status Unpublish(const MountPlan&) override { return base::OkStatus(); }
-  base::StatusOr<VolumeStats> Stats(const MountPlan&) override { return VolumeStats(); }
-  base::StatusOr<int64_t> Expand(const MountPlan&) override { return 0; }
-  base::StatusOr<Graft> ForContainer(const MountPlan&, const std::string&) override {
-    return Graft();
-  }
-  Status End() override { return base::OkStatus(); }
-
- private:
-  const Status& answer_;
-};
-
-class FailingSandboxes final : public SandboxKind {
- public:
-  base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
-    return std::make_unique<FailingSandbox>(answer);
-  }
-  Status answer;
-};
 
 class OutcomeTest : public testing::Test {
  protected:
@@ -77,7 +54,7 @@ class OutcomeTest : public testing::Test {
   }
 
   Status Publish(Status answer) {
-    kind_.answer = std::move(answer);
+    kind_.publish = [answer = std::move(answer)](const PublishContext&) { return answer; };
     wire::RuntimePublishVolumeRequest request;
     request.set_sandbox_id(kSandbox);
     request.set_host_volume_id(device_.path);
@@ -104,7 +81,7 @@ class OutcomeTest : public testing::Test {
   const std::string target_ =
       fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
   platform::LoopDevice device_;
-  FailingSandboxes kind_;
+  FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };
 

@@ -33,14 +33,10 @@ bool Sleep(milliseconds time, std::stop_token stop) {
 }  // namespace
 
 std::optional<api::Container> FindContainer(const api::Pod& pod, std::string_view name) {
-  for (api::Container& container : pod.containers()) {
-    if (container.name() == name) return std::move(container);
-  }
-  for (api::Container& container : pod.init_containers()) {
-    if (container.name() == name) return std::move(container);
-  }
-  for (api::Container& container : pod.ephemeral_containers()) {
-    if (container.name() == name) return std::move(container);
+  for (const auto& list : {pod.containers(), pod.init_containers(), pod.ephemeral_containers()}) {
+    for (const api::Container& container : list) {
+      if (container.name() == name) return container;
+    }
   }
   return std::nullopt;
 }

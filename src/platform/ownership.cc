@@ -141,16 +141,15 @@ class GroupSetter {
 
 // Whether something is mounted below `folder` in this process's mount namespace: where it is not
 // known, yes. A mount that is in no namespace has none inside.
-bool HasMountsInside(int folder) {
+bool HasMountsInside(const UniqueFd& folder) {
   struct statx st = {};
   char path[PATH_MAX];
   const auto table = NewMounter()->List();
-  if (!table.ok() || statx(folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) != 0 ||
+  if (!table.ok() || statx(folder.get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &st) != 0 ||
       (st.stx_mask & STATX_MNT_ID) == 0) {
     return true;
   }
-  const ssize_t size =
-      readlink(fmt::format("/proc/self/fd/{}", folder).c_str(), path, sizeof(path));
+  const ssize_t size = readlink(ProcPath(folder).c_str(), path, sizeof(path));
   if (size <= 0 || size == sizeof(path)) return true;
   std::string below(path, static_cast<size_t>(size));
   if (!below.ends_with('/')) below += '/';
@@ -178,7 +177,7 @@ Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& opt
       return base::OkStatus();
     }
   }
-  const bool mounts_inside = HasMountsInside(folder.get());
+  const bool mounts_inside = HasMountsInside(folder);
   RETURN_IF_ERROR(WalkInParallel(
       folder.get(), {.name = name,
                      .visit =

@@ -12,8 +12,8 @@ from lib.kubectl import Kubectl, installed
 from lib.roles import Role
 from lib.standalone import wait_for
 
-PARAMETERS = [pytest.param((binary, version), id=f"kubectl-{version[2]}")
-              for binary, version in installed().items()]
+INSTALLED = installed()
+PARAMETERS = [pytest.param((binary, version), id=f"kubectl-{version[2]}") for binary, version in INSTALLED.items()]
 if not any(one.values[0][1][:2] == (1, 20) for one in PARAMETERS):
     PARAMETERS.append(pytest.param(None, id="kubectl-of-debian", marks=pytest.mark.skip(
         "Debian's kubectl is not here: ./dev setup fetches it")))
@@ -42,7 +42,7 @@ def ceph_cluster():
 def kubectl_of(home):
     """Gives a client of any version for a Berth, in the namespace `default`."""
     def client(berth):
-        [(binary, version), *_] = installed().items()
+        [(binary, version), *_] = INSTALLED.items()
         return Kubectl(binary, version, berth.data / "kubeconfig", "default", home)
     return client
 
