@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "base/fault.h"
 #include "base/ids.h"
@@ -28,8 +27,6 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kAnswerTime{10};  // of the folder's file system
-constexpr std::chrono::seconds kChangeWait{10};  // for another's change of the same image
-constexpr std::chrono::milliseconds kChangePause{5};
 constexpr std::chrono::hours kCopyTime{1};
 constexpr size_t kLongestStem = 200;  // with its suffixes within the 255 bytes of a file name
 constexpr std::chrono::minutes kTornAge{10};
@@ -95,28 +92,10 @@ base::StatusOr<ImageRecord> ImageFolder::ReadReady(const std::string& image) con
   return *std::move(record);
 }
 
-// The file of the lock may be removed with its image, so that a lock of it counts only while it has
-// its name.
-base::StatusOr<base::UniqueFd> ImageFolder::LockForChange(const std::string& image) const {
-  const std::string path = Beside(image, ".lock");
+base::StatusOr<ChangeLock> ImageFolder::LockForChange(const std::string& image) const {
   RETURN_IF_ERROR(platform::MakeFolders(folder_ + "/.berth", 0700));
-  const auto deadline = steady_clock::now() + kChangeWait;
-  for (;;) {
-    base::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd.valid()) return platform::ErrnoError(errno, "open lock " + Quote(path));
-    const int error = LockImage(fd.get(), ImageLock::kWriter);
-    struct stat st;
-    if (error == 0 && fstat(fd.get(), &st) == 0 &&
-        IsFile(path, {.device = st.st_dev, .inode = st.st_ino, .boot_id = ""})) {
-      return fd;
-    }
-    if (error != 0 && error != EAGAIN) return platform::ErrnoError(error, "lock " + Quote(path));
-    if (steady_clock::now() > deadline) {
-      return Error(StatusCode::kAborted, "image {} is being changed by another process",
-                   Quote(image));
-    }
-    if (error == EAGAIN) std::this_thread::sleep_for(kChangePause);
-  }
+  return ChangeLock::Take({.lock = Beside(image, ".lock"), .record = Beside(image, kRecordSuffix)},
+                          image);
 }
 
 base::StatusOr<std::optional<ImageRecord>> ImageFolder::Settle(const std::string& image,
@@ -152,7 +131,7 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
   if (!wanted.source.empty()) RETURN_IF_ERROR(CheckImageName(wanted.source));
   ASSIGN_OR_RETURN(const int64_t size, RoundedSize(wanted.size_bytes));
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
-  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(wanted.name));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(wanted.name));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(wanted.name, place));
   if (before.has_value()) {
     if (before->made_bytes == size && before->source == wanted.source &&
@@ -176,7 +155,7 @@ base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
                                                       const std::string& snapshot) {
   RETURN_IF_ERROR(CheckImageName(snapshot));
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
-  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(snapshot));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(snapshot));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(snapshot, place));
   if (before.has_value()) {
     if (before->snapshot_of == image) return before->Info();
@@ -279,11 +258,7 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   }
   RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(Beside(record.name, ".new")));
   unlink(Beside(record.name, ".holder").c_str());
-  RETURN_IF_ERROR(
-      platform::RemoveDurably<"block.image_record">(Beside(record.name, kRecordSuffix)));
-  // Last, and still held: whoever waits for it sees that it lost its name, and takes a new one.
-  unlink(Beside(record.name, ".lock").c_str());
-  return base::OkStatus();
+  return platform::RemoveDurably<"block.image_record">(Beside(record.name, kRecordSuffix));
 }
 
 // Temp files of its record, which a crash left: whoever holds the lock writes none.
@@ -304,13 +279,10 @@ base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
 base::Status ImageFolder::Delete(const std::string& image) {
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
-  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(image));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   RETURN_IF_ERROR(RemoveTornRecords(image));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, Settle(image, place));
-  if (!record.has_value()) {
-    unlink(Beside(image, ".lock").c_str());
-    return base::OkStatus();
-  }
+  if (!record.has_value()) return base::OkStatus();
   struct stat st;
   if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
   // Held until the image is gone, so that nobody maps it meanwhile.
@@ -331,7 +303,7 @@ base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t si
   ASSIGN_OR_RETURN(const int64_t size, RoundedSize(size_bytes));
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
   RETURN_IF_ERROR(CheckImageName(image));
-  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(image));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
   if (!record.has_value()) return NoImage(image, folder_);
   if (!record->snapshot_of.empty()) {
@@ -363,7 +335,7 @@ base::Status ImageFolder::NoteFormatting(const std::string& image, const std::st
     return Error(StatusCode::kInvalidArgument, "{} is no UUID of a file system", Quote(uuid));
   }
   ASSIGN_OR_RETURN(const PoolPlace place, Place());
-  ASSIGN_OR_RETURN(const base::UniqueFd change, LockForChange(image));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
   if (!record.has_value()) return NoImage(image, folder_);
   if (record->formatting == uuid) return base::OkStatus();

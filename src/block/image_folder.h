@@ -6,6 +6,7 @@
 //   FOLDER/.berth/NAME.new       the image while it is made; an NBD server that serves FOLDER never
 //                                shows it
 //   FOLDER/.berth/NAME.lock      held by whoever changes the image's existence or size at present
+//                                (change_lock.h)
 //   FOLDER/.berth/NAME.holder    who mapped it last, for people
 //
 // A long name is cut in .berth and has its digest behind it.
@@ -25,6 +26,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "block/backend.h"
+#include "block/change_lock.h"
 #include "block/image_lock.h"
 #include "block/image_record.h"
 #include "platform/loop_device.h"
@@ -59,9 +61,9 @@ class ImageFolder {
   // against it; the message tells whose as far as is known.
   base::StatusOr<base::UniqueFd> OpenLocked(const Located& image, int flags, ImageLock lock) const;
 
-  // Keeps others from changing the image's existence or size while the descriptor lives. ABORTED:
+  // Keeps others from changing the image's existence or size while the lock lives. ABORTED:
   // another does at present.
-  base::StatusOr<base::UniqueFd> LockForChange(const std::string& image) const;
+  base::StatusOr<ChangeLock> LockForChange(const std::string& image) const;
 
   // For the message that others get: who has the image mapped, as far as is known. Whether it could
   // be written is nobody's concern.

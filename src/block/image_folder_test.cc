@@ -105,6 +105,26 @@ TEST_F(ImageFolderTest, AFileOfSomebodyElseIsLeftAlone) {
   EXPECT_EQ(*platform::ReadFile(folder_ / "pvc-1"), "theirs");
 }
 
+TEST_F(ImageFolderTest, WhoFindsNoImageLeavesNothingBehind) {
+  EXPECT_EQ(images_.Grow("none", kMiB).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(images_.CreateSnapshot("none", "snap").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(images_.NoteFormatting("none", base::NewUuid()).code(), StatusCode::kNotFound);
+  EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
+
+  // Deleted while another waits for its turn.
+  ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
+  auto change = std::make_optional(images_.LockForChange("pvc-1"));
+  ASSERT_TRUE(change->ok()) << change->status();
+  std::jthread other([&] {
+    EXPECT_EQ(ImageFolder(folder_.path()).Grow("pvc-1", 2 * kMiB).status().code(),
+              StatusCode::kNotFound);
+  });
+  ASSERT_EQ(unlink((folder_ / ".berth/pvc-1.json").c_str()), 0);
+  change.reset();
+  other.join();
+  EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
+}
+
 TEST_F(ImageFolderTest, AnotherFileUnderAnImagesNameIsNotTakenForIt) {
   ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
   ASSERT_EQ(rename((folder_ / "pvc-1").c_str(), (folder_ / "away").c_str()), 0);
@@ -136,8 +156,8 @@ TEST_F(ImageFolderTest, ASnapshotNeverChangesAndAnImageIsMadeOfIt) {
 
 TEST_F(ImageFolderTest, TwoProcessesDoNotChangeOneImageAtOnce) {
   ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
-  auto change = images_.LockForChange("pvc-1");
-  ASSERT_TRUE(change.ok());
+  auto change = std::make_optional(images_.LockForChange("pvc-1"));
+  ASSERT_TRUE(change->ok()) << change->status();
   std::atomic<bool> grown{false};
   std::jthread other([&] {
     EXPECT_TRUE(ImageFolder(folder_.path()).Grow("pvc-1", 2 * kMiB).ok());
@@ -145,7 +165,7 @@ TEST_F(ImageFolderTest, TwoProcessesDoNotChangeOneImageAtOnce) {
   });
   EXPECT_TRUE(images_.Create({.name = "pvc-2", .size_bytes = kMiB}).ok());
   EXPECT_FALSE(grown);
-  change->Reset();
+  change.reset();
   other.join();
   EXPECT_EQ(images_.Locate("pvc-1")->info.size_bytes, 2 * kMiB);
 }

@@ -173,7 +173,7 @@ class ProxiedImages : public Images {
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
     // Nobody grows it meanwhile: the daemon makes the file exactly as long as it is told.
-    ASSIGN_OR_RETURN(const base::UniqueFd change, folder_.LockForChange(mapping.image));
+    ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     return mappings_.Refresh(mapping, located.info.size_bytes);
   }
