@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 #include "base/ipc/crust_call.h"
 #include "base/ipc/server.h"
@@ -13,6 +12,7 @@
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
 #include "platform/durable_file.h"
+#include "platform/kernel_file_systems.h"
 #include "platform/selinux.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
@@ -58,17 +58,11 @@ StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::stri
   return types;
 }
 
-// /proc/filesystems has those that are built in or loaded: a module's is loaded by its first mount.
-std::vector<std::string> KnownToKernel(const std::vector<std::string>& wanted) {
-  const auto text = platform::ReadFile("/proc/filesystems");
+StatusOr<std::vector<std::string>> KnownToKernel(const std::vector<std::string>& wanted) {
   std::vector<std::string> known;
   for (const std::string& type : wanted) {
-    std::istringstream lines(text.ok() ? *text : "");
-    bool found = false;
-    for (std::string line; std::getline(lines, line);) {
-      found = found || line.substr(line.find('\t') + 1) == type;
-    }
-    if (found) {
+    ASSIGN_OR_RETURN(const bool has, platform::KernelHasFileSystem(type));
+    if (has) {
       known.push_back(type);
     } else {
       LOG_INFO("{} volumes are not mounted here: the kernel does not have it", Quote(type));
@@ -88,7 +82,8 @@ class CrustHandlerImpl final : public CrustHandler {
 
   Status Run(const CrustHandlerOptions& options) {
     RETURN_IF_ERROR(CheckPaths(options));
-    Offer offer{.file_systems = KnownToKernel(options.file_systems), .shares = options.shares};
+    Offer offer{.shares = options.shares};
+    ASSIGN_OR_RETURN(offer.file_systems, KnownToKernel(options.file_systems));
     ASSIGN_OR_RETURN(offer.capabilities, Capabilities(options.capabilities));
     for (const std::string& share : options.utility_shares) {
       const size_t equals = share.find('=');

@@ -1,4 +1,4 @@
-// A kind of sandbox that mounts nothing and says of each publish what the test says.
+// A kind of sandbox that mounts nothing and says of each volume what the test says.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,18 @@
 
 namespace berth::crust {
 
-using FakePublish = std::function<base::Status(const PublishContext& context)>;
+struct FakeAnswers {
+  std::function<base::Status(const PublishContext& context)> publish;
+  std::function<base::Status()> unpublish = [] { return base::OkStatus(); };
+};
 
 class FakeSandbox final : public Sandbox {
  public:
-  explicit FakeSandbox(const FakePublish& publish) : publish_(publish) {}
+  explicit FakeSandbox(const FakeAnswers& answers) : answers_(answers) {}
   base::Status Publish(const MountPlan&, const PublishContext& context) override {
-    return publish_(context);
+    return answers_.publish(context);
   }
-  base::Status Unpublish(const MountPlan&) override { return base::OkStatus(); }
+  base::Status Unpublish(const MountPlan&) override { return answers_.unpublish(); }
   base::StatusOr<VolumeStats> Stats(const MountPlan&) override { return VolumeStats(); }
   base::StatusOr<int64_t> Expand(const MountPlan&) override { return 0; }
   base::StatusOr<Graft> ForContainer(const MountPlan&, const std::string&) override {
@@ -26,15 +29,15 @@ class FakeSandbox final : public Sandbox {
   base::Status End() override { return base::OkStatus(); }
 
  private:
-  const FakePublish& publish_;
+  const FakeAnswers& answers_;
 };
 
 class FakeSandboxes final : public SandboxKind {
  public:
   base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
-    return std::make_unique<FakeSandbox>(publish);
+    return std::make_unique<FakeSandbox>(answers);
   }
-  FakePublish publish;  // of all of its sandboxes
+  FakeAnswers answers;  // of all of its sandboxes
 };
 
 }  // namespace berth::crust

@@ -108,7 +108,9 @@ Status Handler::Load() {
     }
     RETURN_IF_ERROR(
         platform::WriteDurably<"crust.mark">(ipc::crust::MarkPath(options_.paths.run(), id), ""));
-    for (const VolumeRecord& volume : entry->record.volumes) sandboxes_.NoteUse(id, volume);
+    for (const VolumeRecord& volume : entry->record.volumes) {
+      if (volume.state != VolumeState::kFailed) sandboxes_.NoteUse(id, volume);
+    }
     LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), Quote(entry->record.pod_uid),
              entry->record.volumes.size());
     watch_.Add(id);
@@ -232,7 +234,10 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
         return Error(StatusCode::kFailedPrecondition, "the volume at {} is being taken off",
                      Quote(target));
       }
-      if (IsSame(known->plan, plan)) return Publish(*hold, *known, /*absent=*/false);
+      if (IsSame(known->plan, plan)) {
+        RETURN_IF_ERROR(CallAnew(*hold, *known, request.host_volume_id(), std::move(plan)));
+        return Publish(*hold, *known, /*absent=*/false);
+      }
       if (known->state == VolumeState::kPublished) {
         return Error(StatusCode::kFailedPrecondition,
                      "another volume is published at {}, or the same one in another way",
@@ -258,6 +263,18 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
   return wire::RuntimePublishVolumeResponse();
 }
 
+// The device has another path now (/dev/disk/by-id/x, /dev/sdb), by which it will be asked for.
+Status Handler::CallAnew(Entry& entry, VolumeRecord& volume, const std::string& host_volume_id,
+                         MountPlan plan) {
+  if (volume.host_volume_id == host_volume_id) return OkStatus();
+  const VolumeRecord before = volume;
+  volume.host_volume_id = host_volume_id;
+  volume.plan = std::move(plan);
+  const Status written = records_.Write(entry.record);
+  if (!written.ok()) volume = before;
+  return written;
+}
+
 Status Handler::SetState(Entry& entry, VolumeRecord& volume, VolumeState state) {
   const VolumeState before = std::exchange(volume.state, state);
   const Status written = records_.Write(entry.record);
@@ -274,20 +291,22 @@ Status Handler::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
     RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublishing));
     sandboxes_.NoteUse(sandbox_id, volume);
   }
-  const PublishContext context{.shared = sandboxes_.UsedElsewhere(sandbox_id, volume),
-                               .cancelled = [&] { return stopping_ || entry.unwanted; },
-                               .progress =
-                                   [&](uint64_t done) {
-                                     std::string text =
-                                         fmt::format("fsGroup of {}: {} files and folders so far",
-                                                     Quote(volume.host_volume_id), done);
-                                     LOG_INFO("{}", text);
-                                     sandboxes_.TellProgress(entry, std::move(text));
-                                   }};
+  const PublishContext context{
+      .shared = sandboxes_.WrittenElsewhere(sandbox_id, volume),
+      .alone = [&] { return !sandboxes_.UsedElsewhere(sandbox_id, volume); },
+      .cancelled = [&] { return stopping_ || entry.unwanted; },
+      .progress =
+          [&](uint64_t done) {
+            std::string text = fmt::format("fsGroup of {}: {} files and folders so far",
+                                           Quote(volume.host_volume_id), done);
+            LOG_INFO("{}", text);
+            sandboxes_.TellProgress(entry, std::move(text));
+          }};
   const Status published = entry.sandbox->Publish(volume.plan, context);
   if (volume.state == VolumeState::kPublished) return published;
   if (published.ok()) {
     RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublished));
+    sandboxes_.NoteUse(sandbox_id, volume);
     LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
     return OkStatus();
   }
@@ -304,6 +323,17 @@ Status Handler::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
 
 StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     const wire::RuntimeUnpublishVolumeRequest& request) {
+  if (request.sandbox_id().empty()) {
+    wire::RuntimeUnpublishVolumeRequest one = request;
+    const auto is_meant = [&](std::string_view pod_uid) {
+      return CheckTarget(request.host_target_path(), options_.kubelet_folder, pod_uid).ok();
+    };
+    for (const std::string& id : sandboxes_.IdsWhere(is_meant)) {
+      one.set_sandbox_id(id);
+      RETURN_IF_ERROR(RuntimeUnpublishVolume(one));
+    }
+    return wire::RuntimeUnpublishVolumeResponse();
+  }
   StatusOr<Hold> hold = Take(request.sandbox_id(), {.ends = true});
   if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
   RETURN_IF_ERROR(hold);
@@ -328,17 +358,29 @@ Status Handler::Unpublish(Entry& entry, const std::string& target) {
     RETURN_IF_ERROR(SetState(entry, *volume, VolumeState::kUnpublishing));
   }
   RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
+  // Before the look at who else has it: of two that end together, the last one waits.
+  sandboxes_.NoteEnd(record.sandbox_id, target);
+  const Status forgotten = Forget(entry, *volume);
+  if (forgotten.ok()) return OkStatus();
+  const VolumeRecord* left = record.FindTarget(target);
+  if (left->state != VolumeState::kFailed) sandboxes_.NoteUse(record.sandbox_id, *left);
+  return forgotten;
+}
+
+// What the sandbox has let go of.
+Status Handler::Forget(Entry& entry, VolumeRecord& volume) {
+  SandboxRecord& record = entry.record;
   // Whoever has the device of one that failed is somebody else.
-  if (volume->state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, *volume));
-  RETURN_IF_ERROR(RemoveEmptyFolders(target));
-  const VolumeRecord taken = std::move(*volume);
-  std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == volume; });
+  if (volume.state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, volume));
+  RETURN_IF_ERROR(RemoveEmptyFolders(volume.target));
+  const std::vector<VolumeRecord> before = record.volumes;
+  const std::string what = volume.host_volume_id;
+  std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == &volume; });
   if (const Status written = records_.Write(record); !written.ok()) {
-    record.volumes.push_back(taken);
+    record.volumes = before;
     return written;
   }
-  sandboxes_.NoteEnd(record.sandbox_id, target);
-  LOG_INFO("took {} out of sandbox {}", Quote(taken.host_volume_id), Quote(record.sandbox_id));
+  LOG_INFO("took {} out of sandbox {}", Quote(what), Quote(record.sandbox_id));
   return OkStatus();
 }
 

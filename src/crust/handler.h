@@ -105,7 +105,10 @@ class Handler {
                             const wire::RuntimePublishVolumeRequest& request) const;
   base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
   base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
+  base::Status CallAnew(Entry& entry, VolumeRecord& volume, const std::string& host_volume_id,
+                        MountPlan plan);
   base::Status Unpublish(Entry& entry, const std::string& target);
+  base::Status Forget(Entry& entry, VolumeRecord& volume);
   base::Status End(Entry& entry);
   base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
                                      const std::string& sub_path);

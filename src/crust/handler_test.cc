@@ -28,7 +28,7 @@ class HandlerTest : public testing::Test {
  protected:
   // A volume is there once it is let in, and never if nobody wants it any more.
   void SetUp() override {
-    kind_.publish = [this](const PublishContext& context) {
+    kind_.answers.publish = [this](const PublishContext& context) {
       context.progress(4321);
       begun_.set_value();
       while (let_in_seen_.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {

@@ -17,6 +17,7 @@
 #include "crust/mount_namespace.h"
 #include "crust/utility_mount.h"
 #include "crust/volume_mount.h"
+#include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
 #include "platform/file_system.h"
@@ -83,7 +84,7 @@ class NamespaceSandbox final : public Sandbox {
       if (plan.read_only()) return stats;
       stats.abnormal = true;
       stats.condition = "the file system has become read-only, as it does after an error";
-    } else if (std::string why = WhyNothingIsWritten(name, looks); !why.empty()) {
+    } else if (std::string why = WhyNothingIsWritten(plan, looks); !why.empty()) {
       stats.abnormal = true;
       stats.condition = std::move(why);
     }
@@ -148,7 +149,7 @@ class NamespaceSandbox final : public Sandbox {
 
   template <typename Look>
   static auto Once(std::weak_ptr<void>& last, Look look) -> decltype(look(nullptr)) {
-    if (!last.expired()) {
+    if (!IsOver(last)) {
       return Error(StatusCode::kDeadlineExceeded, "the last look at it has not come back");
     }
     const auto alive = std::make_shared<char>();
@@ -156,9 +157,18 @@ class NamespaceSandbox final : public Sandbox {
     return look(alive);
   }
 
+  static bool IsOver(const std::weak_ptr<void>& look) {
+    platform::ReapTheDead();  // one of them may have been that look
+    return look.expired();
+  }
+
   // "": it is.
-  std::string WhyNothingIsWritten(const std::string& name, Looks& looks) const {
+  std::string WhyNothingIsWritten(const MountPlan& plan, Looks& looks) const {
+    const std::string name(plan.name());
     const auto now = std::chrono::steady_clock::now();
+    // One that was given up and has come back since was slow: the next is another matter. Of a
+    // share it may only have been killed.
+    if (plan.device.block && IsOver(looks.sync)) looks.late_since.reset();
     const Status synced =
         Once(looks.sync, [&](std::shared_ptr<void> alive) { return holder_.Sync(name, alive); });
     if (synced.code() != StatusCode::kDeadlineExceeded) {
@@ -200,6 +210,7 @@ class NamespaceSandbox final : public Sandbox {
                                   {.group = group.group,
                                    .only_on_root_mismatch = group.only_on_root_mismatch,
                                    .exclusive = mount.exclusive,
+                                   .still_exclusive = context.alone,
                                    .cancelled = context.cancelled,
                                    .progress = context.progress,
                                    .progress_interval = kProgressInterval});

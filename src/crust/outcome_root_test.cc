@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <latch>
 
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
@@ -22,8 +24,13 @@ using base::Status;
 using base::StatusCode;
 using testing::HasSubstr;
 
-constexpr const char* kSandbox = "s1";
-constexpr const char* kUid = "uid-1";
+// A sandbox, and the pod that has it.
+struct Place {
+  const char* sandbox;
+  const char* uid;
+};
+constexpr Place kFirst = {"s1", "uid-1"};
+constexpr Place kSecond = {"s2", "uid-2"};
 
 class OutcomeTest : public testing::Test {
  protected:
@@ -31,11 +38,14 @@ class OutcomeTest : public testing::Test {
     auto device = platform::AttachLoop(folder_.SparseFile("image", 1 << 20), {});
     ASSERT_OK(device);
     device_ = *std::move(device);
-    std::filesystem::create_directories(target_);
     std::filesystem::create_directories(folder_ / "bundle");
     Restart();
-    std::ofstream(ipc::crust::PlanPath(paths_.run(), kUid)) << ipc::crust::WritePlan({target_});
-    ASSERT_OK(handler_->BeginSandbox(kSandbox, kUid, folder_ / "bundle"));
+    for (const Place& place : {kFirst, kSecond}) {
+      std::filesystem::create_directories(TargetIn(place));
+      std::ofstream(ipc::crust::PlanPath(paths_.run(), place.uid))
+          << ipc::crust::WritePlan({TargetIn(place)});
+      ASSERT_OK(handler_->BeginSandbox(place.sandbox, place.uid, folder_ / "bundle"));
+    }
   }
   void TearDown() override {
     handler_.reset();
@@ -44,29 +54,44 @@ class OutcomeTest : public testing::Test {
 
   void Restart() {
     handler_.reset();
-    auto handler = Handler::Start({.paths = paths_,
-                                   .kubelet_folder = folder_ / "kubelet",
-                                   .offer = {.file_systems = {"ext4"}},
-                                   .free_within = std::chrono::milliseconds(1)},
-                                  kind_);
+    auto handler =
+        Handler::Start({.paths = paths_,
+                        .kubelet_folder = folder_ / "kubelet",
+                        .offer = {.capabilities = {wire::RuntimeCapability::RPC::VOLUME_STATS},
+                                  .file_systems = {"ext4"}},
+                        .free_within = std::chrono::milliseconds(1)},
+                       kind_);
     ASSERT_OK(handler);
     handler_ = *std::move(handler);
   }
 
-  Status Publish(Status answer) {
-    kind_.publish = [answer = std::move(answer)](const PublishContext&) { return answer; };
+  std::string TargetIn(const Place& place) const {
+    return fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(),
+                       place.uid);
+  }
+  wire::RuntimePublishVolumeRequest RequestFor(const Place& place) const {
     wire::RuntimePublishVolumeRequest request;
-    request.set_sandbox_id(kSandbox);
+    request.set_sandbox_id(place.sandbox);
     request.set_host_volume_id(device_.path);
-    request.set_host_target_path(target_);
+    request.set_host_target_path(TargetIn(place));
     request.set_file_system("ext4");
+    return request;
+  }
+  Status Publish(Status answer, const Place& place = kFirst, bool read_only = false) {
+    kind_.answers.publish = [this, answer = std::move(answer)](const PublishContext& context) {
+      shared_ = context.shared;
+      alone_ = context.alone();
+      return answer;
+    };
+    wire::RuntimePublishVolumeRequest request = RequestFor(place);
+    if (read_only) request.add_mount_options("ro");
     return handler_->RuntimePublishVolume(request).status();
   }
-  Status Unpublish() {
+  Status Unpublish(const Place& place = kFirst, const std::string& volume = "") {
     wire::RuntimeUnpublishVolumeRequest request;
-    request.set_sandbox_id(kSandbox);
-    request.set_host_volume_id(device_.path);
-    request.set_host_target_path(target_);
+    request.set_sandbox_id(place.sandbox);
+    request.set_host_volume_id(volume.empty() ? device_.path : volume);
+    request.set_host_target_path(TargetIn(place));
     return handler_->RuntimeUnpublishVolume(request).status();
   }
   // As a mount does.
@@ -78,9 +103,9 @@ class OutcomeTest : public testing::Test {
 
   const platform::TempFolder folder_;
   const Paths paths_{folder_ / "data", folder_ / "run"};
-  const std::string target_ =
-      fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
   platform::LoopDevice device_;
+  bool shared_ = false;  // as the last publish had it
+  bool alone_ = false;
   FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };
@@ -99,7 +124,7 @@ TEST_F(OutcomeTest, AMountThatWasGivenUpIsNotHeldForGoneWhileTheKernelMayDoIt) {
   // Nor by the next handler, which finds its record.
   Restart();
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(handler_->EndSandbox(kSandbox).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(handler_->EndSandbox(kFirst.sandbox).code(), StatusCode::kFailedPrecondition);
   mounting.Reset();
   ASSERT_OK(Unpublish());
 }
@@ -124,6 +149,67 @@ TEST_F(OutcomeTest, OneThatFailedAndIsTriedAgainIsUnknownAgain) {
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
   mounting.Reset();
   ASSERT_OK(Unpublish());
+}
+
+TEST_F(OutcomeTest, OneThatFailedIsNoUserOfTheDeviceForTheNextHandler) {
+  ASSERT_FALSE(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).ok());
+  Restart();
+  ASSERT_OK(Publish(base::OkStatus(), kSecond));
+  base::UniqueFd mounted = Claim();
+  EXPECT_EQ(Unpublish(kSecond).code(), StatusCode::kFailedPrecondition);
+  mounted.Reset();
+  ASSERT_OK(Unpublish(kSecond));
+}
+
+TEST_F(OutcomeTest, OfTwoThatEndTogetherTheLastOneWaitsForTheDevice) {
+  ASSERT_OK(Publish(base::OkStatus(), kFirst));
+  ASSERT_OK(Publish(base::OkStatus(), kSecond));
+  base::UniqueFd mounted = Claim();
+  std::latch both(2);
+  kind_.answers.unpublish = [&both] {
+    both.arrive_and_wait();
+    return base::OkStatus();
+  };
+  auto other = std::async(std::launch::async, [this] { return Unpublish(kSecond); });
+  const Status first = Unpublish(kFirst);
+  const Status second = other.get();
+  EXPECT_FALSE(first.ok() && second.ok());
+  kind_.answers.unpublish = [] { return base::OkStatus(); };
+  mounted.Reset();
+  ASSERT_OK(Unpublish(kFirst));
+  ASSERT_OK(Unpublish(kSecond));
+}
+
+TEST_F(OutcomeTest, ADeviceIsSharedWithWhoeverHasItMountedForWriting) {
+  ASSERT_OK(Publish(base::OkStatus(), kFirst, /*read_only=*/true));
+  EXPECT_TRUE(alone_);
+  ASSERT_OK(Publish(base::OkStatus(), kSecond, /*read_only=*/true));
+  EXPECT_FALSE(shared_);
+  EXPECT_FALSE(alone_);
+  ASSERT_OK(Unpublish(kFirst));
+  // What is only about to be mounted is not there to be shared.
+  ASSERT_FALSE(Publish(base::Error(StatusCode::kDeadlineExceeded, "late"), kFirst).ok());
+  ASSERT_OK(Publish(base::OkStatus(), kSecond, /*read_only=*/true));
+  EXPECT_FALSE(shared_);
+  ASSERT_OK(Publish(base::OkStatus(), kFirst));
+  ASSERT_OK(Publish(base::OkStatus(), kSecond, /*read_only=*/true));
+  EXPECT_TRUE(shared_);
+}
+
+TEST_F(OutcomeTest, ADeviceIsAskedForByItsNewPath) {
+  ASSERT_OK(Publish(base::OkStatus()));
+  const std::string other = folder_ / "by-id";
+  std::filesystem::create_symlink(device_.path, other);
+  wire::RuntimePublishVolumeRequest again = RequestFor(kFirst);
+  again.set_host_volume_id(other);
+  ASSERT_OK(handler_->RuntimePublishVolume(again));
+  Restart();
+  wire::RuntimeGetVolumeStatsRequest stats;
+  stats.set_sandbox_id(kFirst.sandbox);
+  stats.set_host_volume_id(other);
+  ASSERT_OK(handler_->RuntimeGetVolumeStats(stats));
+  EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
+  ASSERT_OK(Unpublish(kFirst, other));
 }
 
 }  // namespace

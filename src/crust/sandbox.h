@@ -35,9 +35,10 @@ struct Graft {
 // What a sandbox cannot know of a publish by itself. The functions are called on several threads
 // while many files are given to a group; `progress` may be empty.
 struct PublishContext {
-  // Another sandbox has the same block device: a read-only mount of it may be one of a file system
-  // that is writable there. Otherwise a busy device is somebody else's, and is left alone.
+  // Another sandbox has the same block device mounted for writing: a read-only mount of it may be
+  // one of that file system. Otherwise a busy device is somebody else's, and is left alone.
   bool shared = false;
+  std::function<bool()> alone;  // no other sandbox has that device, or is about to
   std::function<bool()> cancelled;
   std::function<void(uint64_t done)> progress;  // files and folders so far, now and then
 };

@@ -82,6 +82,16 @@ bool SandboxTable::Contains(const std::string& sandbox_id) {
   return entries_.contains(sandbox_id);
 }
 
+std::vector<std::string> SandboxTable::IdsWhere(
+    const std::function<bool(std::string_view pod_uid)>& is_meant) {
+  base::MutexLock lock(mutex_);
+  std::vector<std::string> ids;
+  for (const auto& [id, entry] : entries_) {
+    if (is_meant(entry->pod_uid)) ids.push_back(id);
+  }
+  return ids;
+}
+
 void SandboxTable::TellProgress(Entry& entry, std::string progress) {
   base::MutexLock lock(mutex_);
   entry.progress = std::move(progress);
@@ -90,7 +100,9 @@ void SandboxTable::TellProgress(Entry& entry, std::string progress) {
 void SandboxTable::NoteUse(const std::string& sandbox_id, const VolumeRecord& volume) {
   if (!volume.plan.device.block) return;
   base::MutexLock lock(mutex_);
-  uses_[{sandbox_id, volume.target}] = volume.plan.device.number;
+  uses_[{sandbox_id, volume.target}] = {
+      .device = volume.plan.device.number,
+      .writes = volume.state == VolumeState::kPublished && !volume.plan.read_only()};
 }
 
 void SandboxTable::NoteEnd(const std::string& sandbox_id, const std::string& target) {
@@ -98,12 +110,22 @@ void SandboxTable::NoteEnd(const std::string& sandbox_id, const std::string& tar
   uses_.erase({sandbox_id, target});
 }
 
-bool SandboxTable::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+template <typename Predicate>
+bool SandboxTable::AnyOther(const std::string& sandbox_id, const VolumeRecord& volume,
+                            Predicate is_meant) {
   base::MutexLock lock(mutex_);
   return std::ranges::any_of(uses_, [&](const auto& use) {
-    return use.second == volume.plan.device.number &&
+    return use.second.device == volume.plan.device.number && is_meant(use.second) &&
            use.first != std::pair(sandbox_id, volume.target);
   });
+}
+
+bool SandboxTable::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  return AnyOther(sandbox_id, volume, [](const Use&) { return true; });
+}
+
+bool SandboxTable::WrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  return AnyOther(sandbox_id, volume, [](const Use& use) { return use.writes; });
 }
 
 }  // namespace berth::crust

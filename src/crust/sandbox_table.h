@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -21,7 +24,8 @@ namespace berth::crust {
 class SandboxTable {
  public:
   struct Entry {
-    explicit Entry(SandboxRecord known) : record(std::move(known)) {}
+    explicit Entry(SandboxRecord known) : pod_uid(known.pod_uid), record(std::move(known)) {}
+    const std::string pod_uid;
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
     bool missed = false;                // its bundle was not there when it was last looked for
@@ -68,15 +72,27 @@ class SandboxTable {
   base::StatusOr<Hold> Take(const std::string& sandbox_id, const Wish& wish);
   void Forget(const std::string& sandbox_id);
   bool Contains(const std::string& sandbox_id);
+  // Of the pods for which `is_meant`.
+  std::vector<std::string> IdsWhere(const std::function<bool(std::string_view pod_uid)>& is_meant);
   // Of the call that has the entry in hand, for those who wait.
   void TellProgress(Entry& entry, std::string progress);
 
-  // A block device may be in several sandboxes.
+  // A block device may be in several sandboxes. Noted for each as its state changes.
   void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
   void NoteEnd(const std::string& sandbox_id, const std::string& target);
   bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
+  // Mounted there, and for writing.
+  bool WrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
 
  private:
+  struct Use {
+    dev_t device = 0;
+    bool writes = false;
+  };
+
+  // Whether a use of the volume's device, in another sandbox or at another target, `is_meant`.
+  template <typename Predicate>
+  bool AnyOther(const std::string& sandbox_id, const VolumeRecord& volume, Predicate is_meant);
   void Release(Entry& entry);
 
   const std::chrono::milliseconds patience_;
@@ -84,7 +100,7 @@ class SandboxTable {
   base::CondVar released_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   // By sandbox and target path.
-  std::map<std::pair<std::string, std::string>, dev_t> uses_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, std::string>, Use> uses_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::crust

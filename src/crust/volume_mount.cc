@@ -74,7 +74,7 @@ struct Job {
   std::string type;
   std::vector<Parameter> parameters;
   bool read_only = false;
-  bool shared = false;      // another sandbox has the device
+  bool shared = false;      // another sandbox has it mounted for writing
   unsigned attributes = 0;  // MOUNT_ATTR_*
   std::optional<IsDevice> device;
   std::optional<IsNotMountedAt> not_mounted;
@@ -222,13 +222,12 @@ int Run(const Job& job, Report& report) {
   for (int i = 0; mounted == -EBUSY && job.device.has_value() && i < kBusyTries; ++i) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &kBusyPause, nullptr);
     report.length = 0;
-    if (!job.read_only || !job.shared) {
-      mounted = Mount(job, job.read_only, job.attributes, report);
-      continue;
-    }
+    mounted = Mount(job, job.read_only, job.attributes, report);
+    if (mounted != -EBUSY || !job.read_only || !job.shared) continue;
     // Mounted already for another sandbox, which may write: a file system is read-only for all or
     // for none, and a mount of it for itself. Where nobody has it, this would write to a device
     // that is only to be read.
+    report.length = 0;
     mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }
   if (mounted < 0 || !job.device.has_value()) return mounted;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "api/runtime_mount.h"
+
 namespace berth::node {
 namespace {
 
@@ -12,26 +14,7 @@ constexpr std::string_view kParallel[] = {"nfs",  "nfs4",      "ceph",  "cifs", 
                                           "gfs2", "glusterfs", "ocfs2", "lustre"};
 constexpr std::string_view kFuse = "fuse.";  // before the type, in the mount table
 
-bool IsTrue(const base::Json& object, std::string_view annotation) {
-  return base::json::String(object, {"metadata", "annotations", annotation}) == "true";
-}
-
 }  // namespace
-
-bool AllowsRuntimeAssistedMount(const base::Json& storage_class) {
-  return base::json::Bool(storage_class, {"allowRuntimeAssistedMount"}) ||
-         IsTrue(storage_class, kAllowAnnotation);
-}
-
-bool AllowsSecrets(const base::Json& storage_class) {
-  return IsTrue(storage_class, kAllowSecretsAnnotation);
-}
-
-std::string HandlerSocket(const base::Json& runtime_class) {
-  std::string socket = base::json::String(runtime_class, {"fsMgmtSocket"});
-  if (!socket.empty()) return socket;
-  return base::json::String(runtime_class, {"metadata", "annotations", kSocketAnnotation});
-}
 
 bool HandlerOffer::Has(Rpc::Type capability) const {
   return std::ranges::find(capabilities, capability) != capabilities.end();
@@ -61,7 +44,7 @@ std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
     return fmt::format(
         "its driver is given secrets, which could come to stand in the sandbox's files on disk; "
         "annotation '{}' of the StorageClass allows it",
-        kAllowSecretsAnnotation);
+        api::kAllowSecretsAnnotation);
   }
   if (needs.bidirectional) {
     return "a container asks for mountPropagation Bidirectional, and what it mounts in a sandbox "

@@ -14,24 +14,10 @@ namespace berth::node {
 
 namespace crust_api = ::crust::v1alpha1;
 
-// Where an API does not keep the field StorageClass.allowRuntimeAssistedMount or
-// RuntimeClass.fsMgmtSocket, the annotation says the same.
-inline constexpr std::string_view kAllowAnnotation =
-    "storage.berth.dev/allow-runtime-assisted-mount";
-inline constexpr std::string_view kSocketAnnotation = "storage.berth.dev/fs-mgmt-socket";
-// Of a StorageClass whose drivers' secrets may come to stand in what runtime handlers keep on disk.
-inline constexpr std::string_view kAllowSecretsAnnotation =
-    "storage.berth.dev/allow-secrets-in-runtime-assisted-mount";
-
 // Whether volumes of the pod may be for its sandbox at all: it has a RuntimeClass.
 inline bool MayDefer(const api::Pod& pod) {
   return !pod.String({"spec", "runtimeClassName"}).empty();
 }
-
-bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
-bool AllowsSecrets(const base::Json& storage_class);
-// Empty: the handler of that class mounts nothing.
-std::string HandlerSocket(const base::Json& runtime_class);
 
 // What a handler says that it can do.
 struct HandlerOffer {

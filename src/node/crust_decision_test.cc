@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/runtime_mount.h"
+
 namespace berth::node {
 namespace {
 
@@ -35,18 +37,6 @@ HandlerOffer Without(Rpc::Type capability) {
 std::string WhyNot(const api::Pod& pod, const Deferral& volume, const HandlerOffer& offer,
                    bool secrets_allowed = false) {
   return WhyNotByHandler(pod, NeedsOf(pod, {"data"}), volume, secrets_allowed, offer);
-}
-
-TEST(CrustDecision, FieldsAndAnnotationsSayTheSame) {
-  EXPECT_TRUE(AllowsRuntimeAssistedMount({{"allowRuntimeAssistedMount", true}}));
-  EXPECT_TRUE(
-      AllowsRuntimeAssistedMount({{"metadata", {{"annotations", {{kAllowAnnotation, "true"}}}}}}));
-  EXPECT_FALSE(AllowsRuntimeAssistedMount({{"allowRuntimeAssistedMount", false}}));
-  EXPECT_FALSE(AllowsRuntimeAssistedMount(Json()));
-  EXPECT_EQ(HandlerSocket({{"fsMgmtSocket", "/run/a.sock"}}), "/run/a.sock");
-  EXPECT_EQ(HandlerSocket({{"metadata", {{"annotations", {{kSocketAnnotation, "/run/b.sock"}}}}}}),
-            "/run/b.sock");
-  EXPECT_THAT(HandlerSocket({{"handler", "runc"}}), IsEmpty());
 }
 
 TEST(CrustDecision, ReadsWhatAnyContainerAsksFor) {
@@ -97,7 +87,7 @@ TEST(CrustDecision, TheDriverAndItsSecretsHaveAWord) {
   const api::Pod pod = PodWith(Json::object());
   EXPECT_EQ(WhyNot(pod, {.why_not = "the driver cannot"}, All()), "the driver cannot");
   EXPECT_THAT(WhyNot(pod, {.secrets = true}, All()),
-              HasSubstr(std::string(kAllowSecretsAnnotation)));
+              HasSubstr(std::string(api::kAllowSecretsAnnotation)));
   EXPECT_THAT(WhyNot(pod, {.secrets = true}, All(), /*secrets_allowed=*/true), IsEmpty());
 }
 

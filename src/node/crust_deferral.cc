@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/runtime_mount.h"
 #include "node/volume_units.h"
 #include "rpc/crust_client.h"
 
@@ -41,7 +42,7 @@ StatusOr<HandlerOffer> Ask(const std::string& socket) {
 StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
   const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
-  return HandlerSocket(*runtime_class);
+  return api::HandlerSocket(*runtime_class);
 }
 
 // Null: it is of none, or the class is gone, which allows nothing.
@@ -71,7 +72,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   const std::string class_name = pod.String({"spec", "runtimeClassName"});
   ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
   ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
-  const bool allowed = AllowsRuntimeAssistedMount(storage_class);
+  const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
   // Neither asks for it: nothing was to be decided.
   if (socket.empty() && !allowed) return HandlerChoice();
   if (!allowed) {
@@ -89,7 +90,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   StatusOr<HandlerOffer> offer = Ask(socket);
   RETURN_IF_ERROR_WITH(offer, fmt::format("ask the runtime handler at '{}' what it can", socket));
   const std::string why_not =
-      WhyNotByHandler(pod, NeedsOf(pod, names), volume, AllowsSecrets(storage_class), *offer);
+      WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);
   if (!why_not.empty()) {
     Tell(pod, spec, why_not);
     return HandlerChoice();

@@ -59,6 +59,27 @@ void FakeVolumeManager::Publish(const std::string& volume, volume::Published pub
   published_[volume] = std::move(published);
 }
 
+void FakeVolumeManager::Defer(DeferredVolume volume) {
+  base::MutexLock lock(mutex_);
+  deferred_.push_back(std::move(volume));
+}
+
+std::string FakeVolumeManager::placed_in(const std::string& uid) const {
+  base::MutexLock lock(mutex_);
+  const auto found = placed_in_.find(uid);
+  return found == placed_in_.end() ? "" : found->second;
+}
+
+std::vector<DeferredVolume> FakeVolumeManager::Deferred(const std::string&) const {
+  base::MutexLock lock(mutex_);
+  return deferred_;
+}
+
+void FakeVolumeManager::Placed(const std::string& pod_uid, const std::string& sandbox_id) {
+  base::MutexLock lock(mutex_);
+  placed_in_[pod_uid] = sandbox_id;
+}
+
 void FakeVolumeManager::AddKnownPod(const std::string& uid) {
   base::MutexLock lock(mutex_);
   wanted_.insert(uid);

@@ -23,6 +23,10 @@ class FakeVolumeManager : public VolumeManager {
   void SetNoRoom(std::string reason);
   void SetReleases(bool releases);
   void Publish(const std::string& volume, volume::Published published);
+  // Of every pod.
+  void Defer(DeferredVolume volume);
+  // The sandbox in which the pod's deferred volumes were said to be last.
+  std::string placed_in(const std::string& uid) const;
   void AddKnownPod(const std::string& uid);
   bool wanted(const std::string& uid) const;
   bool released(const std::string& uid) const;
@@ -35,6 +39,8 @@ class FakeVolumeManager : public VolumeManager {
   bool Released(const std::string& pod_uid) const override;
   PodVolumes State(const std::string& pod_uid) const override;
   std::vector<std::string> KnownPods() const override;
+  std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override;
+  void Placed(const std::string& pod_uid, const std::string& sandbox_id) override;
 
  private:
   void Tell();
@@ -48,6 +54,8 @@ class FakeVolumeManager : public VolumeManager {
   bool releases_ ABSL_GUARDED_BY(mutex_) = true;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, volume::Published> published_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DeferredVolume> deferred_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> placed_in_ ABSL_GUARDED_BY(mutex_);  // by pod
   std::set<std::string> wanted_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> releasing_ ABSL_GUARDED_BY(mutex_);
 };

@@ -176,12 +176,18 @@ void FakeVolumePlugin::SetHostFolder(std::string folder) {
   host_folder_ = std::move(folder);
 }
 
+StatusOr<volume::VolumePlugin::Deferral> FakeVolumePlugin::CanDefer(
+    const api::Pod& pod, const volume::VolumeSpec& spec) {
+  return options_.defers ? Deferral() : VolumePlugin::CanDefer(pod, spec);
+}
+
 StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
                                                     const volume::VolumeSpec& spec,
                                                     const api::Labels& publish_context) {
   const std::string subject = pod.uid() + "/" + spec.folder_name();
   const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
   const std::string path = folder + "/mount";
+  const bool defer = options_.defers && !spec.runtime_file_systems.empty();
   RETURN_IF_ERROR(Call("SetUp", subject, [&]() -> Status {
     if (spec.pv != nullptr && !Mounted().contains(**DeviceName(spec))) {
       return Error(StatusCode::kFailedPrecondition, "the device is not mounted");
@@ -190,15 +196,20 @@ StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
     if (options_.mounts_with_pods && spec.pv != nullptr) {
       RETURN_IF_ERROR(MountOnce(DevicePath({.device_name = **DeviceName(spec)})));
     }
-    RETURN_IF_ERROR(MountOnce(path));
+    if (!defer) RETURN_IF_ERROR(MountOnce(path));
     MutexLock lock(mutex_);
-    mounted_.insert(subject);
+    if (!defer) mounted_.insert(subject);
     publish_context_ = publish_context;
     return OkStatus();
   }));
   MutexLock lock(mutex_);
-  return volume::Published{.path = host_folder_.empty() ? path : host_folder_,
-                           .block = spec.block()};
+  volume::Published published{.path = host_folder_.empty() ? path : host_folder_,
+                              .block = spec.block()};
+  if (defer) {
+    published.deferred = {.source = "/dev/" + spec.folder_name(),
+                          .fs_type = spec.runtime_file_systems.front()};
+  }
+  return published;
 }
 
 Status FakeVolumePlugin::TearDown(const volume::PodVolumeRecord& record) {

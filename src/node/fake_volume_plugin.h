@@ -26,6 +26,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
     // MountDevice mounts nothing: the first pod's SetUp mounts the device, and the last one's
     // TearDown unmounts it, as CSI drivers that can defer the mount do.
     bool mounts_with_pods = false;
+    // SetUp leaves the mount to a runtime handler that is offered.
+    bool defers = false;
   };
   FakeVolumePlugin(FakeVolumeHost& host, Options options)
       : host_(host), options_(std::move(options)) {}
@@ -71,6 +73,7 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   volume::Status UnmountDevice(const volume::DeviceRecord& record) override;
   std::string DevicePath(const volume::DeviceRecord& record) const override;
   volume::StatusOr<Found> FindOnNode() const override;
+  volume::StatusOr<Deferral> CanDefer(const api::Pod& pod, const volume::VolumeSpec& spec) override;
   volume::StatusOr<volume::Published> SetUp(const api::Pod& pod, const volume::VolumeSpec& spec,
                                             const api::Labels& publish_context) override;
   bool RefreshesContent() const override { return options_.refreshes; }

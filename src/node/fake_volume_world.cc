@@ -36,7 +36,8 @@ FakeVolumeWorld::FakeVolumeWorld(Options options) {
   host = std::make_unique<FakeVolumeHost>(client, folder + "/kubelet", kNode);
   shared = std::make_unique<FakeVolumePlugin>(
       *host, FakeVolumePlugin::Options{.needs_attach = options.needs_attach,
-                                       .mounts_with_pods = options.mounts_with_pods});
+                                       .mounts_with_pods = options.mounts_with_pods,
+                                       .defers = options.defers});
   scratch = std::make_unique<FakeVolumePlugin>(
       *host, FakeVolumePlugin::Options{.name = "kubernetes.io/empty-dir",
                                        .source_type = options.refreshes ? "configMap" : "emptyDir",

@@ -21,6 +21,7 @@ class FakeVolumeWorld {
     bool needs_attach = false;
     bool refreshes = false;
     bool mounts_with_pods = false;  // as FakeVolumePlugin::Options
+    bool defers = false;
   };
   explicit FakeVolumeWorld(Options options);
   ~FakeVolumeWorld();

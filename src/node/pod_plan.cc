@@ -60,7 +60,10 @@ class Planner {
   // Whether a pod whose sandbox is gone is to get a new one.
   bool MayStartAnew() {
     const auto containers = pod_.containers();
-    if (policy_ == "Always" || runtime_.containers.empty()) return true;
+    // Ephemeral containers tell nothing of whether the pod's own have run.
+    const bool any = std::ranges::any_of(
+        runtime_.containers, [&](const ContainerState& state) { return !IsEphemeral(state.name); });
+    if (policy_ == "Always" || !any) return true;
     const bool all_succeeded =
         std::all_of(containers.begin(), containers.end(), [&](const api::Container& container) {
           const ContainerState* newest = runtime_.Newest(container.name());
@@ -77,6 +80,12 @@ class Planner {
       if (ran) plan_.ended_message = "The pod's sandbox died, and its restartPolicy is Never";
     }
     return plan_.ended_phase.empty();
+  }
+
+  bool IsEphemeral(const std::string& name) const {
+    return std::ranges::any_of(
+        pod_.ephemeral_containers(),
+        [&name](const api::Container& container) { return container.name() == name; });
   }
 
   // The newest container of that name in the pod's present sandbox.

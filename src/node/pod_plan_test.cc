@@ -113,6 +113,15 @@ TEST(PodPlan, AnEphemeralContainerHasOneSandboxAndHoldsNoPod) {
   EXPECT_EQ(ended.ended_phase, "Succeeded");
 }
 
+TEST(PodPlan, AnEphemeralContainerIsNoneOfThoseWhoseEndIsThePods) {
+  // The sandbox died before the pod's own container was made.
+  const PodPlan plan =
+      MakePlan(WithEphemeral(PodOf("Never", {"a"}), "look"),
+               Runtime().Sandbox("s", false).Container("look", Phase::kExited, 0).Get(), kHealthy);
+  EXPECT_EQ(plan.ended_phase, "");
+  EXPECT_TRUE(plan.needs_sandbox);
+}
+
 TEST(PodPlan, LeavesARunningPodAlone) {
   const PodPlan plan =
       MakePlan(PodOf("Always", {"a"}),

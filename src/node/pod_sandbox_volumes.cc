@@ -56,10 +56,11 @@ Status UnpublishOne(const std::string& sandbox_id, const DeferredVolume& volume)
   request.set_host_target_path(volume.target);
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
   const Status gone = client->RuntimeUnpublishVolume(request, kUnpublish).status();
-  // A handler without that call takes volumes out when the sandbox ends.
-  if (gone.code() == StatusCode::kUnimplemented || gone.code() == StatusCode::kNotFound) {
-    return OkStatus();
-  }
+  // A handler without that call, or without one for any sandbox, takes volumes out when the sandbox
+  // ends.
+  const bool unknown = gone.code() == StatusCode::kUnimplemented ||
+                       (sandbox_id.empty() && gone.code() == StatusCode::kInvalidArgument);
+  if (unknown || gone.code() == StatusCode::kNotFound) return OkStatus();
   return gone;
 }
 

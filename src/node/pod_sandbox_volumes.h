@@ -31,7 +31,8 @@ class PodSandboxVolumes {
 
   // Has the handler put them into that sandbox, and tells the volume manager of it.
   base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
-  // Takes them out of a sandbox that is stopped. OK for one that the handler does not know.
+  // Takes them out of a sandbox that is stopped; "": out of any, since the runtime knows none. OK
+  // for one that the handler does not know.
   base::Status Unpublish(const api::Pod& pod, const std::string& sandbox_id) const;
 
  private:

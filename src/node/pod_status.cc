@@ -133,7 +133,9 @@ class StatusMaker {
     }
     out["restartCount"] = state->restart_count;
     out["imageID"] = state->image_id;
-    out["containerID"] = ContainerId(*state);
+    // With it, an ephemeral container counts as one that ran, and is not made again.
+    const bool ran = state->phase != Phase::kCreated;
+    if (list != kEphemeral || ran) out["containerID"] = ContainerId(*state);
     // The runtime may know the image by its id alone; the pod's word for it says more.
     const bool same_spec = state->hash.empty() || state->hash == ContainerHash(container);
     if (!same_spec && !state->image.empty()) out["image"] = state->image;

@@ -73,6 +73,9 @@ TEST_F(PodStatusTest, AnEphemeralContainerHasAStatusAndCountsForNothing) {
             "ContainerCreating");
   EXPECT_EQ(status["phase"], "Running");
   EXPECT_EQ(Condition(status, "Ready"), "True");
+  // With an id it would count as one that ran.
+  Add("look", Phase::kCreated);
+  EXPECT_FALSE(Make()["ephemeralContainerStatuses"][0].contains("containerID"));
   Add("look", Phase::kRunning);
   status = Make();
   EXPECT_TRUE(status["ephemeralContainerStatuses"][0]["state"].contains("running"));

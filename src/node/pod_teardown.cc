@@ -67,6 +67,8 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
   for (const SandboxState& sandbox : runtime.sandboxes) {
     RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
   }
+  // The handler may have one of which the runtime has lost the record.
+  if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, "");
   return base::OkStatus();
 }
 

@@ -49,7 +49,11 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
   const bool not_in_sandbox =
       IsDeferred(*job.stored) && expanded.code() == StatusCode::kFailedPrecondition;
   if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
-  Update(job, [&](Unit& unit, Use&) { unit.expand_refused = bytes; });
+  Update(job, [&](Unit& unit, Use& use) {
+    // By the handler of a sandbox that is not the pod's any more.
+    if (not_in_sandbox && use.sandbox_id != job.stored->record.sandbox->sandbox_id) return;
+    unit.expand_refused = bytes;
+  });
   return OkStatus();
 }
 

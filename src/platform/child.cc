@@ -89,18 +89,6 @@ struct Call {
   std::unique_ptr<Stack> stack;
 };
 
-// Reaps the dying that are dead; what they kept goes without the lock.
-void ReapTheDead() {
-  std::vector<Dying> dead;
-  Children& global = Global();
-  base::MutexLock lock(global.mutex);
-  const auto end = std::partition(global.dying.begin(), global.dying.end(), [](const Dying& dying) {
-    return waitpid(dying.pid, nullptr, WNOHANG) == 0;
-  });
-  std::move(end, global.dying.end(), std::back_inserter(dead));
-  global.dying.erase(end, global.dying.end());
-}
-
 std::shared_ptr<Call> Prepare(std::span<std::byte> reply, std::function<int()> body,
                               std::vector<int> keeps) {
   auto call = std::make_shared<Call>();
@@ -202,6 +190,18 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
                       base::FlightSpan& span);
 
 }  // namespace
+
+// What they kept goes without the lock.
+void ReapTheDead() {
+  std::vector<Dying> dead;
+  Children& global = Global();
+  base::MutexLock lock(global.mutex);
+  const auto end = std::partition(global.dying.begin(), global.dying.end(), [](const Dying& dying) {
+    return waitpid(dying.pid, nullptr, WNOHANG) == 0;
+  });
+  std::move(end, global.dying.end(), std::back_inserter(dead));
+  global.dying.erase(end, global.dying.end());
+}
 
 void CloseAllBut(std::span<const int> kept) {
   for (unsigned from = 0;;) {

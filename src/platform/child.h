@@ -71,6 +71,10 @@ void CloseAllBut(std::span<const int> kept);
 // pidfd_open(2).
 base::UniqueFd OpenPid(pid_t pid);
 
+// Reaps what was handed over and is dead by now, and lets go of what it kept. Each start of a child
+// does so, too.
+void ReapTheDead();
+
 // Hands a child that was killed but is not gone yet over to be reaped by a later call; `kept` stays
 // until then.
 void ReapLater(pid_t pid, std::shared_ptr<void> kept = nullptr);

@@ -67,7 +67,7 @@ class GroupSetter {
         return errno == ENOENT ? base::OkStatus() : Failure(errno, "stat", name);
       }
       if (IsRight(st)) return base::OkStatus();
-      if (!S_ISDIR(st.st_mode) && (!NeedsMode(st) || options_.exclusive)) {
+      if (!S_ISDIR(st.st_mode) && (!NeedsMode(st) || IsExclusive())) {
         const int error = ApplyByName(folder, name, st);
         if (error == 0 || error == ENOENT) return base::OkStatus();
         if (error != ENOSYS) return Failure(error, "change", name);
@@ -119,6 +119,10 @@ class GroupSetter {
     }
     return NeedsMode(st) ? ChangeMode(folder, name, WantedMode(st.st_mode), AT_SYMLINK_NOFOLLOW)
                          : 0;
+  }
+
+  bool IsExclusive() const {
+    return options_.exclusive && (!options_.still_exclusive || options_.still_exclusive());
   }
 
   mode_t WantedMode(mode_t mode) const {

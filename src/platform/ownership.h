@@ -26,6 +26,9 @@ struct FsGroupOptions {
   // with its file, and permissions need no descriptor of it. Otherwise somebody who may rename
   // could have one file's permissions given to another.
   bool exclusive = false;
+  // Asked before each change that counts on it, on any of the walk's threads, where somebody may
+  // come to have the volume meanwhile; may be empty.
+  std::function<bool()> still_exclusive;
   // Asked all the time, on any of the walk's threads, several at once; may be empty.
   std::function<bool()> cancelled;
   // Told how many files and folders have been looked at, after the interval and then again after

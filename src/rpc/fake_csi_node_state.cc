@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "rpc/fake_csi_state.h"
 
 namespace berth::rpc {
@@ -110,7 +112,7 @@ Status FakeCsiState::Handle(const csi::v1::NodeUnstageVolumeRequest& request,
 }
 
 Status FakeCsiState::Handle(const csi::v1::NodePublishVolumeRequest& request,
-                            csi::v1::NodePublishVolumeResponse&) {
+                            csi::v1::NodePublishVolumeResponse& response) {
   RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
   RETURN_IF_ERROR(Need(request.target_path(), "target_path"));
   if (!request.has_volume_capability()) return Need("", "volume_capability");
@@ -125,6 +127,11 @@ Status FakeCsiState::Handle(const csi::v1::NodePublishVolumeRequest& request,
   }
   RETURN_IF_ERROR(MakeTarget(request.target_path(), request.volume_capability().has_block()));
   volume.published[request.target_path()] = request;
+  const auto& handler_mounts = request.runtime_supported_filesystems();
+  if (options_.deferred.has_value() &&
+      std::ranges::find(handler_mounts, options_.deferred->type()) != handler_mounts.end()) {
+    *response.mutable_runtime_mount_info() = *options_.deferred;
+  }
   return OkStatus();
 }
 
@@ -160,6 +167,9 @@ Status FakeCsiState::Handle(const csi::v1::NodeGetVolumeStatsRequest& request,
   inodes->set_total(100);
   inodes->set_used(10);
   inodes->set_available(90);
+  if (options_.deferred.has_value() && request.runtime_supports_stats()) {
+    response.set_source(options_.deferred->source());
+  }
   response.mutable_volume_condition()->set_abnormal(!options_.abnormal.empty());
   response.mutable_volume_condition()->set_message(options_.abnormal);
   return OkStatus();
@@ -172,6 +182,8 @@ Status FakeCsiState::Handle(const csi::v1::NodeExpandVolumeRequest& request,
   const int64_t wanted = request.capacity_range().required_bytes();
   volume->volume.set_capacity_bytes(std::max(volume->volume.capacity_bytes(), wanted));
   response.set_capacity_bytes(volume->volume.capacity_bytes());
+  // Also to a handler that grows nothing, as a driver may that is wrong.
+  if (options_.deferred.has_value()) response.set_source(options_.deferred->source());
   return OkStatus();
 }
 

@@ -43,6 +43,8 @@ class FakeCsiState {
     std::set<NodeRpc::Type> node_capabilities = {NodeRpc::STAGE_UNSTAGE_VOLUME,
                                                  NodeRpc::GET_VOLUME_STATS, NodeRpc::EXPAND_VOLUME};
     std::string abnormal = "";  // what volume_condition complains of; empty: of nothing
+    // What NodePublishVolume leaves to a runtime handler that mounts its type.
+    std::optional<csi::v1::FileSystemMountInfo> deferred;
   };
 
   struct Volume {

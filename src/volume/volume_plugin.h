@@ -78,7 +78,7 @@ struct DeferredMount {
   // The group that is to have the files; nullopt: they stay as they are.
   std::optional<int64_t> fs_group = {};
   bool only_on_root_mismatch = false;
-  std::string selinux_label = {};  // of the mount; empty: none
+  std::string selinux_label = {};  // of all files; empty: their own, or the runtime's to choose
   bool operator==(const DeferredMount&) const = default;
 };
 

@@ -320,6 +320,7 @@ Status WorkingDriver::Handle(const csi::v1::NodeStageVolumeRequest& request,
   if (request.staging_target_path().empty()) return Invalid("staging_target_path is missing");
   RETURN_IF_ERROR(CheckCapability(request.volume_capability()));
   RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
+  if (share_.has_value()) return OkStatus();  // whether it mounts here is known at publish
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.staging_target_path()));
   if (mounted) return OkStatus();
   const std::string folder = VolumeFolder(request.volume_id());
@@ -355,7 +356,9 @@ Status WorkingDriver::Handle(const csi::v1::NodePublishVolumeRequest& request,
   }
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.target_path()));
   if (mounted) return OkStatus();
-  return Bind(request.staging_target_path(), request.target_path(), request.readonly());
+  const std::string from =
+      share_.has_value() ? VolumeFolder(request.volume_id()) : request.staging_target_path();
+  return Bind(from, request.target_path(), request.readonly());
 }
 
 Status WorkingDriver::Handle(const csi::v1::NodeUnpublishVolumeRequest& request,

@@ -20,7 +20,7 @@ MOUNTS = [{"name": "data", "mountPath": "/data"},
 
 @pytest.fixture(scope="module")
 def place():
-    with crust.place() as made:
+    with crust.place(berth_flags=["--http-endpoint", "127.0.0.1:0"]) as made:
         yield made
 
 
@@ -89,6 +89,11 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     [message] = told(berth, "user", "RuntimeAssistedMount")
     assert str(handler.socket) in message
     assert not told(berth, "user", "SandboxMountAccessMode")
+    # What the node agent tells of it comes from the handler: the host has nothing to ask.
+    stats = wait_for("the volume's figures", lambda: crust.volume_stats(berth, "data"), seconds=90)
+    blocks = [int(field) for field in shell(berth, "user", "df -k /data | tail -1").split()[1:3]]
+    assert stats["capacity_bytes"] == blocks[0] * 1024
+    assert abs(stats["used_bytes"] - blocks[1] * 1024) < 1 << 20 and stats["inodes_used"] > 0
     # It grows under the pod, by the handler.
     grow(berth, "data", "512Mi")
     wait_grown(berth, "data", "512Mi")
@@ -204,6 +209,46 @@ def test_a_writer_whose_claim_others_may_have_is_warned(berth):
     run(berth, "user", "data")
     [why] = told(berth, "user", "SandboxMountAccessMode")
     assert "ReadWriteOncePod" in why
+
+
+def test_each_volume_of_a_pod_is_decided_for_itself(berth):
+    """One in the sandbox, one on the host, one without a file system."""
+    berth.apply([crust.claim("data"), crust.claim("logs", storage_class="on-host"),
+                 objects.claim("raw", "64Mi", "deferred", block=True)])
+    pod = objects.pod("user", "echo kept > /data/note; echo kept > /logs/note; sleep 1000", ["data", "logs", "raw"],
+                      mounts=[{"name": one, "mountPath": f"/{one}"} for one in ("data", "logs")],
+                      devices=[{"name": "raw", "devicePath": "/dev/raw-volume"}], runtimeClassName="sandboxed")
+    berth.apply(pod)
+    berth.wait_phase("pods", "user", "Running")
+    assert any("/pods/" in point for point in crust.host_mounts(berth, "logs"))
+    assert not crust.host_mounts(berth, "data")
+    assert "kept" in wait_for("the data", lambda: shell(berth, "user", "cat /data/note /logs/note; true"))
+    assert shell(berth, "user", "dd if=/dev/zero of=/dev/raw-volume bs=4096 count=1 conv=fsync 2>&1; echo $?").endswith("0\n")
+    assert "volume 'data': its xfs is mounted in the pod's sandbox" in "".join(told(berth, "user", "RuntimeAssistedMount"))
+    why = "\n".join(told(berth, "user", "HostMount"))
+    assert "volume 'logs'" in why and "does not allow it" in why
+    assert "volume 'raw'" in why and "raw block" in why
+    said = berth.run("explain", "pod", "user").stdout
+    assert "its xfs is mounted in the pod's sandbox" in said and "'logs' is mounted by the host" in said
+
+
+def test_two_pods_that_only_read_share_a_volume(berth):
+    """Each in a sandbox of its own, with mounts of the one file system."""
+    berth.apply(crust.claim("data", mode="ReadWriteOnce"))
+    run(berth, "maker", "data", script="echo kept > /data/note")
+    berth.run("delete", "pod", "maker")
+    for name in ("one", "two"):
+        berth.apply(objects.pod(name, "cat /data/note; touch /data/x || echo refused; sleep 1000", ["data"],
+                                mounts=[{"name": "data", "mountPath": "/data"}], read_only=["data"],
+                                runtimeClassName="sandboxed"))
+    for name in ("one", "two"):
+        berth.wait_phase("pods", name, "Running")
+        wait_for("the file", lambda: berth.run("logs", name).stdout.splitlines()[:1] == ["kept"])
+        assert "refused" in berth.run("logs", name).stdout
+        assert not told(berth, name, "SandboxMountAccessMode")
+    assert not crust.host_mounts(berth)
+    berth.run("delete", "pod", "one")
+    assert "kept" in shell(berth, "two", "cat /data/note")
 
 
 @pytest.mark.parametrize("name", ["ext4", "btrfs"])
@@ -326,11 +371,16 @@ def test_a_file_system_that_fails_in_the_sandbox_is_told(berth):
 
 
 def test_the_host_never_sees_the_volume(berth, handler):
-    """All through the pod's life, in all mount namespaces."""
+    """All through the pod's life, in all mount namespaces: nor does another pod, sandboxed or not."""
     host = os.readlink("/proc/self/ns/mnt")
+    berth.apply([crust.claim("data"), crust.claim("other")])
+    run(berth, "neighbour", "other")
+    berth.apply(objects.pod("plain", "sleep 1000"))
+    berth.wait_phase("pods", "plain", "Running")
+    others, devices = set(crust.cgroups()), set(crust.devices(berth))
 
     def allowed(sighting):
-        if sighting.namespace == host:
+        if sighting.namespace == host or any(other in sighting.cgroups for other in others):
             return False
         # The containers themselves, whose cgroups are named after them, and what makes them; one that is ending
         # has no command line any more.
@@ -338,8 +388,7 @@ def test_the_host_never_sees_the_volume(berth, handler):
         return bool(re.search(r"/k8s\.io/[0-9a-f]{64}", sighting.cgroups)) or program in ("", "runc") \
             or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command
 
-    berth.apply(crust.claim("data"))
-    with who_sees.Watch(lambda: crust.devices(berth), allowed) as watch:
+    with who_sees.Watch(lambda: set(crust.devices(berth)) - devices, allowed) as watch:
         run(berth, "user", "data", script="echo kept > /data/note; sync", mounts=MOUNTS,
             securityContext={"fsGroup": 4321})
         shell(berth, "user", "ls /data")

@@ -1,6 +1,5 @@
 """A Flexvolume driver whose init fails is reported everywhere that people look, and hides no other."""
 import re
-import urllib.request
 
 import pytest
 from lib import flex
@@ -15,12 +14,6 @@ case $1 in
 esac
 """
 BAD = "#!/bin/sh\necho it is broken\n"
-
-
-def figures(berth):
-    port = re.search(r"serving metrics and health at '127.0.0.1:0', port (\d+)", berth.log.read_text())[1]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return answer.read().decode()
 
 
 def test_is_told_by_event_log_figure_and_get_drivers(new_berth):
@@ -38,7 +31,7 @@ def test_is_told_by_event_log_figure_and_get_drivers(new_berth):
     kind, node, state, reason = listed()["example.com/bad"]
     assert (kind, node, state) == ("Flexvolume", "node-a", "Failed") and "it is broken" in reason
 
-    text = figures(berth)
+    text = berth.figures()
     assert 'berth_flexvolume_driver_ready{driver="example.com/good"} 1' in text
     assert 'berth_flexvolume_driver_ready{driver="example.com/bad"} 0' in text
     assert re.search(r'berth_flexvolume_driver_init_failures_total\{driver="example.com/bad"\} [1-9]', text)

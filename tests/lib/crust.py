@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -157,23 +158,38 @@ def place(handler_flags=(), berth_flags=()):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def devices(berth):
-    """The numbers of the loop devices of the pool's images."""
+def devices(berth, claim=None):
+    """The numbers of the loop devices of the pool's images, or of a claim's alone."""
     found = []
+    volume = ""
+    if claim is not None:
+        bound = berth.get("pvc", claim)["spec"].get("volumeName")
+        if bound is None:
+            return found
+        volume = berth.get("pv", bound)["spec"]["csi"]["volumeHandle"]
     for device in pathlib.Path("/sys/block").glob("loop*"):
         try:
-            if (device / "loop" / "backing_file").read_text().startswith(str(berth.data)):
+            image = (device / "loop" / "backing_file").read_text()
+            if image.startswith(str(berth.data)) and volume in image:
                 found.append((device / "dev").read_text().strip())
         except OSError:
             continue
     return found
 
 
-def host_mounts(berth):
-    """Where this namespace, the host's, has any of them."""
-    numbers = devices(berth)
+def cgroups():
+    """The containers and sandboxes that there are, as paths in /proc/PID/cgroup end with them."""
+    return [path.name for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*") if path.is_dir()]
+
+
+def host_mounts(berth, claim=None):
+    """Where this namespace, the host's, has any of them: by the device's number, or where the file system has another
+    one (btrfs) by its path."""
+    numbers = devices(berth, claim)
+    paths = ["/dev/loop" + str(os.minor(os.makedev(*map(int, number.split(":"))))) for number in numbers]
     with open("/proc/self/mountinfo") as table:
-        return [line.split()[4] for line in table if line.split()[2] in numbers]
+        return [line.split()[4] for line in table
+                if line.split()[2] in numbers or line.partition(" - ")[2].split()[1] in paths]
 
 
 def runtime_class(name, socket=None):
@@ -213,6 +229,13 @@ def events(berth, name, reason):
 
 def told(berth, name, reason):
     return [e["message"] for e in events(berth, name, reason)]
+
+
+def volume_stats(berth, claim):
+    """The node agent's figures of a claim's volume, as the kubelet names them."""
+    return {name: float(value) for name, value in re.findall(
+        rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', berth.figures(),
+        re.MULTILINE)}
 
 
 def shell(berth, name, script, container=()):

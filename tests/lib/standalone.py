@@ -5,10 +5,12 @@ Used by the demonstration, the tests and the benchmarks.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 IMAGE = "berth.local/busybox:1"
@@ -171,6 +173,12 @@ class Standalone:
 
     def events(self, name):
         return [e for e in self.items("events") if e["involvedObject"]["name"] == name]
+
+    def figures(self):
+        """What /metrics says, with the flag --http-endpoint 127.0.0.1:0."""
+        port = re.findall(r"serving metrics and health at '127.0.0.1:0', port (\d+)", self.log.read_text())[-1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return answer.read().decode()
 
     def remove_everything(self, seconds=90):
         """Deletes pods, then host mounts, claims and snapshots, and waits until volumes are gone, too."""

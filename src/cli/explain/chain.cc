@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "api/runtime_mount.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -102,7 +103,17 @@ std::string WhoMounts(const State& state) {
       newest = &event;
     }
   }
-  return newest == nullptr ? "" : newest->String({"message"});
+  if (newest != nullptr) return newest->String({"message"});
+  // The node agent does not tell each pod without a RuntimeClass.
+  if (!state.pod || !state.storage_class ||
+      !api::AllowsRuntimeAssistedMount(state.storage_class->json()) ||
+      !state.pod->String({"spec", "runtimeClassName"}).empty()) {
+    return "";
+  }
+  return fmt::format(
+      "{} is mounted by the host: StorageClass '{}' allows a runtime handler to mount it, and the "
+      "pod has no runtimeClassName",
+      prefix, state.storage_class->name());
 }
 
 Done MountDone(const State& state, Link link) {

@@ -107,6 +107,19 @@ TEST_F(RulesTest, TheChainSaysWhoMounts) {
   EXPECT_TRUE(says("; volume 'data' is the host's"));
 }
 
+TEST_F(RulesTest, TheChainSaysWhyNobodyAskedARuntimeHandler) {
+  state_.volume_name = "data";
+  const auto says = [this] {
+    return RenderText(ExplainStates({state_})).find("the pod has no runtimeClassName") !=
+           std::string::npos;
+  };
+  EXPECT_FALSE(says());
+  state_.storage_class->Set({"allowRuntimeAssistedMount"}, true);
+  EXPECT_TRUE(says());
+  state_.pod->Set({"spec", "runtimeClassName"}, "sandboxed");
+  EXPECT_FALSE(says());
+}
+
 TEST_F(RulesTest, AmongAPodsVolumesTheEarliestLinkCounts) {
   State other = state_;
   Call(OnNode(), "NodeStageVolume", StatusCode::kInternal, "no such image");

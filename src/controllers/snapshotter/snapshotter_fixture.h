@@ -20,11 +20,12 @@ class Bed {
  public:
   Bed() { ServeSnapshots(cluster_.client); }
 
-  void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
+  void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast(),
+             const Json& snapshot_class = MakeSnapshotClass("snap")) {
     cluster_.Add<Snapshotter>(cluster_.AddDriver(std::move(driver)), std::move(options));
     cluster_.AddVolume("pv-1");
     handle_ = cluster_.Get<api::PersistentVolume>("", "pv-1").csi().volume_handle();
-    cluster_.Put(MakeSnapshotClass("snap"));
+    cluster_.Put(snapshot_class);
     cluster_.Start();
   }
   static Options Fast() {

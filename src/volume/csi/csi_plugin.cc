@@ -29,6 +29,13 @@ Status NotTheDriversWord(const Status& why, std::string_view volume) {
                base::Message(why));
 }
 
+// FAILED_PRECONDITION is a handler's last word on a volume (KEP-2857, story 6). A call that it does
+// not have is one, too: UNIMPLEMENTED would read as if there were nothing to grow.
+Status TheHandlersWord(const Status& why, std::string_view volume) {
+  if (why.code() != StatusCode::kUnimplemented) return NotTheDriversWord(why, volume);
+  return Error(StatusCode::kFailedPrecondition, "grow volume '{}': {}", volume, base::Message(why));
+}
+
 class CsiPlugin : public VolumePlugin {
  public:
   explicit CsiPlugin(Host& host)
@@ -113,7 +120,9 @@ StatusOr<Json> CsiPlugin::PodState(const api::Pod& pod, const VolumeSpec& spec) 
 StatusOr<Volume> CsiPlugin::VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const {
   ASSIGN_OR_RETURN(Volume volume, csi_volume::ReadVolume(spec, &pod));
   volume.runtime_file_systems = spec.runtime_file_systems;
-  if (!host_.selinux() || volume.block) return volume;
+  if (volume.block) return volume;
+  volume.file_label = csi_volume::FileLabelFor(pod, spec);
+  if (!host_.selinux()) return volume;
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
   if (!driver.Bool({"spec", "seLinuxMount"})) return volume;
   ASSIGN_OR_RETURN(volume.selinux_context, csi_volume::MountContext(pod, spec));
@@ -143,7 +152,6 @@ std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
 }
 
 StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const VolumeSpec& spec) {
-  if (spec.pv == nullptr) return Deferral{.why_not = "the driver makes an inline volume itself"};
   if (spec.block()) return Deferral{.why_not = "a raw block volume has no file system to mount"};
   ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
@@ -154,14 +162,13 @@ StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const 
                                            volume.driver)};
   }
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
-  Deferral out{.fs_group = NodeAppliesFsGroup(volume, capabilities, driver, pod),
-               .selinux_on_mount = !volume.selinux_context.empty(),
-               .secrets = !volume.publish_secret.empty()};
-  if (host_.selinux() && !out.selinux_on_mount) {
-    ASSIGN_OR_RETURN(const std::string label, csi_volume::MountContext(pod, spec));
-    out.selinux_relabel = !label.empty();
-  }
-  return out;
+  const bool on_mount = !volume.selinux_context.empty();
+  // Without SELinux here, the sandbox may have it all the same.
+  const bool relabel = !on_mount && (host_.selinux() || csi_volume::NamesLabel(pod, spec));
+  return Deferral{.fs_group = NodeAppliesFsGroup(volume, capabilities, driver, pod),
+                  .selinux_relabel = relabel,
+                  .selinux_on_mount = on_mount,
+                  .secrets = !volume.publish_secret.empty() || csi_volume::HasSecretTokens(driver)};
 }
 
 StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
@@ -238,8 +245,7 @@ Status GrowInSandbox(csi_volume::SandboxHandler& handler,
                  context);
   }
   const auto capacity = handler.Expand(answer.source(), std::max(bytes, answer.capacity_bytes()));
-  // FAILED_PRECONDITION is a handler's last word on it (story 6).
-  if (!capacity.ok()) return NotTheDriversWord(capacity.status(), volume.name);
+  if (!capacity.ok()) return TheHandlersWord(capacity.status(), volume.name);
   if (*capacity == 0 || *capacity >= bytes) return OkStatus();
   return Error(StatusCode::kInternal, "{}: the runtime handler says that the volume has {} bytes",
                context, *capacity);
@@ -259,11 +265,18 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
     if (!found.ok()) return NotTheDriversWord(found.status(), volume.name);
     handler = *std::move(found);
     const auto can = handler->Can(rpc::crust::RuntimeCapability::RPC::VOLUME_RESIZE);
-    if (!can.ok()) return NotTheDriversWord(can.status(), volume.name);
+    if (!can.ok()) return TheHandlersWord(can.status(), volume.name);
     request->set_runtime_supports_expand(*can);
   }
   const auto answer = client->rpc().NodeExpandVolume(*request, kCsiTimeout);
-  if (answer.ok() && handler != nullptr) return GrowInSandbox(*handler, *answer, volume, bytes);
+  if (answer.ok() && handler != nullptr) {
+    if (request->runtime_supports_expand()) {
+      return GrowInSandbox(*handler, *answer, volume, bytes);
+    }
+    return Error(StatusCode::kFailedPrecondition,
+                 "grow volume '{}': the runtime handler that has it mounted grows no file systems",
+                 volume.name);
+  }
   Status grown = answer.status();
   if (answer.ok() && answer->capacity_bytes() != 0 && answer->capacity_bytes() < bytes) {
     grown = Error(StatusCode::kInternal,

@@ -27,6 +27,8 @@ struct Volume {
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
   std::string selinux_context;  // that all files are to show (selinux.h); empty: their own
+  // What a runtime handler is to label each file with, where they have their own; empty: it knows.
+  std::string file_label;
   // Those that the runtime handler of the pod's sandbox mounts: the driver may leave it to that.
   std::vector<std::string> runtime_file_systems;
   api::Labels attributes;

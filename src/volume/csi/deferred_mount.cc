@@ -66,7 +66,7 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
     out.options.push_back(value.empty() ? key : key + "=" + value);
   }
   std::ranges::sort(out.options);
-  out.selinux_label = volume.selinux_context;
+  out.selinux_label = volume.selinux_context.empty() ? volume.file_label : volume.selinux_context;
   return out;
 }
 

@@ -1,5 +1,7 @@
 #include "volume/csi/mount_volumes.h"
 
+#include <sys/sysmacros.h>
+
 #include "base/log.h"
 #include "platform/durable_file.h"
 #include "volume/csi/deferred_mount.h"
@@ -29,6 +31,26 @@ csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
   request.set_volume_id(handle);
   request.set_target_path(target);
   return request;
+}
+
+// FAILED_PRECONDITION: the host has the file system on the device mounted. OK for a share.
+Status CheckDeviceNotMounted(Host& host, const std::string& source) {
+  if (!source.starts_with('/')) return OkStatus();
+  ASSIGN_OR_RETURN(const auto devices, host.LookAtDevices({source}));
+  if (!devices.front().block) return OkStatus();
+  ASSIGN_OR_RETURN(const auto table, host.mounter().List());
+  for (const platform::MountEntry& mount : table) {
+    // A file system of several devices (btrfs) has a number of its own in the table.
+    const bool shown = mount.major == 0
+                           ? mount.source == source
+                           : makedev(mount.major, mount.minor) == devices.front().number;
+    if (!shown) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "the driver leaves the mount of {} to the runtime handler, and the host has it "
+                 "mounted at {}",
+                 source, Quote(mount.mount_point));
+  }
+  return OkStatus();
 }
 
 // Of a call that takes a refused one back: tear-down does it once more.
@@ -168,10 +190,14 @@ Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& 
 StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::string& target,
                                                const csi::v1::FileSystemMountInfo& info) const {
   // Two kernels or two mounts of one file system are how data is lost.
-  RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target,
-                                 "NodePublishVolume left the mount to the "
-                                 "runtime handler"));
-  return ReadMountInfo(volume, info);
+  constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
+  const std::string staging = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  for (const std::string& path : {target, staging}) {
+    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), path, kAfter));
+  }
+  ASSIGN_OR_RETURN(DeferredMount mount, ReadMountInfo(volume, info));
+  RETURN_IF_ERROR(CheckDeviceNotMounted(host_, mount.source));
+  return mount;
 }
 
 StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& volume,

@@ -54,6 +54,11 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
   return values;
 }
 
+bool HasSecretTokens(const api::CsiDriver& driver) {
+  return driver.Bool({"spec", "serviceAccountTokenInSecrets"}) &&
+         !base::json::Array(driver.json(), {"spec", "tokenRequests"}).empty();
+}
+
 Status AddPodInputs(TokenCache& cache, const api::Pod& pod, const Volume& volume,
                     const api::CsiDriver& driver, StringMap& context, StringMap& secrets) {
   if (driver.pod_info_on_mount()) {
@@ -66,7 +71,7 @@ Status AddPodInputs(TokenCache& cache, const api::Pod& pod, const Volume& volume
   const Json& token_requests = base::json::Array(driver.json(), {"spec", "tokenRequests"});
   if (token_requests.empty()) return base::OkStatus();
   ASSIGN_OR_RETURN(std::string tokens, TokensFor(cache, pod, token_requests));
-  StringMap& place = driver.Bool({"spec", "serviceAccountTokenInSecrets"}) ? secrets : context;
+  StringMap& place = HasSecretTokens(driver) ? secrets : context;
   place[std::string(kTokensKey)] = std::move(tokens);
   return base::OkStatus();
 }

@@ -23,6 +23,9 @@ StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver)
 // not text are INVALID_ARGUMENT, as CSI asks for text.
 StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference);
 
+// Whether the driver is given tokens of the pod's service account among the secrets.
+bool HasSecretTokens(const api::CsiDriver& driver);
+
 // What NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount and
 // tokenRequests of the CSIDriver object. Tokens go into `secrets` where the driver asks for it.
 Status AddPodInputs(TokenCache& tokens, const api::Pod& pod, const Volume& volume,

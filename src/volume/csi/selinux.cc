@@ -1,8 +1,8 @@
 #include "volume/csi/selinux.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
+#include <vector>
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -36,34 +36,50 @@ std::set<std::string> NamesOf(const api::Pod& pod, const VolumeSpec& spec) {
   return names;
 }
 
-bool Uses(const api::Container& container, const std::set<std::string>& names) {
-  const std::vector<api::VolumeMount> mounts = container.volume_mounts();
-  return std::any_of(mounts.begin(), mounts.end(), [&names](const api::VolumeMount& mount) {
-    return names.contains(mount.name());
+// The containers that use the volume.
+std::vector<api::Container> UsersOf(const api::Pod& pod, const VolumeSpec& spec) {
+  const std::set<std::string> names = NamesOf(pod, spec);
+  std::vector<api::Container> containers = pod.init_containers();
+  const std::vector<api::Container> others = pod.containers();
+  containers.insert(containers.end(), others.begin(), others.end());
+  std::erase_if(containers, [&names](const api::Container& container) {
+    const std::vector<api::VolumeMount> mounts = container.volume_mounts();
+    return std::ranges::none_of(
+        mounts, [&names](const api::VolumeMount& mount) { return names.contains(mount.name()); });
   });
+  return containers;
+}
+
+// What they say its files are to have; "" by those that name no level.
+std::set<std::string> LabelsOf(const api::Pod& pod, const VolumeSpec& spec) {
+  std::set<std::string> labels;
+  for (const api::Container& container : UsersOf(pod, spec)) {
+    labels.insert(FileLabel(OptionsOf(pod, container)));
+  }
+  return labels;
 }
 
 }  // namespace
 
 StatusOr<std::string> MountContext(const api::Pod& pod, const VolumeSpec& spec) {
   if (pod.String({"spec", "securityContext", "seLinuxChangePolicy"}) == "Recursive") return "";
-  const std::set<std::string> names = NamesOf(pod, spec);
-  std::optional<std::string> label;
-  std::vector<api::Container> containers = pod.init_containers();
-  const std::vector<api::Container> others = pod.containers();
-  containers.insert(containers.end(), others.begin(), others.end());
-  for (const api::Container& container : containers) {
-    if (!Uses(container, names)) continue;
-    const std::string own = FileLabel(OptionsOf(pod, container));
-    if (label.has_value() && *label != own) {
-      return Error(StatusCode::kFailedPrecondition,
-                   "containers of the pod use volume '{}' with different SELinux labels, '{}' and "
-                   "'{}': let all have the same, or set seLinuxChangePolicy Recursive",
-                   spec.name, *label, own);
-    }
-    label = own;
-  }
-  return label.value_or("");
+  const std::set<std::string> labels = LabelsOf(pod, spec);
+  if (labels.size() <= 1) return labels.empty() ? "" : *labels.begin();
+  return Error(StatusCode::kFailedPrecondition,
+               "containers of the pod use volume '{}' with different SELinux labels, '{}' and "
+               "'{}': let all have the same, or set seLinuxChangePolicy Recursive",
+               spec.name, *labels.begin(), *labels.rbegin());
+}
+
+bool NamesLabel(const api::Pod& pod, const VolumeSpec& spec) {
+  return std::ranges::any_of(UsersOf(pod, spec), [&pod](const api::Container& container) {
+    return !OptionsOf(pod, container).empty();
+  });
+}
+
+std::string FileLabelFor(const api::Pod& pod, const VolumeSpec& spec) {
+  const std::set<std::string> labels = LabelsOf(pod, spec);
+  return labels.size() == 1 ? *labels.begin() : "";
 }
 
 }  // namespace berth::volume::csi_volume

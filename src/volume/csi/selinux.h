@@ -1,5 +1,6 @@
-// The SELinux context that a volume is mounted with, so that nobody has to relabel its files one by
-// one (CSIDriver.spec.seLinuxMount; kubelet: SELinuxMount). Pure.
+// The SELinux label of a volume's files: the context that the volume is mounted with, so that
+// nobody has to relabel them one by one (CSIDriver.spec.seLinuxMount; kubelet: SELinuxMount), or
+// what each of them is to get. Pure.
 #pragma once
 
 #include <string>
@@ -17,5 +18,12 @@ namespace berth::volume::csi_volume {
 // Recursive), or names no level, so that the container runtime chooses one that nobody knows yet.
 // FAILED_PRECONDITION: two containers of the pod use the volume with different labels.
 StatusOr<std::string> MountContext(const api::Pod& pod, const VolumeSpec& spec);
+
+// Whether the pod, or a container that uses the volume, says anything of its SELinux label.
+bool NamesLabel(const api::Pod& pod, const VolumeSpec& spec);
+
+// What each file of the volume is to be labelled with, whatever the pod's seLinuxChangePolicy says;
+// empty: only the container runtime knows, since no level is named, or several are.
+std::string FileLabelFor(const api::Pod& pod, const VolumeSpec& spec);
 
 }  // namespace berth::volume::csi_volume

@@ -56,5 +56,25 @@ TEST(MountContext, OnlyContainersThatUseTheVolumeCountAlsoByAnotherNameOfTheClai
   EXPECT_EQ(MountContext(both, Spec(both)).status().code(), base::StatusCode::kFailedPrecondition);
 }
 
+TEST(FileLabelFor, IsWhatAllContainersAskForAlsoWhereTheFilesAreToKeepTheirOwn) {
+  const Json recursive = {{"securityContext", {{"seLinuxChangePolicy", "Recursive"}}}};
+  const api::Pod one = Pod({{"level", "s0:c1"}}, {Container("a", nullptr)}, recursive);
+  EXPECT_EQ(FileLabelFor(one, Spec(one)), "system_u:object_r:container_file_t:s0:c1");
+  const api::Pod two =
+      Pod({{"level", "s0:c1"}}, {Container("a", nullptr), Container("b", {{"level", "s0:c9"}})},
+          recursive);
+  EXPECT_EQ(FileLabelFor(two, Spec(two)), "");
+  const api::Pod none = Pod(nullptr, {Container("a", nullptr)});
+  EXPECT_EQ(FileLabelFor(none, Spec(none)), "");
+}
+
+TEST(NamesLabel, AlsoWithoutALevelAndOnlyOfThoseThatUseTheVolume) {
+  const auto names = [](const api::Pod& pod) { return NamesLabel(pod, Spec(pod)); };
+  EXPECT_TRUE(names(Pod({{"type", "t"}}, {Container("a", nullptr)})));
+  EXPECT_TRUE(names(Pod(nullptr, {Container("a", {{"type", "t"}})})));
+  EXPECT_FALSE(names(
+      Pod(nullptr, {Container("a", nullptr), Container("b", {{"level", "s0"}}, "elsewhere")})));
+}
+
 }  // namespace
 }  // namespace berth::volume::csi_volume

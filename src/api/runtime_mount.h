@@ -1,0 +1,25 @@
+// What API objects say of volumes that a pod's runtime handler mounts in its sandbox (KEP-2857).
+// Where an API does not keep the field StorageClass.allowRuntimeAssistedMount or
+// RuntimeClass.fsMgmtSocket, an annotation says the same. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace berth::api {
+
+inline constexpr std::string_view kAllowAnnotation =
+    "storage.berth.dev/allow-runtime-assisted-mount";
+inline constexpr std::string_view kSocketAnnotation = "storage.berth.dev/fs-mgmt-socket";
+// Of a StorageClass whose drivers' secrets may come to stand in what runtime handlers keep on disk.
+inline constexpr std::string_view kAllowSecretsAnnotation =
+    "storage.berth.dev/allow-secrets-in-runtime-assisted-mount";
+
+bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
+bool AllowsSecrets(const base::Json& storage_class);
+// Empty: the handler of that class mounts nothing.
+std::string HandlerSocket(const base::Json& runtime_class);
+
+}  // namespace berth::api
