@@ -331,6 +331,20 @@ def test_berth_oci_is_killed_while_it_creates(berth, handler):
         assert " xfs " in shell(berth, name, "grep ' /data ' /proc/mounts", ["-c", "a"])
 
 
+def test_berth_oci_is_killed_while_it_deletes(berth, handler):
+    """At each of its steps: the handler finds by itself that the sandbox is over."""
+    names = ["one", "two", "three"]
+    berth.apply([crust.claim(f"data-{name}") for name in names] + [of_three(name) for name in names])
+    for name in names:
+        berth.wait_phase("pods", name, "Running")
+    with oci_killer.OciKiller(handler) as killer:
+        killer.die_at("delete", oci_killer.OF_SANDBOX)
+        berth.run("delete", "pods", *names)
+        assert not killer.left()
+        wait_for("the devices to be free", lambda: not crust.devices(berth))
+        wait_for("the handler to know no sandbox", lambda: not handler.records())
+
+
 def test_containerd_is_killed_under_a_pod(berth, handler, place):
     """The pod goes on, and so does what was to be made meanwhile."""
     berth.apply([crust.claim("data"), crust.claim("other")])

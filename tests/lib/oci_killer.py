@@ -3,27 +3,35 @@ import os
 import pathlib
 import shutil
 
-# Of x86-64. In this order a create of a container passes them, one of a sandbox the first three.
+# Of x86-64. In this order a create of a container passes them, one of a sandbox the first three, and so does the
+# delete of a sandbox, once runc has done its part.
 CALLS = {"connect": 42, "sendmsg": 46, "recvmsg": 47, "unshare": 272, "mount": 165, "mkdir": 83, "move_mount": 429,
          "link": 86, "rename": 82}
 OF_SANDBOX = ("connect", "sendmsg", "recvmsg")
 
-# A turn is a file KIND-CALL, at which the create that removes it dies; each container's first one does, later ones do
-# not. The filter is inherited by execve, and kills the process with SIGSYS as the call begins.
+# A turn is a file KIND-CALL, at which the create or delete that removes it dies; each container's first one does, later
+# ones do not. The filter is inherited by execve, and kills the process with SIGSYS as the call begins.
 WRAPPER = """\
 #!/usr/bin/python3 -S
 import ctypes, json, os, struct, sys
-TURNS, SEEN, PROGRAM, CALLS = {turns!r}, {seen!r}, {program!r}, {calls!r}
+TURNS, SEEN, PROGRAM, CALLS, MARKS = {turns!r}, {seen!r}, {program!r}, {calls!r}, {marks!r}
 CRI = "io.kubernetes.cri."
+def whose():
+    "What is done, and to which container."
+    if "create" in sys.argv:
+        with open(sys.argv[sys.argv.index("--bundle") + 1] + "/config.json") as config:
+            said = json.load(config)["annotations"]
+        return said[CRI + "container-type"], said[CRI + "sandbox-uid"] + said.get(CRI + "container-name", "")
+    if "delete" in sys.argv and os.path.exists(MARKS + "/" + sys.argv[-1]):
+        return "delete", sys.argv[-1]
+    return None, None
 def turn():
     left = os.listdir(TURNS)
-    if not left or "create" not in sys.argv:
+    kind, container = whose() if left else (None, None)
+    if kind is None:
         return None
-    with open(sys.argv[sys.argv.index("--bundle") + 1] + "/config.json") as config:
-        said = json.load(config)["annotations"]
-    kind = said[CRI + "container-type"]
     try:
-        os.mkdir(SEEN + "/" + said[CRI + "sandbox-uid"] + said.get(CRI + "container-name", ""))
+        os.mkdir(SEEN + "/" + container)
     except FileExistsError:
         return None
     for name in sorted(left):
@@ -54,6 +62,7 @@ class OciKiller:
         self.folder = self.oci.parent / "killer"
         self.turns = self.folder / "turns"
         self.seen = self.folder / "seen"
+        self.marks = handler.run / "sandboxes"
 
     def __enter__(self):
         self.turns.mkdir(parents=True)
@@ -61,7 +70,8 @@ class OciKiller:
         real = self.folder / "berth-oci"
         shutil.copy(self.oci, real)
         shutil.copy(f"{self.oci}.json", f"{real}.json")
-        self.put(WRAPPER.format(turns=str(self.turns), seen=str(self.seen), program=str(real), calls=CALLS).encode())
+        self.put(WRAPPER.format(turns=str(self.turns), seen=str(self.seen), program=str(real), calls=CALLS,
+                                marks=str(self.marks)).encode())
         return self
 
     def __exit__(self, *_):
