@@ -162,6 +162,14 @@ class HandlerFixture : public testing::Test {
     return {result->exit_code, result->out + result->err, text.str()};
   }
 
+  // What is asked for from now on is another pod's, in a sandbox of its own; gives the one before.
+  std::pair<std::string, std::string> BeAnotherPod() {
+    std::pair before(uid_, sandbox_);
+    uid_ = base::NewUuid();
+    sandbox_ = "s" + uid_.substr(0, 8);
+    return before;
+  }
+
   std::string Bundle(const std::string& id) const { return folder_ / ("bundles/" + id); }
 
   // Writes a bundle, as containerd does; containerd makes a mount's source where it finds none.
@@ -239,9 +247,9 @@ class HandlerFixture : public testing::Test {
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   std::unique_ptr<CrustHandler> handler_;
   std::unique_ptr<rpc::CrustClient> client_;
-  const std::string uid_ = base::NewUuid();
+  std::string uid_ = base::NewUuid();
   // Of this run alone: runc's containers have cgroups by their names.
-  const std::string sandbox_ = "s" + uid_.substr(0, 8);
+  std::string sandbox_ = "s" + uid_.substr(0, 8);
   std::vector<platform::LoopDevice> loops_;
   std::vector<std::string> containers_;
   int runs_ = 0;

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/assert_ok.h"
 #include "crust/handler_fixture.h"
 #include "platform/process_info.h"
 
@@ -377,6 +378,48 @@ TEST_F(HandlerTest, ADeviceThatAContainerStillHasIsNotGivenBack) {
   EXPECT_TRUE(Unpublish("pv", device).ok());
   EXPECT_TRUE(IsFree(device));
   Delete(sandbox_);
+}
+
+TEST_F(HandlerTest, AReaderBesideAWriterHasAMountOfTheOneFileSystem) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  Plan({"pv"});
+  BeginSandbox();
+  ASSERT_OK(Publish(PublishRequest("pv", device, "ext4")));
+  StartContainer(Id("one"), {{Target("pv"), "/data"}});
+  ASSERT_EQ(Shell(Id("one"), "echo hello > /data/file").exit_code, 0);
+  const auto writer = BeAnotherPod();
+  Plan({"pv"});
+  BeginSandbox();
+  auto request = PublishRequest("pv", device, "ext4");
+  request.add_mount_options("ro");
+  ASSERT_OK(Publish(request));
+  StartContainer(Id("one"), {{Target("pv"), "/data"}});
+  EXPECT_EQ(Shell(Id("one"), "cat /data/file").out, "hello\n");
+  EXPECT_NE(Shell(Id("one"), "touch /data/x").exit_code, 0);
+  Delete(Id("one"));
+  // It is not waited for a device that another sandbox has.
+  ASSERT_OK(Unpublish("pv", device));
+  Delete(sandbox_);
+  EXPECT_FALSE(IsFree(device));
+  std::tie(uid_, sandbox_) = writer;
+  Delete(Id("one"));
+  ASSERT_OK(Unpublish("pv", device));
+  EXPECT_TRUE(IsFree(device));
+  Delete(sandbox_);
+}
+
+TEST_F(HandlerTest, WhatTheHostHasMountedThereIsNotMountedInTheSandbox) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  Plan({"pv"});
+  BeginSandbox();
+  ASSERT_OK(mounter_->Mount({.source = device.path, .target = Target("pv"), .fs_type = "ext4"}));
+  const base::Status refused = Publish(PublishRequest("pv", device, "ext4"));
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("mounted on the host"));
+  ASSERT_OK(mounter_->Unmount(Target("pv")));
+  ASSERT_OK(Publish(PublishRequest("pv", device, "ext4")));
+  Delete(sandbox_);
+  EXPECT_TRUE(IsFree(device));
 }
 
 TEST_F(HandlerTest, ANameThatLeadsToAnotherDeviceIsNotBelieved) {
