@@ -180,6 +180,17 @@ TEST_F(OutcomeTest, OfTwoThatEndTogetherTheLastOneWaitsForTheDevice) {
   ASSERT_OK(Unpublish(kSecond));
 }
 
+TEST_F(OutcomeTest, WithoutASandboxItIsTakenOutOfWhicheverOfThePodsHasIt) {
+  ASSERT_OK(Publish(base::OkStatus(), kFirst));
+  ASSERT_OK(Publish(base::OkStatus(), kSecond));
+  base::UniqueFd mounted = Claim();
+  ASSERT_OK(Unpublish({"", kFirst.uid}));
+  EXPECT_EQ(Unpublish({"", kSecond.uid}).code(), StatusCode::kFailedPrecondition);
+  mounted.Reset();
+  ASSERT_OK(Unpublish({"", kSecond.uid}));
+  ASSERT_OK(Unpublish({"", kFirst.uid}));
+}
+
 TEST_F(OutcomeTest, ADeviceIsSharedWithWhoeverHasItMountedForWriting) {
   ASSERT_OK(Publish(base::OkStatus(), kFirst, /*read_only=*/true));
   EXPECT_TRUE(alone_);

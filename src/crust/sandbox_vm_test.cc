@@ -1,11 +1,18 @@
 // Volumes in a sandbox that need a kernel of their own: a share of the kernel's NFS server, which
-// tests/vm serves at 127.0.0.1:/ from /srv/nfs, and ext4 that grows while it is mounted.
+// tests/vm serves at 127.0.0.1:/ from /srv/nfs, and ext4 that grows while it is mounted, also under
+// PostgreSQL, whose root file system tests/vm has at /mnt.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <thread>
 
 #include "base/assert_ok.h"
 #include "base/ids.h"
@@ -151,6 +158,138 @@ TEST_F(ExtVolumeTest, GrowsWhileAContainerUsesIt) {
   }
   ASSERT_OK(sandbox_->Unpublish(*plan));
   ASSERT_OK(platform::DetachLoop(*loop));
+}
+
+// A container, as far as a database needs one: /mnt is its root, and its volume is at /data.
+class DatabaseTest : public SandboxTest {
+ protected:
+  static constexpr uid_t kUser = 65534;  // the server refuses to run as root
+  static constexpr std::chrono::seconds kPatience{120};
+
+  void SetUp() override {
+    SandboxTest::SetUp();
+    image_ = folder_.SparseFile("image", 160 * kMiB);
+    auto loop = platform::AttachLoop(image_, {});
+    ASSERT_OK(loop.status());
+    loop_ = *std::move(loop);
+    ASSERT_OK(platform::FindFileSystem("ext4")->Format(*exec_, loop_.path, {}));
+    std::filesystem::create_directories("/mnt/data");
+    std::filesystem::permissions("/mnt/tmp", std::filesystem::perms::all);
+  }
+
+  // The volume, for the container alone.
+  void Give() {
+    auto plan = PlanOf(loop_.path, "ext4");
+    ASSERT_OK(plan.status());
+    plan_ = *std::move(plan);
+    ASSERT_OK(Publish(plan_));
+    const auto graft = sandbox_->ForContainer(plan_, "");
+    ASSERT_OK(graft.status());
+    ASSERT_EQ(fchownat(graft->mount.get(), ".", kUser, kUser, 0), 0) << strerror(errno);
+    ASSERT_EQ(move_mount(graft->mount.get(), "", AT_FDCWD, "/mnt/data", MOVE_MOUNT_F_EMPTY_PATH), 0)
+        << strerror(errno);
+  }
+  void TakeAway() {
+    ASSERT_OK(mounter_->Unmount("/mnt/data"));
+    ASSERT_OK(sandbox_->Unpublish(plan_));
+  }
+
+  // In the container; 0, if the script ends well.
+  static pid_t Begin(const std::string& script) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    const std::string line =
+        "export PATH=/usr/lib/postgresql/15/bin:/usr/bin:/bin PGHOST=/tmp "
+        "PGUSER=pg PGDATABASE=postgres; " +
+        script;
+    if (chroot("/mnt") != 0 || chdir("/") != 0 || setgid(kUser) != 0 || setuid(kUser) != 0)
+      _exit(99);
+    execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    _exit(98);
+  }
+  static int End(pid_t pid) {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  static int Run(const std::string& script) { return End(Begin(script)); }
+  static void WaitFor(const std::string& what, const std::function<bool()>& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!holds()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << what;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+  void StartServer() {
+    server_ = Begin(
+        "exec postgres -D /data/pg -k /tmp -c listen_addresses= -c shared_buffers=16MB "
+        "-c max_wal_size=32MB -c min_wal_size=8MB >>/tmp/log 2>&1");
+    WaitFor("the server answers", [] { return Run("pg_isready -q") == 0; });
+  }
+  // How many numbers were committed, as the client was told.
+  static int Acknowledged() {
+    const auto text = platform::ReadFile("/mnt/tmp/acknowledged", 1 << 20);
+    return text.ok() ? static_cast<int>(std::count(text->begin(), text->end(), '\n')) : 0;
+  }
+
+  std::string image_;
+  platform::LoopDevice loop_;
+  MountPlan plan_;
+  pid_t server_ = -1;
+};
+
+TEST_F(DatabaseTest, LosesNothingWhileItsVolumeGrowsAndMovesToAnotherSandbox) {
+  Give();
+  ASSERT_EQ(
+      Run("initdb -D /data/pg -k -A trust -U pg --locale=C -E UTF8 --wal-segsize=4 >/tmp/log"), 0);
+  StartServer();
+  ASSERT_EQ(Run("psql -X -q -c 'CREATE TABLE numbers (n bigint PRIMARY KEY)'"), 0);
+  const pid_t client = Begin(
+      "i=0; while :; do i=$((i + 1)); echo \"INSERT INTO numbers VALUES ($i) RETURNING n;\"; "
+      "done | psql -X -A -t -q >/tmp/acknowledged 2>/tmp/client");
+  WaitFor("the load", [] { return Acknowledged() > 20; });
+
+  std::filesystem::resize_file(image_, 400 * kMiB);
+  ASSERT_OK(platform::RefreshLoopSize(loop_).status());
+  const auto grown = sandbox_->Expand(plan_);
+  ASSERT_OK(grown.status());
+  EXPECT_GT(*grown, static_cast<int64_t>(350 * kMiB));
+  const auto stats = sandbox_->Stats(plan_);
+  ASSERT_OK(stats.status());
+  EXPECT_EQ(stats->usage->total_bytes, *grown);
+  EXPECT_FALSE(stats->abnormal) << stats->condition;
+  const int before = Acknowledged();
+  WaitFor("the load goes on", [before] { return Acknowledged() > before + 20; });
+  // More than the volume had before.
+  ASSERT_EQ(Run("psql -X -q -v ON_ERROR_STOP=1 -c 'CREATE UNLOGGED TABLE room AS SELECT "
+                "repeat(md5(i::text), 60) FROM generate_series(1, 80000) i'"),
+            0);
+  ASSERT_OK(sandbox_->Stats(plan_).status());
+  EXPECT_GT(sandbox_->Stats(plan_)->usage->used_bytes, static_cast<int64_t>(160 * kMiB));
+
+  // The server ends as in a crash, and another sandbox has the volume.
+  kill(server_, SIGQUIT);
+  End(server_);
+  End(client);
+  TakeAway();
+  ASSERT_OK(sandbox_->End());
+  Open();
+  Give();
+  StartServer();
+  const int committed = Acknowledged();
+  // One more may have been committed whose client never heard of it.
+  EXPECT_EQ(
+      Run(fmt::format("psql -X -A -t -q -c 'SELECT count(*) = max(n) AND max(n) BETWEEN {} AND "
+                      "{} FROM numbers' | grep -qx t",
+                      committed, committed + 1)),
+      0);
+  // Each block's checksum, and each index against its table.
+  EXPECT_EQ(Run("pg_amcheck --install-missing --heapallindexed --all"), 0);
+  kill(server_, SIGINT);
+  EXPECT_EQ(End(server_), 0);
+  TakeAway();
+  ASSERT_OK(platform::DetachLoop(loop_));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@ import re
 import subprocess
 
 import pytest
-from lib import debian_root, mount_pods
+from lib import debian_root, mount_pods, postgres
 
 pytestmark = pytest.mark.vm
 
@@ -13,6 +13,12 @@ def passed(output):
     match = re.search(r"\[  PASSED  \] (\d+) tests?\.", output)
     assert match, output
     return int(match[1])
+
+
+def add_image(machine, root, size):
+    """A disk with that root file system, as /dev/disk/image."""
+    disk = machine.add_disk("image", size)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, disk.path], check=True)
 
 
 def test_a_mounted_volume_grows_whatever_its_file_system(machine):
@@ -68,6 +74,25 @@ def test_a_volume_of_a_sandbox_grows_though_it_is_ext4(machine):
     assert passed(result.output) == 1
 
 
+RUN_A_DATABASE = """
+set -e
+mount /dev/disk/image /mnt
+for folder in proc sys dev; do mkdir -p /mnt/$folder; mount --bind /$folder /mnt/$folder; done
+mkdir -p /mnt/tmp /mnt/etc && cp /etc/passwd /mnt/etc
+for name in sh grep; do cp /usr/bin/busybox /mnt/usr/bin/$name; done
+berth_crust_vm_test --gtest_filter='DatabaseTest.*'
+"""
+
+
+def test_a_database_on_ext4_in_a_sandbox_grows_and_moves(machine):
+    try:
+        root = debian_root.cached(postgres.PACKAGES)
+    except debian_root.Missing as missing:
+        pytest.skip(str(missing))
+    add_image(machine, root, "768M")
+    assert passed(machine.run(RUN_A_DATABASE, seconds=400).output) == 1
+
+
 def test_an_nfs_export_is_a_volume(machine):
     result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'", seconds=240)
     assert passed(result.output) == 2
@@ -94,7 +119,6 @@ def test_an_nfs_export_is_mounted_by_the_mount_pods_image(machine):
         root = debian_root.cached(names)
     except debian_root.Missing as missing:
         pytest.skip(str(missing))
-    disk = machine.add_disk("image", "256M")
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, disk.path], check=True)
+    add_image(machine, root, "256M")
     output = machine.run(SERVE_NFS + MOUNT_FROM_THE_IMAGE, seconds=240).output
     assert re.search(r"^nfs4\s+127\.0\.0\.1:/\nprecious\nmore\n", output, re.MULTILINE), output
