@@ -37,4 +37,14 @@ base::Status Flush(const platform::LoopDevice& device, bool exclusive) {
   return base::OkStatus();
 }
 
+int OpenAttachment(const char* device, uint64_t sequence) {
+  const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno == ENXIO ? -ENODEV : -errno;
+  uint64_t now = 0;
+  const int error = ioctl(fd, BLKGETDISKSEQ, &now) != 0 ? errno : now == sequence ? 0 : ENODEV;
+  if (error == 0) return fd;
+  close(fd);
+  return -error;
+}
+
 }  // namespace berth::block

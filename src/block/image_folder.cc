@@ -218,8 +218,13 @@ base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& r
     ASSIGN_OR_RETURN(const base::UniqueFd from,
                      OpenLocked(source, frozen ? O_RDONLY : O_RDWR,
                                 frozen ? ImageLock::kReader : ImageLock::kCopy));
-    RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
-                                        {.deadline = steady_clock::now() + kCopyTime}));
+    // Locked, so that no mkfs goes on there. One that was cut short is not copied: without its note
+    // nobody would take the copy for what may be made anew.
+    ASSIGN_OR_RETURN(const std::string formatting, Formatting(record.source));
+    if (formatting.empty()) {
+      RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
+                                          {.deadline = steady_clock::now() + kCopyTime}));
+    }
   }
   return ExtendImage(image, record.size_bytes);
 }
@@ -250,7 +255,10 @@ base::StatusOr<ImageRecord> ImageFolder::Finish(ImageRecord record, const PoolPl
 base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   if (record.state == ImageState::kReady) {
     record.state = ImageState::kDeleting;
-    RETURN_IF_ERROR(Write(record));
+    const base::Status written = Write(record);
+    // On a full file system the image goes all the same, or room could never be made there. A
+    // record that still says `ready` then lacks its image, and the repeated call removes it.
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
   }
   // Whatever is under its name before it was placed is not the image.
   if (record.identity.inode != 0) {

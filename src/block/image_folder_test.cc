@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/fake_faults.h"
 #include "base/ids.h"
 #include "block/sizes.h"
 #include "platform/durable_file.h"
@@ -82,6 +83,52 @@ TEST_F(ImageFolderTest, AFileSystemInTheMakingIsNotedWithTheImage) {
   EXPECT_EQ(*images_.Formatting("pvc-1"), "");
   EXPECT_EQ(images_.NoteFormatting("none", uuid).code(), StatusCode::kNotFound);
   EXPECT_EQ(images_.Formatting("none").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ImageFolderTest, ACopyOfWhatAMkfsLeftHalfMadeIsBlank) {
+  ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
+  const base::UniqueFd image(open((folder_ / "pvc-1").c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(pwrite(image.get(), "half", 4, 0), 4);
+  ASSERT_TRUE(images_.NoteFormatting("pvc-1", base::NewUuid()).ok());
+  ASSERT_TRUE(images_.Create({.name = "copy", .size_bytes = 2 * kMiB, .source = "pvc-1"}).ok());
+  ASSERT_TRUE(images_.CreateSnapshot("pvc-1", "snap").ok());
+  ASSERT_TRUE(images_.Create({.name = "of-snap", .size_bytes = kMiB, .source = "snap"}).ok());
+  for (const std::string name : {"copy", "snap", "of-snap"}) {
+    struct stat st;
+    ASSERT_EQ(stat((folder_ / name).c_str(), &st), 0);
+    EXPECT_EQ(st.st_size, name == "copy" ? 2 * kMiB : kMiB);
+    EXPECT_EQ(st.st_blocks, 0) << name;
+    EXPECT_EQ(*images_.Formatting(name), "");
+  }
+  EXPECT_EQ(
+      images_.Create({.name = "less", .size_bytes = kSizeStep, .source = "pvc-1"}).status().code(),
+      StatusCode::kOutOfRange);
+}
+
+TEST_F(ImageFolderTest, AnImageIsRemovedFromAFullFileSystem) {
+  ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
+  {
+    const base::FakeFaults full("block.image_record.write.before=error:RESOURCE_EXHAUSTED");
+    const base::Status deleted = images_.Delete("pvc-1");
+    EXPECT_TRUE(deleted.ok()) << deleted;
+  }
+  EXPECT_THAT(Listed(), IsEmpty());
+  EXPECT_THAT(*platform::ListFolder(folder_ / ".berth"), IsEmpty());
+  EXPECT_NE(access((folder_ / "pvc-1").c_str(), F_OK), 0);
+}
+
+// As a crash leaves it that came while the file system was full.
+TEST_F(ImageFolderTest, ARecordWhoseImageIsGoneIsRemoved) {
+  ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
+  {
+    const base::FakeFaults faults(
+        "block.image_record.write.before=error:RESOURCE_EXHAUSTED,"
+        "block.image.remove.after=error");
+    EXPECT_FALSE(images_.Delete("pvc-1").ok());
+  }
+  EXPECT_EQ(images_.HasLock("pvc-1").status().code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(images_.Delete("pvc-1").ok());
+  EXPECT_THAT(Listed(), IsEmpty());
 }
 
 TEST_F(ImageFolderTest, NamesThatLeadElsewhereAreRefused) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include "base/assert_ok.h"
 #include "block/backend.h"
@@ -27,6 +29,32 @@ using base::StatusCode;
 using testing::HasSubstr;
 using testing::SizeIs;
 
+// Others act just before or just after the next look at the mount table.
+class WatchedMounter : public platform::Mounter {
+ public:
+  explicit WatchedMounter(platform::Mounter& mounter) : mounter_(mounter) {}
+
+  std::function<void()> before_list, after_list;
+
+  base::StatusOr<std::vector<platform::MountEntry>> List() override {
+    if (before_list) std::exchange(before_list, nullptr)();
+    auto table = mounter_.List();
+    if (after_list) std::exchange(after_list, nullptr)();
+    return table;
+  }
+  base::Status Mount(const platform::MountRequest& request) override {
+    return mounter_.Mount(request);
+  }
+  base::Status Unmount(std::string_view target) override { return mounter_.Unmount(target); }
+  base::Status UnmountLazy(std::string_view target) override {
+    return mounter_.UnmountLazy(target);
+  }
+  base::Status MakeShared(std::string_view folder) override { return mounter_.MakeShared(folder); }
+
+ private:
+  platform::Mounter& mounter_;
+};
+
 class ImagesBackendTest : public testing::Test {
  protected:
   ImagesBackendTest() {
@@ -44,10 +72,11 @@ class ImagesBackendTest : public testing::Test {
       }
     }
   }
-  std::unique_ptr<Backend> Open(const std::string& node) {
+  std::unique_ptr<Backend> Open(const std::string& node) { return Open(node, *mounter_); }
+  std::unique_ptr<Backend> Open(const std::string& node, platform::Mounter& mounter) {
     auto backend =
         OpenBackend({{"images", {{"folder", images_}}}},
-                    {.exec = *exec_, .mounter = *mounter_, .proxy_socket = "", .node = node});
+                    {.exec = *exec_, .mounter = mounter, .proxy_socket = "", .node = node});
     EXPECT_TRUE(backend.ok()) << backend.status();
     return *std::move(backend);
   }
@@ -217,6 +246,60 @@ TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesOfWhateverHasItOpen) {
     EXPECT_FALSE(*two_->HasLock(image)) << type;
     ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
   }
+}
+
+// The kernel gives the number to another image before the mounts are looked at, or after.
+TEST_F(ImagesBackendTest, AForcedUnmapLeavesWhateverHasItsNumberMeanwhile) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  ASSERT_OK(one_->Create({.name = "pvc-2", .size_bytes = 64 * kMiB}));
+  for (const bool before : {true, false}) {
+    SCOPED_TRACE(before ? "before" : "after");
+    WatchedMounter mounter(*mounter_);
+    const auto forcing = Open("one", mounter);
+    bool met = false;
+    for (int i = 0; i < 20 && !met; ++i) {  // others on this machine may get the number
+      const auto mapping = one_->Map("pvc-1", {});
+      ASSERT_OK(mapping);
+      base::StatusOr<Mapping> other;
+      (before ? mounter.before_list : mounter.after_list) = [&] {
+        ASSERT_OK(one_->Unmap(*mapping));
+        other = one_->Map("pvc-2", {});
+        ASSERT_OK(other);
+        Mount(*other);
+      };
+      ASSERT_OK(forcing->ForceUnmap(*mapping, std::chrono::seconds(5)));
+      met = other->device == mapping->device;
+      base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+      EXPECT_TRUE(write(file.get(), "a", 1) == 1 && fsync(file.get()) == 0);
+      file.Reset();
+      ASSERT_OK(mounter_->Unmount(mount_));
+      ASSERT_TRUE(one_->FindMapping("pvc-2")->has_value());
+      ASSERT_OK(one_->Unmap(*other));
+    }
+    EXPECT_TRUE(met);
+  }
+}
+
+// Where a mount was is then a folder of another file system.
+TEST_F(ImagesBackendTest, AForcedUnmapLeavesWhatIsBelowAMountThatIsGone) {
+  for (const std::string image : {"below", "pvc-1"}) {
+    ASSERT_OK(one_->Create({.name = image, .size_bytes = 64 * kMiB}));
+  }
+  const auto below = one_->Map("below", {});
+  ASSERT_OK(below);
+  Mount(*below);
+  const std::string inner = mount_ + "/inner";
+  ASSERT_OK(platform::MakeFolders(inner));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  ASSERT_OK(platform::FormatIfBlank(*exec_, mapping->device, "ext4", {}));
+  ASSERT_OK(mounter_->Mount({.source = mapping->device, .target = inner, .fs_type = "ext4"}));
+  WatchedMounter mounter(*mounter_);
+  mounter.after_list = [&] { ASSERT_OK(mounter_->Unmount(inner)); };
+  ASSERT_OK(Open("one", mounter)->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  EXPECT_FALSE(one_->FindMapping("pvc-1")->has_value());
+  const base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  EXPECT_TRUE(write(file.get(), "a", 1) == 1 && fsync(file.get()) == 0);
 }
 
 TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesToARawDevice) {

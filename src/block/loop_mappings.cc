@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "block/device.h"
 #include "block/mount_shutdown.h"
 #include "block/sizes.h"
 #include "platform/child.h"
@@ -47,14 +48,40 @@ LoopDevice LoopOf(const Mapping& mapping) {
           .read_only = mapping.read_only};
 }
 
+uint64_t SequenceOf(const Mapping& mapping) {
+  return static_cast<uint64_t>(base::json::Int(mapping.state, {"sequence"}));
+}
+
 // Whether the device still is the attachment that the mapping was made by: numbers of attachments
 // are never used again within one boot.
 base::StatusOr<bool> IsStill(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
   return base::json::String(mapping.state, {"bootId"}) == boot_id &&
-         static_cast<uint64_t>(base::json::Int(mapping.state, {"sequence"})) ==
-             platform::DiskSequence(mapping.device);
+         SequenceOf(mapping) == platform::DiskSequence(mapping.device);
 }
+
+// Does that to the device by a descriptor, in a child; `act` gives 0 or an errno. OK where the
+// device is no longer that mapping.
+base::Status ActOn(const Mapping& mapping, std::string_view what,
+                   std::chrono::milliseconds patience, int (*act)(int fd)) {
+  return platform::RunInChild(fmt::format("{} {}", what, mapping.device), patience,
+                              [device = mapping.device, sequence = SequenceOf(mapping), act] {
+                                const int fd = OpenAttachment(device.c_str(), sequence);
+                                if (fd < 0) return fd == -ENODEV ? 0 : -fd;
+                                const int error = act(fd);
+                                close(fd);
+                                return error;
+                              });
+}
+
+int TakeSectors(int fd) {
+  loop_info64 info = {};
+  if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
+  info.lo_sizelimit = kNoRoom;
+  return ioctl(fd, LOOP_SET_STATUS64, &info) == 0 || errno == ENXIO ? 0 : errno;
+}
+
+int Release(int fd) { return ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno; }
 
 }  // namespace
 
@@ -174,9 +201,7 @@ base::Status LoopMappings::Detach(const Mapping& mapping) const {
   ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.unmap.before">());
-  RETURN_IF_ERROR(platform::DetachLoop(
-      LoopOf(mapping), static_cast<uint64_t>(base::json::Int(mapping.state, {"sequence"})),
-      kAnswerTime));
+  RETURN_IF_ERROR(platform::DetachLoop(LoopOf(mapping), SequenceOf(mapping), kAnswerTime));
   return base::FaultPoint<"block.unmap.after">();
 }
 
@@ -185,36 +210,18 @@ base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::millisecon
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.before">());
   bool mounted = false;
-  const base::Status shut_down = ShutDownMounts(mounter_, LoopOf(mapping), patience, mounted);
+  const base::Status shut_down =
+      ShutDownMounts(mounter_, LoopOf(mapping), SequenceOf(mapping), patience, mounted);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.shut_down">());
   // Recent kernels refuse it while a mount or an exclusive user holds the device.
-  const base::Status emptied = platform::RunInChild(
-      "take the sectors of " + mapping.device, patience, [device = mapping.device] {
-        const int fd = open(device.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0) return errno;
-        loop_info64 info = {};
-        int error = ioctl(fd, LOOP_GET_STATUS64, &info) == 0 ? 0 : errno;
-        if (error == 0) {
-          info.lo_sizelimit = kNoRoom;
-          error = ioctl(fd, LOOP_SET_STATUS64, &info) == 0 ? 0 : errno;
-        }
-        close(fd);
-        return error == ENXIO ? 0 : error;
-      });
+  const base::Status emptied = ActOn(mapping, "take the sectors of", patience, TakeSectors);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.emptied">());
   // Detached, or to be so with its last user.
-  const base::Status released =
-      platform::RunInChild("release " + mapping.device, patience, [device = mapping.device] {
-        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0) return errno == ENXIO || errno == ENOENT ? 0 : errno;
-        const int error = ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno;
-        close(fd);
-        return error;
-      });
+  const base::Status released = ActOn(mapping, "release", patience, Release);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.after">());
   ASSIGN_OR_RETURN(const bool there, IsStill(mapping));
-  const bool gone = !there || platform::DiskSequence(mapping.device) == 0;
-  if (gone || emptied.ok() || (mounted && shut_down.ok())) {
+  if (!there) return base::OkStatus();
+  if (emptied.ok() || (mounted && shut_down.ok())) {
     return base::Annotate(released, fmt::format("force image {} off", base::Quote(mapping.image)));
   }
   return Error(emptied.code() == StatusCode::kDeadlineExceeded ? StatusCode::kDeadlineExceeded

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <linux/types.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <set>
 
 #include "base/log.h"
+#include "block/device.h"
 #include "block/mounts.h"
 #include "platform/child.h"
 #include "platform/mount_holders.h"
@@ -22,10 +24,25 @@ namespace {
 // Without writing the log out first, which could wait for ever.
 constexpr uint32_t kAtOnce = 2;
 
+// By system calls alone: 0 or an errno. What is open stays mounted, and its device attached; but
+// since the look at the mounts the path may have become another file system's, and the device
+// another image's.
+int ShutDown(int fd, const char* device, dev_t number, uint64_t sequence) {
+  struct stat st;
+  if (fstat(fd, &st) != 0) return errno;
+  if (st.st_dev != number) return ENODEV;
+  const int attachment = OpenAttachment(device, sequence);
+  if (attachment < 0) return -attachment;
+  uint32_t how = kAtOnce;
+  const int error = ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
+  close(attachment);
+  return error;
+}
+
 }  // namespace
 
 base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,
-                            std::chrono::milliseconds patience, bool& mounted) {
+                            uint64_t sequence, std::chrono::milliseconds patience, bool& mounted) {
   std::set<std::string> paths;
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   for (const platform::MountEntry& entry : table) {
@@ -40,11 +57,11 @@ base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevi
   base::Status last;
   for (const std::string& path : paths) {
     last = platform::RunInChild(
-        fmt::format("shut down the file system at {}", base::Quote(path)), patience, [path] {
+        fmt::format("shut down the file system at {}", base::Quote(path)), patience,
+        [path, node = device.path, number = device.device, sequence] {
           const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
           if (fd < 0) return errno;
-          uint32_t how = kAtOnce;
-          const int error = ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
+          const int error = ShutDown(fd, node.c_str(), number, sequence);
           close(fd);
           return error;
         });

@@ -19,6 +19,7 @@
 #include "platform/child.h"
 #include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/loop_table.h"
 
 namespace berth::block {
 
@@ -186,8 +187,9 @@ class NbdBackend : public Backend {
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
     if (!device.has_value()) return base::OkStatus();
     bool mounted = false;
-    const base::Status shut_down = ShutDownMounts(
-        mounter_, {.path = device->path, .device = device->device_number}, patience, mounted);
+    const base::Status shut_down =
+        ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number},
+                       platform::DiskSequence(device->path), patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
     // The kernel keeps the device's settings for whoever still has it open: without room it is

@@ -135,8 +135,11 @@ base::Status ProxyMappings::Force(const Mapping& mapping,
   if (!killed.ok()) {
     LOG_WARNING("volume {}: {}: what it is shown by is cut off", Quote(mapping.image),
                 base::ToString(killed));
+    // Once the device is gone, so may be what it was shown by, and its number be another's.
     const dev_t device = LoopMappings::BackingOf(mapping).dev;
-    if (device != 0) proxy::AbortFuse(client_.run_folder(), device);
+    if (device != 0 && loops_.Check(mapping).ok()) {
+      proxy::AbortFuse(client_.run_folder(), device);
+    }
   }
   const base::Status forced = loops_.Force(mapping, patience);
   // With its daemon gone, nothing can be written, whatever still has the device.

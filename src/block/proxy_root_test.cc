@@ -349,5 +349,21 @@ TEST_F(ProxyTest, AForcedUnmapEndsWhatHangs) {
   EXPECT_FALSE(*Open("Loop", "two")->HasLock("pvc-1"));
 }
 
+// What it was shown by is gone, and another volume's file system has its number.
+TEST_F(ProxyTest, AForcedUnmapLeavesWhateverIsShownByItsNumberMeanwhile) {
+  auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  ASSERT_OK(backend_->Unmap(*mapping));
+  ASSERT_OK(backend_->Create({.name = "pvc-2", .size_bytes = 64 * kMiB}));
+  const auto other = backend_->Map("pvc-2", {});
+  ASSERT_OK(other);
+  mapping->state["dev"] = other->state["dev"];
+  StopProxy();  // so that it cannot tell
+  ASSERT_OK(backend_->ForceUnmap(*mapping, seconds(5)));
+  const base::UniqueFd device(open(other->device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  alignas(4096) static char block[4096];
+  EXPECT_EQ(pread(device.get(), block, sizeof block, 0), 4096);
+}
+
 }  // namespace
 }  // namespace berth::block

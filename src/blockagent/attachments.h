@@ -1,6 +1,7 @@
 // The volumes that this node has attached: fence, device, file system, mounts, and back again.
 //
-//   Mount    may it? ─▶ record ─▶ fence ─▶ map ─▶ format if blank, check ─▶ mount ─▶ grow ─▶ answer
+//   Mount    may it? ─▶ record ─▶ fence ─▶ may it still? ─▶ map ─▶ format if blank, check ─▶ mount
+//            ─▶ grow ─▶ answer
 //   Unmount  record ─▶ unmount ─▶ with the last pod: unmap ─▶ fence ─▶ no record
 //
 // One at a time for each volume; each step is recorded before it is taken (records.h), so that
@@ -135,6 +136,9 @@ class Attachments {
   base::StatusOr<BackendPtr> OpenBackend(const base::Json& settings);
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
+  // Before a use comes in: takes off what others have of the volume here that the fence does not
+  // name, or whose pods are gone.
+  base::Status TakeOffLeftovers(const std::string& volume, const api::FenceEntry& coming);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
                                                 bool likely_first, block::Backend& backend,
                                                 const std::function<base::Status()>& entering);
@@ -155,6 +159,8 @@ class Attachments {
   void TellQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
+  // Of a use that the fence does not name: another may have the volume by now.
+  base::Status TakeOffLost(const Record& record, const Use& use);
   // Unmounts all that shows the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
   // Of the pod, and with the last one what pods share.
@@ -188,6 +194,7 @@ class Attachments {
   Consumers consumers_;
   Fences fences_;
   VolumeLocks locks_;
+  VolumeLocks image_locks_;  // taken after a volume's
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
 };

@@ -74,7 +74,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-  if (!record.mapping.has_value()) return std::nullopt;
+  if (!record.mapping.has_value() || !records_->OtherOf(record).empty()) return std::nullopt;
   record.uses.push_back({.entry = entry.attachment, .state = State::kDetaching});
   return std::optional(std::move(record));
 }

@@ -70,6 +70,21 @@ StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
   return found;
 }
 
+// One of which volumes may be mounted.
+StatusOr<api::StorageCluster> FindCluster(kube::Client& client, const std::string& name) {
+  ASSIGN_OR_RETURN(api::StorageCluster cluster,
+                   Need(kube::Get<api::StorageCluster>(client, "", name),
+                        fmt::format("StorageCluster {}", Quote(name))));
+  if (cluster.deleting()) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
+                 Quote(name));
+  }
+  if (cluster.backend() == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} has no back end", Quote(name));
+  }
+  return cluster;
+}
+
 }  // namespace
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
@@ -108,17 +123,7 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
                  Quote(subject.pod.key()), Quote(pv.claim_namespace() + "/" + pv.claim_name()),
                  Quote(call.volume));
   }
-  ASSIGN_OR_RETURN(const api::StorageCluster cluster,
-                   Need(kube::Get<api::StorageCluster>(parts_.client, "", subject.cluster),
-                        fmt::format("StorageCluster {}", Quote(subject.cluster))));
-  if (cluster.deleting()) {
-    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
-                 Quote(subject.cluster));
-  }
-  if (cluster.backend() == nullptr) {
-    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} has no back end",
-                 Quote(subject.cluster));
-  }
+  ASSIGN_OR_RETURN(const api::StorageCluster cluster, FindCluster(parts_.client, subject.cluster));
   subject.backend = *cluster.backend();
   subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});
   subject.sharing = SharingOf(pv.access_modes(), subject.fs_type);
@@ -131,6 +136,8 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
 Status Attachments::Mount(const MountCall& call, Deadline deadline) {
   ASSIGN_OR_RETURN(const Subject subject, FindSubject(call));
   ASSIGN_OR_RETURN(const auto hold, locks_.Take(call.volume, deadline));
+  // Two volumes may name one image: one of them is on record before the other looks.
+  ASSIGN_OR_RETURN(const auto image_hold, image_locks_.Take(subject.image, deadline));
   return base::Annotate(MountLocked(call, subject),
                         fmt::format("mount volume {}", Quote(call.volume)));
 }
@@ -143,18 +150,8 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
                          .mount_dir = call.mount_dir,
                          .read_only = subject.read_only,
                          .cluster_name = subject.cluster};
-  std::optional<Record> before = records_->Get(call.volume);
-  if (before.has_value()) {
-    // What pods that are gone left here goes first: it is this node's to confirm.
-    for (const Use& use : std::vector<Use>(before->uses)) {
-      if (use.entry.IsSameUse(entry)) continue;
-      const auto gone = IsPodGone(parts_.client, use.entry);
-      if (!gone.ok() || !*gone) continue;
-      RETURN_IF_ERROR(TakeOffLocked(*records_->Get(call.volume), use.entry, {}));
-      before = records_->Get(call.volume);
-      if (!before.has_value()) break;
-    }
-  }
+  RETURN_IF_ERROR(TakeOffLeftovers(call.volume, entry));
+  const std::optional<Record> before = records_->Get(call.volume);
   Record record = before.value_or(Record{.volume = call.volume, .boot_id = boot_id_});
   if (before.has_value() && (record.image != subject.image || record.cluster != subject.cluster)) {
     return Error(StatusCode::kFailedPrecondition,
@@ -179,6 +176,13 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     ASSIGN_OR_RETURN(const bool held, fences_.Holds(call.volume, entry));
     if (mounted && held) return base::OkStatus();
   }
+  // The device would be one, and its file system mounted twice.
+  if (const std::string other = records_->OtherOf(record); !other.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} of StorageCluster {} is in use on this node as volume {}: delete one of "
+                 "the two PersistentVolumes",
+                 Quote(record.image), Quote(record.cluster), Quote(other));
+  }
   if (use == nullptr) {
     record.uses.push_back({.entry = entry});
     use = &record.uses.back();
@@ -194,18 +198,47 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     return base::OkStatus();
   });
   if (fence.status().code() == StatusCode::kFailedPrecondition && recorded) {
-    // Another was faster: it was kept out for certain.
-    std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
-    const Status undone = record.uses.empty() && !record.mapping.has_value()
-                              ? records_->Remove(call.volume)
-                              : records_->Put(record);
+    // Another was faster: it was kept out for certain. What was here before this call is still.
+    const Status undone =
+        before.has_value() ? records_->Put(*before) : records_->Remove(call.volume);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   }
   RETURN_IF_ERROR(fence);
+  // Whoever forces off what a cluster that is deleted has here may have looked before the record
+  // was written.
+  if (const auto cluster = FindCluster(parts_.client, subject.cluster); !cluster.ok()) {
+    if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
+    const Status undone = TakeOffLocked(record, entry, {});
+    if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+    return cluster.status();
+  }
   RETURN_IF_ERROR(MapAndMount(subject, record, entry, *backend));
   TellDevice(record, "Attached", "", &*fence);
   LOG_INFO("volume {} is mounted at {} from {}", Quote(call.volume), Quote(call.mount_dir),
            record.mapping->device);
+  return base::OkStatus();
+}
+
+Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry& coming) {
+  const std::optional<Record> record = records_->Get(volume);
+  const auto is_another = [&](const Use& use) { return !use.entry.IsSameUse(coming); };
+  if (!record.has_value() || std::ranges::none_of(record->uses, is_another)) {
+    return base::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  for (const Use& use : record->uses) {
+    if (!is_another(use)) continue;
+    // Each that goes leaves the record without it.
+    if (!Names(entries, use.entry)) {
+      RETURN_IF_ERROR(TakeOffLost(*records_->Get(volume), use));
+      continue;
+    }
+    const auto gone = IsPodGone(parts_.client, use.entry);
+    // It is this node's to confirm that a pod that is gone has the volume no more.
+    if (gone.ok() && *gone) {
+      RETURN_IF_ERROR(TakeOffLocked(*records_->Get(volume), use.entry, {}));
+    }
+  }
   return base::OkStatus();
 }
 

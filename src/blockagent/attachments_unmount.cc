@@ -163,6 +163,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
+  if (!records_->OtherOf(record).empty()) return std::nullopt;  // the mapping is that volume's
   if (mounted != nullptr && (!record.mapping.has_value() || !Shows(*mounted, *record.mapping))) {
     return std::nullopt;
   }
@@ -251,6 +252,16 @@ void Attachments::TellLost(const Record& record, const FenceEntry& use) {
   }
 }
 
+Status Attachments::TakeOffLost(const Record& record, const Use& use) {
+  if (use.state == State::kMounted) {
+    TellLost(record, use.entry);
+    return TakeOffLocked(record, use.entry, {.on = true});
+  }
+  const Status done = TakeOffLocked(record, use.entry, {});
+  // Nobody but this node's own leftovers can be in the way.
+  return done.ok() ? done : TakeOffLocked(record, use.entry, {.on = true});
+}
+
 void Attachments::TellQuarantined(const Record& record, const std::string& why) {
   const std::string text =
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
@@ -266,16 +277,11 @@ void Attachments::TellQuarantined(const Record& record, const std::string& why) 
 Status Attachments::ReconcileUses(Record& record, bool& again) {
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(record.volume));
   for (const Use& use : std::vector<Use>(record.uses)) {
-    const bool held = std::ranges::any_of(
-        entries, [&](const FenceEntry& one) { return one.IsSameUse(use.entry); });
     Status done;
-    if (!held && use.state == State::kMounted) {
-      TellLost(record, use.entry);
-      done = TakeOffLocked(record, use.entry, {.on = true});
-    } else if (!held || use.state == State::kDetaching) {
+    if (!Names(entries, use.entry)) {
+      done = TakeOffLost(record, use);
+    } else if (use.state == State::kDetaching) {
       done = TakeOffLocked(record, use.entry, {});
-      // Nobody but this node's own leftovers can be in the way, and another may have it by now.
-      if (!done.ok() && !held) done = TakeOffLocked(record, use.entry, {.on = true});
     } else {
       const auto gone = IsPodGone(parts_.client, use.entry);
       RETURN_IF_ERROR(gone);

@@ -12,9 +12,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "base/unique_fd.h"
 #include "platform/child.h"
-#include "platform/errno.h"
 #include "platform/file_system.h"
 
 namespace berth::blockagent {
@@ -45,12 +43,16 @@ uint64_t At64(const char* bytes) {
   return value;
 }
 
+// Where file systems say what they are.
+struct Superblocks {
+  std::array<char, 4096> ext4_or_xfs, btrfs;
+};
+
 // How much of its device a file system takes; nullopt: its type says it elsewhere.
-std::optional<int64_t> BytesOf(std::string_view type, const std::array<char, 4096>& ext4_or_xfs,
-                               const std::array<char, 4096>& btrfs) {
+std::optional<int64_t> BytesOf(std::string_view type, const Superblocks& read) {
   constexpr uint32_t kExt4With64Bit = 0x80;
   if (type == "ext4") {
-    const char* super = ext4_or_xfs.data() + 1024;
+    const char* super = read.ext4_or_xfs.data() + 1024;
     uint64_t blocks = le32toh(At32(super + 0x4));
     if ((le32toh(At32(super + 0x60)) & kExt4With64Bit) != 0) {
       blocks |= static_cast<uint64_t>(le32toh(At32(super + 0x150))) << 32;
@@ -58,23 +60,31 @@ std::optional<int64_t> BytesOf(std::string_view type, const std::array<char, 409
     return static_cast<int64_t>(blocks << (10 + (le32toh(At32(super + 0x18)) & 0x1f)));
   }
   if (type == "xfs") {
-    return static_cast<int64_t>(be64toh(At64(ext4_or_xfs.data() + 8)) *
-                                be32toh(At32(ext4_or_xfs.data() + 4)));
+    return static_cast<int64_t>(be64toh(At64(read.ext4_or_xfs.data() + 8)) *
+                                be32toh(At32(read.ext4_or_xfs.data() + 4)));
   }
-  if (type == "btrfs") return static_cast<int64_t>(le64toh(At64(btrfs.data() + 0x70)));
+  if (type == "btrfs") return static_cast<int64_t>(le64toh(At64(read.btrfs.data() + 0x70)));
   return std::nullopt;
 }
 
-// By one look at the superblocks, which a probe or the kernel just read.
+// By one look at the superblocks, which a probe or the kernel just read; in a child, since the back
+// end may have died meanwhile.
 StatusOr<std::optional<int64_t>> ContentBytes(const std::string& device, std::string_view type) {
   constexpr off_t kBtrfsSuperblock = 64 * 1024;
-  std::array<char, 4096> head{}, btrfs{};
-  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid() || pread(fd.get(), head.data(), head.size(), 0) < 0 ||
-      (type == "btrfs" && pread(fd.get(), btrfs.data(), btrfs.size(), kBtrfsSuperblock) < 0)) {
-    return platform::ErrnoError(errno, fmt::format("read the superblock of {}", Quote(device)));
-  }
-  return BytesOf(type, head, btrfs);
+  constexpr std::chrono::seconds kTime{10};
+  ASSIGN_OR_RETURN(const Superblocks read,
+                   platform::AskChild<Superblocks>(
+                       fmt::format("read the superblock of {}", Quote(device)), kTime,
+                       [device, is_btrfs = type == "btrfs"](Superblocks& supers) {
+                         const auto fill = [](int fd, std::array<char, 4096>& block, off_t offset) {
+                           return pread(fd, block.data(), block.size(), offset) >= 0;
+                         };
+                         const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+                         const bool done = fd >= 0 && fill(fd, supers.ext4_or_xfs, 0) &&
+                                           (!is_btrfs || fill(fd, supers.btrfs, kBtrfsSuperblock));
+                         return done ? 0 : errno;
+                       }));
+  return BytesOf(type, read);
 }
 
 // The type that the device is to be mounted with, of what a probe found there.

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/kinds.h"
@@ -34,6 +36,32 @@ class FakeEvents : public base::EventSink {
  private:
   base::Mutex mutex_;
   std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+};
+
+// An API in which others act just before a fence is written.
+class FakeApi : public kube::FakeClient {
+ public:
+  using FakeClient::FakeClient;
+
+  // Called once, before the next write of a fence; set while nothing calls.
+  std::function<void()> before_fence_write;
+
+  base::StatusOr<base::Json> Create(const api::KindInfo& kind, std::string_view ns,
+                                    const base::Json& object) override {
+    Pass(kind);
+    return FakeClient::Create(kind, ns, object);
+  }
+  base::StatusOr<base::Json> Update(const api::KindInfo& kind, const base::Json& object,
+                                    std::string_view subresource) override {
+    Pass(kind);
+    return FakeClient::Update(kind, object, subresource);
+  }
+
+ private:
+  void Pass(const api::KindInfo& kind) {
+    if (&kind != &api::VolumeFence::kInfo || !before_fence_write) return;
+    std::exchange(before_fence_write, nullptr)();
+  }
 };
 
 class FakeSite {
@@ -107,6 +135,12 @@ class FakeSite {
                  const std::string& fs_type = "ext4") {
     const auto image = BackendOf("operator")->Create({.name = name, .size_bytes = megabytes << 20});
     ASSERT_TRUE(image.ok()) << image.status();
+    AddVolumeOf(name, name, modes, fs_type);
+  }
+  // A PersistentVolume, and no image.
+  void AddVolumeOf(const std::string& image, const std::string& name,
+                   const std::vector<std::string>& modes = {"ReadWriteOnce"},
+                   const std::string& fs_type = "ext4") {
     client.Add({{"apiVersion", "v1"},
                 {"kind", "PersistentVolume"},
                 {"metadata", {{"name", name}}},
@@ -116,7 +150,7 @@ class FakeSite {
                   {"flexVolume",
                    {{"driver", "berth.dev/block"},
                     {"fsType", fs_type},
-                    {"options", {{"cluster", "main"}, {"image", name}}}}}}}});
+                    {"options", {{"cluster", "main"}, {"image", image}}}}}}}});
   }
 
   // A pod on a node that uses the volume, and what the kubelet asks for it.
@@ -162,7 +196,7 @@ class FakeSite {
   }
 
   base::FakeClock clock;
-  kube::FakeClient client{clock};
+  FakeApi client{clock};
   FakeEvents events;
   std::chrono::milliseconds lease_time = kLeaseTime;
   Consumers::Time now = std::chrono::steady_clock::now();

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "api/kinds.h"
+#include "api/names.h"
 #include "api/time.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -39,12 +40,26 @@ VolumeFence NewFence(const std::string& volume) {
   return fence;
 }
 
-// nullopt: there is none.
+// nullopt: there is none. UNAVAILABLE: the API does not serve fences, as while their kind is
+// installed anew, which says nothing of who uses the volume.
 StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::string& volume) {
+  const std::string context = fmt::format("read the fence of volume {}", Quote(volume));
   auto found = kube::Get<VolumeFence>(client, "", volume);
-  if (found.status().code() == StatusCode::kNotFound) return std::nullopt;
-  RETURN_IF_ERROR_WITH(found, fmt::format("read the fence of volume {}", Quote(volume)));
-  return std::optional(*std::move(found));
+  if (found.ok()) return std::optional(*std::move(found));
+  if (found.status().code() != StatusCode::kNotFound) {
+    return base::Annotate(found.status(), context);
+  }
+  // Of a folder that is no volume's: nothing can have such a name.
+  if (!api::CheckDns1123Subdomain(volume).ok()) return std::nullopt;
+  // A kind that is not served is as little found as an object: a list tells them apart.
+  auto listed = client.List(VolumeFence::kInfo, "", {.field_selector = "metadata.name=" + volume});
+  if (listed.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kUnavailable, "{}: the API does not serve VolumeFences: {}", context,
+                 base::Message(listed.status()));
+  }
+  RETURN_IF_ERROR_WITH(listed, context);
+  if (listed->items.empty()) return std::nullopt;
+  return std::optional(VolumeFence(std::move(listed->items.front())));
 }
 
 StatusOr<VolumeFence> Write(kube::Client& client, const VolumeFence& fence, bool exists) {
@@ -107,6 +122,10 @@ bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
 }
 
 }  // namespace
+
+bool Names(const std::vector<FenceEntry>& entries, const FenceEntry& use) {
+  return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });
+}
 
 Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& context,
                              const std::vector<Broken>& broken_entries, const VolumeFence& fence) {
@@ -241,7 +260,7 @@ StatusOr<std::vector<FenceEntry>> Fences::Entries(const std::string& volume) {
 
 StatusOr<bool> Fences::Holds(const std::string& volume, const FenceEntry& use) {
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, Entries(volume));
-  return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });
+  return Names(entries, use);
 }
 
 Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,

@@ -8,6 +8,7 @@
 //
 // Each write is made against what was read (create, or the resourceVersion), so that of two who
 // want in one wins. UNAVAILABLE and DEADLINE_EXCEEDED: unknown; calling again finds what was done.
+// An API that does not serve fences at present is UNAVAILABLE, and never a volume without one.
 // Thread-safe. What the options name is borrowed.
 #pragma once
 
@@ -39,6 +40,9 @@ struct FenceCallbacks {
   // What it fails with is the call's failure. Whoever is kept out from the first leaves no trace.
   std::function<base::Status()> entering = [] { return base::OkStatus(); };
 };
+
+// Whether that use is among the entries.
+bool Names(const std::vector<api::FenceEntry>& entries, const api::FenceEntry& use);
 
 struct DeviceStatus {
   std::string device_path;

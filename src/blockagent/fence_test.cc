@@ -220,6 +220,33 @@ TEST_F(FenceTest, TheStatusTellsOfEachNodeThatIsIn) {
   EXPECT_EQ(fence["status"]["devices"][0]["devicePath"], "/dev/y");
 }
 
+// As while the CustomResourceDefinition is made anew, or behind a proxy that knows no such path.
+TEST_F(FenceTest, AKindThatIsNotServedSaysNothingOfWhoUsesAVolume) {
+  Fences fences = On("n1");
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  client_.StopServing(api::kinds::kVolumeFence);
+  const auto entries = fences.Entries("pv-1");
+  EXPECT_EQ(entries.status().code(), StatusCode::kUnavailable) << entries.status();
+  EXPECT_THAT(std::string(base::Message(entries.status())), HasSubstr("does not serve"));
+  EXPECT_EQ(fences.Holds("pv-1", Entry("n1", "a")).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(fences.Release("pv-1", Entry("n1", "a")).code(), StatusCode::kUnavailable);
+  for (const bool likely_first : {false, true}) {
+    FenceRequest request = Wants("n1", "a");
+    request.likely_first = likely_first;
+    EXPECT_EQ(fences.Acquire(request, Context(), {There}).status().code(),
+              StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(BreakFence(client_, "pv-1", "by hand").status().code(), StatusCode::kUnavailable);
+}
+
+// One that answered "not found" did not have the kind; the next one, which has it, is believed.
+TEST_F(FenceTest, AFenceThatIsListedIsThereThoughItWasNotFound) {
+  Fences fences = On("n1");
+  ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  client_.FailNext("get", "volumefences", Error(StatusCode::kNotFound, "404 page not found"));
+  EXPECT_TRUE(*fences.Holds("pv-1", Entry("n1", "a")));
+}
+
 TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
   for (FenceRequest* request : {&one, &two}) {

@@ -163,6 +163,18 @@ std::string Records::VolumeAt(std::string_view mount_dir) const {
   return "";
 }
 
+std::string Records::OtherOf(const Record& record) const {
+  MutexLock lock(mutex_);
+  for (const auto& [volume, other] : records_) {
+    // Two clusters may have one back end, and one of them another by now.
+    if (volume != record.volume && other.image == record.image &&
+        (other.cluster == record.cluster || other.backend == record.backend)) {
+      return volume;
+    }
+  }
+  return "";
+}
+
 Status Records::Put(const Record& record) {
   RETURN_IF_ERROR_WITH(
       folder_->Write<"blockagent.record">(FileOf(record.volume), json::Dump(ToJson(record)) + "\n"),

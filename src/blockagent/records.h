@@ -69,6 +69,8 @@ class Records {
   std::vector<Record> All() const;
   // The volume of which a pod's folder this is; empty: none.
   std::string VolumeAt(std::string_view mount_dir) const;
+  // Another volume of the same image; empty: none.
+  std::string OtherOf(const Record& record) const;
 
   base::Status Put(const Record& record);
   base::Status Remove(const std::string& volume);

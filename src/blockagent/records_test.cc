@@ -74,6 +74,24 @@ TEST(RecordsTest, AWriteThatFailsChangesNothing) {
   EXPECT_THAT((*Records::Open(folder / "volumes"))->All(), SizeIs(1));
 }
 
+TEST(RecordsTest, AnotherVolumeOfTheSameImageIsFoundByClusterOrBackEnd) {
+  const platform::TempFolder folder;
+  auto records = *Records::Open(folder / "volumes");
+  ASSERT_TRUE(records->Put(Sample()).ok());
+  EXPECT_EQ(records->OtherOf(Sample()), "") << "it is the same volume";
+  Record other = Sample();
+  other.volume = "pv-2";
+  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  other.cluster = "another";
+  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  other.backend = {{"images", {{"folder", "/elsewhere"}}}};
+  EXPECT_EQ(records->OtherOf(other), "");
+  other.cluster = Sample().cluster;
+  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  other.image = "another";
+  EXPECT_EQ(records->OtherOf(other), "");
+}
+
 TEST(RecordsTest, AFileThatIsNoRecordIsNotPassedOver) {
   const platform::TempFolder folder;
   {

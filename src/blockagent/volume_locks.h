@@ -1,5 +1,5 @@
-// One at a time for each volume: whoever comes next waits, with a deadline. Thread-safe; outlives
-// its holds.
+// One at a time for each volume, or each image: whoever comes next waits, with a deadline.
+// Thread-safe; outlives its holds.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class VolumeLocks {
     while (held_.contains(volume)) {
       if (!freed_.WaitUntil(mutex_, deadline) && held_.contains(volume)) {
         return base::Error(base::StatusCode::kDeadlineExceeded,
-                           "volume {} is still worked on by an earlier request",
+                           "volume or image {} is still worked on by an earlier request",
                            base::Quote(volume));
       }
     }

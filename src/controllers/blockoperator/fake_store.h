@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,16 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.images[image].info = {.name = image, .size_bytes = size_bytes};
   }
+  // The file of an image is missing, so that nobody can tell of its lock.
+  void LoseFile(const std::string& image) {
+    base::MutexLock lock(mutex_);
+    lost_files_.insert(image);
+  }
+  base::Status CheckFile(const std::string& image) {
+    base::MutexLock lock(mutex_);
+    if (!lost_files_.contains(image)) return base::OkStatus();
+    return base::Error(base::StatusCode::kDataLoss, "image {} is missing", base::Quote(image));
+  }
   void KnowsLocks(bool knows) {
     base::MutexLock lock(images.mutex);
     images.knows_locks = knows;
@@ -81,6 +92,7 @@ class FakeStore {
   mutable base::Mutex mutex_;
   std::map<std::string, std::deque<base::Status>> lost_ ABSL_GUARDED_BY(mutex_);
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -116,6 +128,7 @@ class FakeStoreBackend : public block::FakeBackend {
   }
   base::StatusOr<bool> HasLock(const std::string& image) override {
     RETURN_IF_ERROR(store_.Begin("haslock " + image));
+    RETURN_IF_ERROR(store_.CheckFile(image));
     return FakeBackend::HasLock(image);
   }
 

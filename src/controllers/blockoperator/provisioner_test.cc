@@ -170,6 +170,15 @@ TEST_F(BlockOperatorTest, AReleasedVolumeGoesWithItsImage) {
   EXPECT_FALSE(store_->Has("pvc-uid-data"));
 }
 
+TEST_F(BlockOperatorTest, AReleasedVolumeWhoseImageIsMissingGoes) {
+  Begin();
+  PutBound("data");
+  store_->LoseFile("pvc-uid-data");
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_EQ(store_->Count("delete pvc-uid-data"), 1) << "its record goes";
+}
+
 TEST_F(BlockOperatorTest, AReleasedVolumeThatIsToBeRetainedStays) {
   Begin();
   PutBound("data", {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});
@@ -251,9 +260,8 @@ TEST_F(BlockOperatorTest, AnImageThatIsAnotherVolumeTooStays) {
 }
 
 TEST_F(BlockOperatorTest, AVolumeOfAClusterThatIsGoneSaysWhatToDo) {
-  Begin();
+  Start();
   PutBound("data");
-  cluster_.client.Remove(Cluster::kInfo, "", "pool");
   Release("data");
   EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
   EXPECT_TRUE(cluster_.events.WaitFor("take the finalizer storage.berth.dev/image off"));

@@ -26,6 +26,13 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
   return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kImageFinalizer));
 }
 
+// Though nobody could tell whether the image has a lock: it is gone, or its file is, or it is
+// another, which Delete tells apart and leaves alone; or the back end knows no locks.
+bool MayBeDeleted(const base::Status& untold) {
+  return untold.code() == StatusCode::kUnimplemented || untold.code() == StatusCode::kNotFound ||
+         untold.code() == StatusCode::kDataLoss;
+}
+
 }  // namespace
 
 Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
@@ -100,13 +107,11 @@ base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block
   }
   RETURN_IF_ERROR(backend);
   const StatusOr<bool> locked = (*backend)->HasLock(block.image);
-  if (locked.status().code() != StatusCode::kUnimplemented) {
-    if (locked.status().code() != StatusCode::kNotFound) RETURN_IF_ERROR(locked);
-    if (locked.ok() && *locked) {
-      return Error(StatusCode::kFailedPrecondition,
-                   "a node has image '{}' mapped still (the back end holds a lock)", block.image);
-    }
+  if (locked.ok() && *locked) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "a node has image '{}' mapped still (the back end holds a lock)", block.image);
   }
+  if (!locked.ok() && !MayBeDeleted(locked.status())) return locked.status();
   RETURN_IF_ERROR_WITH(
       Passing<"blockoperator.delete">([&] { return (*backend)->Delete(block.image); }),
       fmt::format("delete image '{}'", block.image));
