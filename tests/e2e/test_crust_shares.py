@@ -104,8 +104,13 @@ def run(berth, handler, name, script="true", claim="shared"):
     return pod
 
 
-def of_fuse(table):
-    return [line for line in table.splitlines() if " fuse.glusterfs " in line]
+def clients(table, server):
+    """The mounts of that server's volumes: other tests have theirs on this host."""
+    return [line for line in table.splitlines() if f" fuse.glusterfs {server.address}:" in line]
+
+
+def host_clients(server):
+    return clients(pathlib.Path("/proc/self/mountinfo").read_text(), server)
 
 
 def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
@@ -114,14 +119,14 @@ def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
     assert server.read("shared", "note") == "kept\n" and server.read("shared", "some/part/inner") == "beneath\n"
     run(berth, handler, "two")
     assert shell(berth, "two", "cat /data/note /part/inner") == "kept\nbeneath\n"
-    assert " fuse.glusterfs " in shell(berth, "two", "grep ' /data ' /proc/mounts")
+    assert clients(shell(berth, "two", "cat /proc/self/mountinfo"), server)
     for name in "one", "two":
         assert str(handler.socket) in told(berth, name, "RuntimeAssistedMount")[0]
         assert not told(berth, name, "SandboxMountAccessMode"), "the file system is made for several"
     # Neither the host has it, nor the namespaces of those who serve it.
     tables = servers(handler)
-    assert len(tables) == 2 and not any(map(of_fuse, tables.values()))
-    assert not of_fuse(pathlib.Path("/proc/self/mountinfo").read_text())
+    assert len(tables) == 2 and not any(clients(table, server) for table in tables.values())
+    assert not host_clients(server)
     assert not namespaces(handler)
     # They hold nothing of the host's, but go on when the handler does not.
     assert not [line for table in tables.values() for line in table.splitlines() if line.split()[4].startswith(str(berth.data))]
@@ -133,7 +138,7 @@ def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
     assert shell(berth, "two", "cat /data/note") == "more\n"
 
 
-def test_what_the_server_refuses_is_told(berth, handler, double):
+def test_what_the_server_refuses_is_told(berth, handler, double, server):
     share = double.share
     double.stop()
     double.share = (share[0].rpartition("/")[0] + "/nowhere", "glusterfs")
@@ -143,7 +148,7 @@ def test_what_the_server_refuses_is_told(berth, handler, double):
         berth.apply(objects.pod("one", "true", ["shared"], runtimeClassName="sandboxed"))
         message = wait_for("the pod's event", lambda: told(berth, "one", "FailedMount"))[0]
         assert "mount.glusterfs exited with 1" in message and "/nowhere" in message
-        assert not of_fuse(pathlib.Path("/proc/self/mountinfo").read_text())
+        assert not host_clients(server)
         berth.run("delete", "pod", "one")
     finally:
         double.stop()
