@@ -1,21 +1,18 @@
 // Which lines of the mount table have to do with a volume's device.
 #pragma once
 
-#include <sys/sysmacros.h>
-
 #include <string_view>
 
 #include "platform/loop_device.h"
+#include "platform/mounted_device.h"
 #include "platform/mounter.h"
 
 namespace berth::block {
 
-// The mount shows the file system on `device`. btrfs has a device number of its own in the mount
-// table.
+// The mount shows the file system on `device`.
 inline bool ShowsFileSystemOf(const platform::MountEntry& mount,
                               const platform::LoopDevice& device) {
-  if (mount.fs_type == "btrfs") return mount.source == device.path;
-  return makedev(mount.major, mount.minor) == device.device;
+  return platform::ShowsFileSystemOf(mount, device.path, device.device);
 }
 
 // The mount is a bind of the node of `device` itself, as a published raw block volume is: its root

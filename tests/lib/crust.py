@@ -186,7 +186,7 @@ def host_mounts(berth, claim=None):
     """Where this namespace, the host's, has any of them: by the device's number, or where the file system has another
     one (btrfs) by its path."""
     numbers = devices(berth, claim)
-    paths = ["/dev/loop" + str(os.minor(os.makedev(*map(int, number.split(":"))))) for number in numbers]
+    paths = ["/dev/loop" + number.partition(":")[2] for number in numbers]
     with open("/proc/self/mountinfo") as table:
         return [line.split()[4] for line in table
                 if line.split()[2] in numbers or line.partition(" - ")[2].split()[1] in paths]

@@ -15,8 +15,12 @@ def passed(output):
     return int(match[1])
 
 
-def add_image(machine, root, size):
-    """A disk with that root file system, as /dev/disk/image."""
+def add_image(machine, names, size):
+    """A disk with a root file system of those packages, as /dev/disk/image."""
+    try:
+        root = debian_root.cached(names)
+    except debian_root.Missing as missing:
+        pytest.skip(str(missing))
     disk = machine.add_disk("image", size)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, disk.path], check=True)
 
@@ -85,11 +89,7 @@ berth_crust_vm_test --gtest_filter='DatabaseTest.*'
 
 
 def test_a_database_on_ext4_in_a_sandbox_grows_and_moves(machine):
-    try:
-        root = debian_root.cached(postgres.PACKAGES)
-    except debian_root.Missing as missing:
-        pytest.skip(str(missing))
-    add_image(machine, root, "768M")
+    add_image(machine, postgres.PACKAGES, "768M")
     assert passed(machine.run(RUN_A_DATABASE, seconds=400).output) == 1
 
 
@@ -114,11 +114,6 @@ cat /srv/nfs/more
 
 
 def test_an_nfs_export_is_mounted_by_the_mount_pods_image(machine):
-    names = mount_pods.packages("nfs")
-    try:
-        root = debian_root.cached(names)
-    except debian_root.Missing as missing:
-        pytest.skip(str(missing))
-    add_image(machine, root, "256M")
+    add_image(machine, mount_pods.packages("nfs"), "256M")
     output = machine.run(SERVE_NFS + MOUNT_FROM_THE_IMAGE, seconds=240).output
     assert re.search(r"^nfs4\s+127\.0\.0\.1:/\nprecious\nmore\n", output, re.MULTILINE), output

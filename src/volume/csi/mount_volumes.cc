@@ -1,9 +1,8 @@
 #include "volume/csi/mount_volumes.h"
 
-#include <sys/sysmacros.h>
-
 #include "base/log.h"
 #include "platform/durable_file.h"
+#include "platform/mounted_device.h"
 #include "volume/csi/deferred_mount.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
@@ -34,17 +33,13 @@ csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
 }
 
 // FAILED_PRECONDITION: the host has the file system on the device mounted. OK for a share.
-Status CheckDeviceNotMounted(Host& host, const std::string& source) {
+Status CheckDeviceNotMounted(Host& host, const std::vector<platform::MountEntry>& table,
+                             const std::string& source) {
   if (!source.starts_with('/')) return OkStatus();
   ASSIGN_OR_RETURN(const auto devices, host.LookAtDevices({source}));
   if (!devices.front().block) return OkStatus();
-  ASSIGN_OR_RETURN(const auto table, host.mounter().List());
   for (const platform::MountEntry& mount : table) {
-    // A file system of several devices (btrfs) has a number of its own in the table.
-    const bool shown = mount.major == 0
-                           ? mount.source == source
-                           : makedev(mount.major, mount.minor) == devices.front().number;
-    if (!shown) continue;
+    if (!platform::ShowsFileSystemOf(mount, source, devices.front().number)) continue;
     return Error(StatusCode::kFailedPrecondition,
                  "the driver leaves the mount of {} to the runtime handler, and the host has it "
                  "mounted at {}",
@@ -192,11 +187,12 @@ StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::
   // Two kernels or two mounts of one file system are how data is lost.
   constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
   const std::string staging = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   for (const std::string& path : {target, staging}) {
-    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), path, kAfter));
+    RETURN_IF_ERROR(CheckUnmounted(table, path, kAfter));
   }
   ASSIGN_OR_RETURN(DeferredMount mount, ReadMountInfo(volume, info));
-  RETURN_IF_ERROR(CheckDeviceNotMounted(host_, mount.source));
+  RETURN_IF_ERROR(CheckDeviceNotMounted(host_, table, mount.source));
   return mount;
 }
 

@@ -121,6 +121,11 @@ Status RemoveVolData(const std::string& folder) {
 
 Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::string_view after) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());
+  return CheckUnmounted(table, path, after);
+}
+
+Status CheckUnmounted(const std::vector<platform::MountEntry>& table, const std::string& path,
+                      std::string_view after) {
   const platform::MountEntry* mount = platform::FindMount(table, path);
   if (mount == nullptr) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition,

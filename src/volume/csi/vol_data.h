@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "platform/mounter.h"
 #include "volume/csi/csi_volume.h"
@@ -53,6 +54,8 @@ Status RemoveVolData(const std::string& folder);
 // FAILED_PRECONDITION, naming what is mounted, if `path` is a mount point. `after` is the call
 // after which nothing should be.
 Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::string_view after);
+Status CheckUnmounted(const std::vector<platform::MountEntry>& table, const std::string& path,
+                      std::string_view after);
 
 // What must be at a volume's mount point after the driver said OK.
 struct Expected {
