@@ -117,6 +117,7 @@ void DriverConnection::Run() {
       MutexLock lock(mutex_);
       while (connected_ && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
+      connected_ = true;  // a call that finds no driver while this one is read has it read again
     }
     StatusOr<DriverInfo> read = Read();
     const std::shared_ptr<const DriverInfo> known = info();
@@ -131,7 +132,6 @@ void DriverConnection::Run() {
         MutexLock lock(mutex_);
         back |= std::exchange(was_away_, false);
         info_ = std::make_shared<const DriverInfo>(*std::move(read));
-        connected_ = true;
       }
       if (back) {
         const auto now = info();
@@ -148,6 +148,7 @@ void DriverConnection::Run() {
                   base::ToString(read.status()));
     }
     MutexLock lock(mutex_);
+    connected_ = false;
     was_away_ = true;
     const auto deadline = std::chrono::steady_clock::now() + backoff;
     while (!stopping_ && changed_.WaitUntil(mutex_, deadline)) {

@@ -128,6 +128,7 @@ class DriverConnection {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // False: the driver is to be read (again).
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   // The driver was not there since it was last ready; an answer that says UNAVAILABLE is no
   // absence.

@@ -112,15 +112,21 @@ TEST_F(DriverCallsTest, OneThatIsThereAndSaysUnavailableHasNotComeBack) {
   driver_->script().Fail("DeleteVolume", base::Error(StatusCode::kUnavailable, "later"),
                          rpc::CallScript::kAlways);
   for (const int reads : {2, 3}) {
-    // While the last reading is not over, another trouble begins none.
-    for (int i = 0; i < 1000 && driver_->script().Count("ControllerGetCapabilities") < reads; ++i) {
-      EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    ASSERT_GE(driver_->script().Count("ControllerGetCapabilities"), reads);
+    EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
+    ASSERT_TRUE(driver_->script().WaitFor("ControllerGetCapabilities", reads));
   }
   base::MutexLock lock(mutex_);
   EXPECT_EQ(times_ready_, 1);
+}
+
+TEST_F(DriverCallsTest, OneThatIsLostWhileItIsReadIsReadAgain) {
+  driver_->script().Fail("DeleteVolume", base::Error(StatusCode::kUnavailable, "later"), 2);
+  driver_->script().Hang("ControllerGetCapabilities");
+  EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
+  ASSERT_TRUE(driver_->script().WaitFor("ControllerGetCapabilities", 2));
+  EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
+  driver_->script().Release("ControllerGetCapabilities");
+  EXPECT_TRUE(driver_->script().WaitFor("ControllerGetCapabilities", 3));
 }
 
 TEST_F(DriverCallsTest, WhoMayCallNoLongerEndsWhatRuns) {

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -107,12 +108,18 @@ class FakeCluster {
   // A volume in the driver, and the PersistentVolume for it.
   void AddVolume(const std::string& name, const base::Json& more = nullptr);
 
+  // Waits until each controller knows the driver, if there is one: they look at all their objects
+  // again then, which would count twice what a test counts.
   void Start() {
-    if (connection_ != nullptr) connection_->Start();
+    if (connection_ != nullptr) {
+      connection_->OnReady([this] { driver_known_ = true; });  // after those of the controllers
+      connection_->Start();
+    }
     informers.Start();
     const base::Status synced = informers.WaitForSync(std::chrono::seconds(10));
     ASSERT_TRUE(synced.ok()) << base::ToString(synced);
     for (const auto& controller : controllers_) controller->Start();
+    ASSERT_TRUE(WaitUntil([this] { return connection_ == nullptr || driver_known_; }));
   }
 
   // Whoever calls handlers stops before the controllers that they belong to go.
@@ -149,6 +156,7 @@ class FakeCluster {
   std::unique_ptr<rpc::FakeCsiDriver> driver;
 
  private:
+  std::atomic<bool> driver_known_ = false;
   std::unique_ptr<DriverConnection> connection_;
   std::vector<std::unique_ptr<Controller>> controllers_;
 };

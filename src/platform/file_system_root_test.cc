@@ -206,8 +206,8 @@ TEST_F(FormatIfBlankTest, RefusesUnknownTypesAndTooSmallDevices) {
 }
 
 TEST_F(FormatIfBlankTest, OnlyACleanExt4IsSparedItsCheck) {
-  const long long now = time(nullptr);
   ASSERT_OK(Format());
+  const long long now = time(nullptr);  // not before the file system's last check, its making
   const auto fresh = Superblock(disk_.device());
   EXPECT_TRUE(Ext4NeedsNoCheck(fresh, now));
   for (const size_t at : {0x0, 0x38, 0x3A, 0x60, 0xE8, 0x194, 0x3FC}) {
