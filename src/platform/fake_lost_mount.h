@@ -2,9 +2,15 @@
 #pragma once
 
 #include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <memory>
 #include <string>
 
 #include "base/status.h"
@@ -33,12 +39,55 @@ class LostMount {
   LostMount(const LostMount&) = delete;
   LostMount& operator=(const LostMount&) = delete;
 
+  // Answers the kernel's greeting, so that requests come.
+  base::Status Greet() {
+    struct {
+      fuse_in_header header;
+      fuse_init_in init;
+    } request;
+    if (!Read(request) || request.header.opcode != FUSE_INIT) {
+      return base::Error(base::StatusCode::kInternal, "the kernel does not greet");
+    }
+    struct {
+      fuse_out_header header;
+      fuse_init_out init;
+    } answer = {};
+    answer.header.len = sizeof(answer);
+    answer.header.unique = request.header.unique;
+    answer.init.major = FUSE_KERNEL_VERSION;
+    answer.init.minor = FUSE_KERNEL_MINOR_VERSION;
+    answer.init.max_write = 4096;
+    if (write(server_.get(), &answer, sizeof(answer)) != sizeof(answer)) {
+      return ErrnoError(errno, "greet the kernel");
+    }
+    return base::OkStatus();
+  }
+
+  // Takes the next request, whose answer never comes: who asks cannot even be killed. False after
+  // ten seconds.
+  bool TakeRequest() {
+    fuse_in_header request;
+    return Read(request);
+  }
+
   // From now on whoever opens it is told that nobody is there (ENOTCONN).
   void Die() { server_ = base::UniqueFd(); }
 
  private:
   LostMount(std::string target, base::UniqueFd server)
       : target_(std::move(target)), server_(std::move(server)) {}
+
+  // The kernel asks for room for the largest request.
+  template <typename Request>
+  bool Read(Request& request) {
+    pollfd ready{.fd = server_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 10'000) != 1) return false;
+    std::array<char, FUSE_MIN_READ_BUFFER> buffer;
+    const ssize_t size = read(server_.get(), buffer.data(), buffer.size());
+    if (size < 0 || static_cast<size_t>(size) < sizeof(request)) return false;
+    std::memcpy(&request, buffer.data(), sizeof(request));
+    return true;
+  }
 
   const std::string target_;
   base::UniqueFd server_;

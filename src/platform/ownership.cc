@@ -16,6 +16,7 @@
 #include "platform/errno.h"
 #include "platform/folder_walk.h"
 #include "platform/inode_scan.h"
+#include "platform/long_work.h"
 #include "platform/mounter.h"
 #include "platform/parallel_walk.h"
 #include "platform/safe_path.h"
@@ -43,17 +44,21 @@ int ChangeMode(int folder, const char* name, mode_t mode, int flags) {
   return ENOSYS;
 }
 
+// The path of a descriptor that this thread has, and perhaps no other.
+std::string OwnPath(const UniqueFd& fd) { return fmt::format("/proc/thread-self/fd/{}", fd.get()); }
+
 // By the descriptor, since what a path named may be another file by now.
 int ChangeMode(const UniqueFd& fd, mode_t mode) {
   const int error = ChangeMode(fd.get(), "", mode, AT_EMPTY_PATH);
   if (error != ENOSYS) return error;
-  return chmod(ProcPath(fd).c_str(), mode) == 0 ? 0 : errno;
+  return chmod(OwnPath(fd).c_str(), mode) == 0 ? 0 : errno;
 }
 
 class GroupSetter {
  public:
-  GroupSetter(const std::string& root, const FsGroupOptions& options)
-      : root_(root), options_(options) {}
+  // What is borrowed is on the stack of the thread that does the work.
+  GroupSetter(const std::string& root, const FsGroupOptions& options, LongWork& work)
+      : root_(root), options_(options), work_(work) {}
 
   // One entry of a folder. A folder is kept open in `*open`, for what is in it.
   // `mounts_inside`: something may be mounted below the root, so that a look by name would go
@@ -103,6 +108,10 @@ class GroupSetter {
   }
   bool IsRight(const struct stat& st) const { return IsRight(st.st_mode, st.st_gid); }
 
+  Status Cancelled() const {
+    return base::Error(StatusCode::kCancelled, "set fsGroup on {}: cancelled", Quote(root_));
+  }
+
   Status Failure(int error, std::string_view call, std::string_view name = "") const {
     return ErrnoError(error, name.empty() ? fmt::format("set fsGroup on {}: {}", Quote(root_), call)
                                           : fmt::format("set fsGroup on {}: {} {}", Quote(root_),
@@ -122,7 +131,7 @@ class GroupSetter {
   }
 
   bool IsExclusive() const {
-    return options_.exclusive && (!options_.still_exclusive || options_.still_exclusive());
+    return options_.exclusive && (!options_.still_exclusive || work_.Ask(options_.still_exclusive));
   }
 
   mode_t WantedMode(mode_t mode) const {
@@ -141,6 +150,7 @@ class GroupSetter {
 
   const std::string& root_;
   const FsGroupOptions& options_;
+  LongWork& work_;
 };
 
 // Whether something is mounted below `folder` in this process's mount namespace: where it is not
@@ -153,7 +163,7 @@ bool HasMountsInside(const UniqueFd& folder) {
       (st.stx_mask & STATX_MNT_ID) == 0) {
     return true;
   }
-  const ssize_t size = readlink(ProcPath(folder).c_str(), path, sizeof(path));
+  const ssize_t size = readlink(OwnPath(folder).c_str(), path, sizeof(path));
   if (size <= 0 || size == sizeof(path)) return true;
   std::string below(path, static_cast<size_t>(size));
   if (!below.ends_with('/')) below += '/';
@@ -162,36 +172,46 @@ bool HasMountsInside(const UniqueFd& folder) {
   });
 }
 
-}  // namespace
-
-Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options) {
+// On a thread that may be given up (long_work.h).
+Status GiveAll(int root, const std::string& name, const FsGroupOptions& options, LongWork& work) {
+  const GroupSetter setter(name, options, work);
   const UniqueFd folder(openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st;
-  if (!folder.valid() || fstat(folder.get(), &st) != 0) {
-    return GroupSetter(name, options).Failure(errno, "open");
-  }
-  const GroupSetter setter(name, options);
+  if (!folder.valid() || fstat(folder.get(), &st) != 0) return setter.Failure(errno, "open");
+  const auto cancelled = [&work] { return work.cancelled(); };
   if (setter.IsRight(st)) {
     if (options.only_on_root_mismatch) return base::OkStatus();
     // The root is changed last, so that most likely all is right.
     const auto is_right = [&](const InodeOwner& inode) {
       return setter.IsRight(inode.mode, inode.group);
     };
-    if (HoldsForEveryInode(folder.get(), is_right, options.cancelled) == true) {
-      return base::OkStatus();
-    }
+    if (HoldsForEveryInode(folder.get(), is_right, cancelled) == true) return base::OkStatus();
   }
   const bool mounts_inside = HasMountsInside(folder);
   RETURN_IF_ERROR(WalkInParallel(
       folder.get(), {.name = name,
                      .visit =
                          [&](int parent, const char* entry, unsigned char type, UniqueFd* open) {
-                           return setter.Visit(parent, entry, type, mounts_inside, open);
+                           RETURN_IF_ERROR(setter.Visit(parent, entry, type, mounts_inside, open));
+                           work.CountOne();
+                           return base::OkStatus();
                          },
-                     .cancelled = options.cancelled,
-                     .progress = options.progress,
-                     .progress_interval = options.progress_interval}));
+                     .cancelled = cancelled}));
+  if (work.cancelled()) return setter.Cancelled();
   return setter.Apply(folder, st);
+}
+
+}  // namespace
+
+Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options) {
+  return RunLongWork(
+      root,
+      {.what = fmt::format("set fsGroup on {}", Quote(name)),
+       .patience = options.patience,
+       .cancelled = options.cancelled,
+       .progress = options.progress,
+       .progress_interval = options.progress_interval},
+      [name, options](int folder, LongWork& work) { return GiveAll(folder, name, options, work); });
 }
 
 Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options) {

@@ -26,20 +26,23 @@ struct FsGroupOptions {
   // with its file, and permissions need no descriptor of it. Otherwise somebody who may rename
   // could have one file's permissions given to another.
   bool exclusive = false;
-  // Asked before each change that counts on it, on any of the walk's threads, where somebody may
-  // come to have the volume meanwhile; may be empty.
+  // Asked before each change that counts on it, on any of the walk's threads but on one at a time,
+  // where somebody may come to have the volume meanwhile; may be empty.
   std::function<bool()> still_exclusive;
-  // Asked all the time, on any of the walk's threads, several at once; may be empty.
+  // Asked many times a second, on the calling thread; may be empty.
   std::function<bool()> cancelled;
   // Told how many files and folders have been looked at, after the interval and then again after
-  // each, on one of the walk's threads at a time; may be empty.
+  // each, on the calling thread; may be empty.
   std::function<void(uint64_t done)> progress;
   std::chrono::milliseconds progress_interval{std::chrono::seconds(30)};
+  // How long the file system may answer nothing before the walk is given up.
+  std::chrono::milliseconds patience{std::chrono::minutes(2)};
 };
 
 // Sets the group of everything below `root` and of itself, and adds rw-rw---- to files, rwxrwx---
 // and setgid to folders. Symlinks get the group and are not followed; other mounts inside are left
 // alone. CANCELLED: partly done; RESOURCE_EXHAUSTED: folders nested more than 1,000 deep.
+// DEADLINE_EXCEEDED, UNAVAILABLE: the file system does not answer (RunLongWork).
 base::Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options);
 
 // As above, of the folder that a descriptor holds (O_PATH will do), in whatever mount namespace.

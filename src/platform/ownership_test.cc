@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "platform/durable_file.h"
 #include "platform/fake_temp_folder.h"
@@ -59,11 +60,25 @@ TEST(ApplyFsGroup, OnRootMismatchTrustsTheRoot) {
 
 TEST(ApplyFsGroup, StopsWhenCancelledAndLeavesTheRootForAnotherTry) {
   const TempFolder folder;
-  ASSERT_TRUE(MakeFolders(folder / "volume/sub", 0700).ok());
+  for (const char* file : {"volume/a/file", "volume/b/file"}) {
+    ASSERT_TRUE(MakeFolders(std::filesystem::path(folder / file).parent_path(), 0700).ok());
+    ASSERT_TRUE(WriteDurably<"test.file">(folder / file, "x", 0600).ok());
+  }
   ASSERT_EQ(chmod((folder / "volume").c_str(), 0700), 0);
-  std::atomic<int> asked = 0;
-  const base::Status status = ApplyFsGroup(
-      folder / "volume", {.group = getgid(), .cancelled = [&] { return ++asked > 1; }});
+  // The first change waits until the walk is told to stop.
+  std::atomic<bool> begun = false, cancelled = false, told = false;
+  const FsGroupOptions options{.group = getgid(),
+                               .exclusive = true,
+                               .still_exclusive =
+                                   [&] {
+                                     begun = true;
+                                     while (!told) std::this_thread::yield();
+                                     return true;
+                                   },
+                               .cancelled = [&] { return cancelled = begun.load(); },
+                               .progress = [&](uint64_t) { told = cancelled.load(); },
+                               .progress_interval = {}};
+  const base::Status status = ApplyFsGroup(folder / "volume", options);
   EXPECT_EQ(status.code(), StatusCode::kCancelled);
   struct stat st;
   ASSERT_EQ(stat((folder / "volume").c_str(), &st), 0);
@@ -87,12 +102,12 @@ TEST(ApplyFsGroup, ReachesAllOfALargeTree) {
     ASSERT_EQ(mkdir(deep.c_str(), 0700), 0);
     make(deep + "/file");
   }
-  std::atomic<uint64_t> told = 0;
+  uint64_t told = 0;
   const auto status = ApplyFsGroup(folder.path(), {.group = getgid(),
                                                    .progress = [&](uint64_t done) { told = done; },
                                                    .progress_interval = {}});
   ASSERT_TRUE(status.ok()) << base::ToString(status);
-  EXPECT_GT(told, 3000U);
+  EXPECT_EQ(told, 3000U + 2 * 700U + 2 * 60U) << "the last time, at the end";
   size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
     struct stat st;

@@ -24,7 +24,6 @@ using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::UniqueFd;
-using std::chrono::steady_clock;
 
 constexpr int kMaxDepth = 1000;
 constexpr size_t kMostWaiting = 256;  // folders and batches; each folder holds a descriptor
@@ -163,27 +162,12 @@ class Walker {
                  std::nullopt};
       if (!Offer(below)) RETURN_IF_ERROR(List(below.folder));
     }
-    Count(batch.count);
     return base::OkStatus();
-  }
-
-  void Count(size_t count) ABSL_LOCKS_EXCLUDED(progress_mutex_) {
-    const uint64_t done = done_.fetch_add(count) + count;
-    if (!walk_.progress) return;
-    const MutexLock lock(progress_mutex_);
-    if (steady_clock::now() < next_report_) return;
-    next_report_ = steady_clock::now() + walk_.progress_interval;
-    walk_.progress(done);
   }
 
   const ParallelWalk& walk_;
   const unsigned threads_;
-  std::atomic<uint64_t> done_ = 0;
   std::atomic<bool> ended_ = false;  // somebody failed; set under mutex_
-
-  base::Mutex progress_mutex_;
-  steady_clock::time_point next_report_ ABSL_GUARDED_BY(progress_mutex_) =
-      steady_clock::now() + walk_.progress_interval;
 
   base::Mutex mutex_;
   base::CondVar changed_;

@@ -6,8 +6,6 @@
 // the threads, too. Threads start only once there is work for them.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -27,9 +25,6 @@ struct ParallelWalk {
       visit;
   // On several threads at once; may be empty.
   std::function<bool()> cancelled;
-  // On one thread at a time; may be empty.
-  std::function<void(uint64_t done)> progress;
-  std::chrono::milliseconds progress_interval{std::chrono::seconds(30)};
   unsigned threads = 0;  // 0: as many as there are cores, at most 8
 };
 

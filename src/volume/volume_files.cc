@@ -86,7 +86,7 @@ bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod
 
 Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
-  // The walk is this process's own: it does not begin where nobody answers.
+  // Where nobody answers, this says so sooner than a walk would.
   RETURN_IF_ERROR(platform::ProbeFolder(folder));
   const platform::FsGroupOptions options{
       .group = static_cast<gid_t>(*pod.fs_group()),
