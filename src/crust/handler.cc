@@ -293,6 +293,7 @@ Status Handler::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
   }
   const PublishContext context{
       .shared = sandboxes_.WrittenElsewhere(sandbox_id, volume),
+      .absent = absent,
       .alone = [&] { return !sandboxes_.UsedElsewhere(sandbox_id, volume); },
       .cancelled = [&] { return stopping_ || entry.unwanted; },
       .progress =

@@ -49,8 +49,10 @@ class NamespaceSandbox final : public Sandbox {
 
   Status Publish(const MountPlan& plan, const PublishContext& context) override {
     const std::string name(plan.name());
-    ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
-    if (there) return CheckPlaced(plan, *there);
+    if (!context.absent) {
+      ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
+      if (there) return CheckPlaced(plan, *there);
+    }
     // It is put into the sandbox only once it is as it is to be: what is there is done.
     ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan, context));
     if (const auto* group = plan.Find<ApplyGroup>()) {

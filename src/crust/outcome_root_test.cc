@@ -80,6 +80,7 @@ class OutcomeTest : public testing::Test {
   Status Publish(Status answer, const Place& place = kFirst, bool read_only = false) {
     kind_.answers.publish = [this, answer = std::move(answer)](const PublishContext& context) {
       shared_ = context.shared;
+      absent_ = context.absent;
       alone_ = context.alone();
       return answer;
     };
@@ -105,6 +106,7 @@ class OutcomeTest : public testing::Test {
   const Paths paths_{folder_ / "data", folder_ / "run"};
   platform::LoopDevice device_;
   bool shared_ = false;  // as the last publish had it
+  bool absent_ = false;
   bool alone_ = false;
   FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
@@ -140,11 +142,17 @@ TEST_F(OutcomeTest, AMountThatFailedForCertainIsNotWaitedFor) {
 
 TEST_F(OutcomeTest, OneThatFailedAndIsTriedAgainIsUnknownAgain) {
   ASSERT_FALSE(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).ok());
+  EXPECT_TRUE(absent_);
   ASSERT_FALSE(Publish(base::Error(StatusCode::kDeadlineExceeded, "late")).ok());
+  EXPECT_TRUE(absent_) << "the first one failed for certain";
   base::UniqueFd mounting = Claim();
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
   mounting.Reset();
   ASSERT_OK(Publish(base::OkStatus()));
+  EXPECT_FALSE(absent_);
+  Restart();
+  ASSERT_OK(Publish(base::OkStatus()));
+  EXPECT_FALSE(absent_) << "its record says that it is there";
   mounting = Claim();
   EXPECT_EQ(Unpublish().code(), StatusCode::kFailedPrecondition);
   mounting.Reset();

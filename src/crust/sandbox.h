@@ -32,12 +32,14 @@ struct Graft {
   bool folder = true;
 };
 
-// What a sandbox cannot know of a publish by itself. The functions are called on several threads
-// while many files are given to a group; `progress` may be empty.
+// What a sandbox cannot know of a publish by itself. `alone` is asked on other threads, one at a
+// time, while many files are given to a group; `progress` may be empty.
 struct PublishContext {
   // Another sandbox has the same block device mounted for writing: a read-only mount of it may be
   // one of that file system. Otherwise a busy device is somebody else's, and is left alone.
   bool shared = false;
+  // No earlier try can have put a volume of that name there: nobody needs to look.
+  bool absent = false;
   std::function<bool()> alone;  // no other sandbox has that device, or is about to
   std::function<bool()> cancelled;
   std::function<void(uint64_t done)> progress;  // files and folders so far, now and then
