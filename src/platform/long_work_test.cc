@@ -61,11 +61,11 @@ TEST_F(LongWorkTest, GivesWhatTheWorkGives) {
 
 TEST_F(LongWorkTest, IsNotBegunWhereItIsCancelledAlready) {
   const auto begun = std::make_shared<std::atomic<bool>>(false);
-  const Status status = RunLongWork(
-      folder_.get(), {.what = "work", .cancelled = [] { return true; }}, [begun](int, LongWork&) {
-        *begun = true;
-        return base::OkStatus();
-      });
+  const LongWorkOptions options{.what = "work", .cancelled = [] { return true; }};
+  const Status status = RunLongWork(folder_.get(), options, [begun](int, LongWork&) {
+    *begun = true;
+    return base::OkStatus();
+  });
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status;
   EXPECT_FALSE(*begun);
 }
@@ -73,17 +73,15 @@ TEST_F(LongWorkTest, IsNotBegunWhereItIsCancelledAlready) {
 TEST_F(LongWorkTest, IsToldThatItIsCancelledAndTellsHowFarItIs) {
   uint64_t told = 0;
   int asked = 0;
-  const Status status = RunLongWork(folder_.get(),
-                                    {.what = "work",
-                                     .cancelled = [&] { return ++asked > 1 && told == 3; },
-                                     .progress = [&](uint64_t done) { told = done; },
-                                     .progress_interval = {}},
-                                    [](int, LongWork& work) {
-                                      for (int i = 0; i < 3; ++i) work.CountOne();
-                                      while (!work.cancelled())
-                                        std::this_thread::sleep_for(milliseconds(1));
-                                      return base::Error(StatusCode::kCancelled, "stopped");
-                                    });
+  const LongWorkOptions options{.what = "work",
+                                .cancelled = [&] { return ++asked > 1 && told == 3; },
+                                .progress = [&](uint64_t done) { told = done; },
+                                .progress_interval = {}};
+  const Status status = RunLongWork(folder_.get(), options, [](int, LongWork& work) {
+    for (int i = 0; i < 3; ++i) work.CountOne();
+    while (!work.cancelled()) std::this_thread::sleep_for(milliseconds(1));
+    return base::Error(StatusCode::kCancelled, "stopped");
+  });
   EXPECT_EQ(base::Message(status), "stopped");
   EXPECT_EQ(told, 3U);
 }
