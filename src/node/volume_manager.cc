@@ -87,6 +87,7 @@ class Manager : public VolumeManager {
   void AddHandlers(kube::Informers& informers);
   // Pods that depend on a claim (by its key) or on a PersistentVolume (by its name).
   void ResolveAll(const std::string& key, bool by_claim);
+  void CountChange() ABSL_LOCKS_EXCLUDED(mutex_);
   void NodeChanged(const api::Node* before, const api::Node* after);
   void Notify(const std::string& pod_uid) const;
   std::vector<std::string> Known(bool host_mounts) const;
@@ -121,6 +122,7 @@ class Manager : public VolumeManager {
   std::map<std::string, Entry> pods_ ABSL_GUARDED_BY(mutex_);
   Index by_claim_ ABSL_GUARDED_BY(mutex_);
   Index by_pv_ ABSL_GUARDED_BY(mutex_);
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;  // of what pods may depend on, seen so far
 
   VolumesInUse in_use_;
   ObjectWatches watches_;
@@ -194,6 +196,7 @@ void Manager::AddHandlers(kube::Informers& informers) {
   // switched while pods run.
   informers.Of<api::CsiDriver>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
     if (RepublishOf(change.before.get()) == RepublishOf(change.after.get())) return;
+    manager.CountChange();
     for (const std::string& uid : manager.units_.PodsOf(change.key)) manager.resolvers_.AddNow(uid);
   }));
   informers.Of<api::Node>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
@@ -206,10 +209,16 @@ void Manager::ResolveAll(const std::string& key, bool by_claim) {
   std::set<std::string> uids;
   {
     MutexLock lock(mutex_);
+    ++changes_;
     const Index& index = by_claim ? by_claim_ : by_pv_;
     if (const auto found = index.find(key); found != index.end()) uids = found->second;
   }
   for (const std::string& uid : uids) resolvers_.AddNow(uid);
+}
+
+void Manager::CountChange() {
+  MutexLock lock(mutex_);
+  ++changes_;
 }
 
 void Manager::NodeChanged(const api::Node* before, const api::Node* after) {
@@ -427,11 +436,13 @@ PodVolumes Manager::State(const std::string& pod_uid) const {
 
 Outcome Manager::Resolve(const std::string& uid) {
   PodPtr pod;
+  uint64_t changes = 0;
   {
     MutexLock lock(mutex_);
     const auto found = pods_.find(uid);
     if (found == pods_.end()) return Outcome::Done();
     pod = found->second.pod;
+    changes = changes_;
   }
   ResolvedPod resolved = resolver_.Resolve(*pod, /*in_use=*/!units_.Gone(uid));
   const Status retry = resolved.retry;
@@ -440,7 +451,11 @@ Outcome Manager::Resolve(const std::string& uid) {
     const auto found = pods_.find(uid);
     // Released, or changed meanwhile, in which case it is queued again.
     if (found == pods_.end() || found->second.pod != pod) return Outcome::Done();
-    Adopt(uid, found->second, std::move(resolved));
+    Entry& entry = found->second;
+    const bool followed = resolved.claims == entry.claims && resolved.pvs == entry.pvs;
+    Adopt(uid, entry, std::move(resolved));
+    // What changed after it was read and before it was indexed found nobody to tell.
+    if (!followed && changes != changes_) resolvers_.AddNow(uid);
   }
   Notify(uid);
   return Tell(uid, retry);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <thread>
+
 #include "node/fake_volume_world.h"
 
 namespace berth::node {
@@ -36,6 +39,44 @@ TEST(VolumeManager, SetsUpAndTearsDownAClaim) {
                           "TearDown uid-web/pv-x", "UnmountDevice " + World::Device("x")));
   EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
   EXPECT_THAT(world.RecordFiles("pods"), IsEmpty());
+}
+
+// The first time that a pod's volumes are looked up, the volume grows after it was read. That has
+// been told to all who listen when the look-up goes on.
+TEST(VolumeManager, WhatChangesWhileItIsLookedUpIsSeen) {
+  World world({});
+  world.AddBoundClaim("x");
+  const auto grow = [&world] {
+    Json volume = world.client.Peek(api::kinds::kPersistentVolume, "", "pv-x");
+    volume["spec"]["capacity"]["storage"] = "2Gi";
+    world.client.Add(volume);
+    world.AddVolume("later", "");  // seen after it
+    const auto& copies = world.informers.Of<api::PersistentVolume>();
+    while (copies.Get("pv-later") == nullptr) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  class Growing final : public FakeVolumePlugin {
+   public:
+    Growing(FakeVolumeHost& host, std::function<void()> grow)
+        : FakeVolumePlugin(host, {}), grow_(std::move(grow)) {}
+    volume::StatusOr<bool> NeedsAttach(const volume::VolumeSpec& spec) const override {
+      std::call_once(once_, grow_);
+      return FakeVolumePlugin::NeedsAttach(spec);
+    }
+
+   private:
+    const std::function<void()> grow_;
+    mutable std::once_flag once_;
+  };
+  Growing plugin(*world.host, grow);
+  world.plugins = {&plugin};
+  ASSERT_TRUE(world.Start().ok());
+  world.manager->Want(world.ClaimPod("web", "x"));
+  EXPECT_TRUE(plugin.WaitForCalls("Expand", 1));
+  world.manager->Release("uid-web");
+  EXPECT_TRUE(world.WaitReleased("uid-web"));
+  world.StopManager();
 }
 
 TEST(VolumeManager, APodWithoutUsedVolumesIsReadyAtOnce) {
