@@ -91,9 +91,12 @@ class Node:
         self.berth.wait_gone("pods", name)
 
 
-def attached(device):
-    """Whether a loop device shows a file. Its path says nothing: it is none, once the namespace that it was opened in is gone."""
-    return pathlib.Path("/sys/block", pathlib.Path(device).name, "loop").exists()
+def shown_by(device):
+    """The file that a loop device shows, by its file system and inode; None if none. Its path says nothing: it is none, once the
+    namespace that it was opened in is gone. Its number says nothing: it is anybody's, once it is free."""
+    listing = subprocess.run(["losetup", "--noheadings", "--output", "BACK-MAJ:MIN,BACK-INO", device],
+                             capture_output=True, text=True)
+    return tuple(listing.stdout.split()) or None
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +162,15 @@ def test_a_volume_of_the_agents_pod_is_the_nodes(clusters):
     assert target in node.machine.targets(), "the kubelet sees it"
     device = node.device(volume)
     assert loops_of(IMAGES) == {volume: [device]}
+    image = shown_by(device)
+    assert image
 
     # Another pod of the agent goes on by the records of the one before; the volume has not noticed.
     node.replace(AGENT)
     node.wait_for_more("writer")
-    assert node.device(volume) == device and attached(device)
+    assert node.device(volume) == device and shown_by(device) == image
     node.end("writer")
-    assert target not in node.machine.targets() and not attached(device)
+    assert target not in node.machine.targets() and shown_by(device) != image
     assert berth.get("volumefences", volume) is None
     berth.run("delete", "pvc", "data")
     berth.wait_gone("persistentvolumes", volume)
@@ -178,6 +183,8 @@ def test_a_volume_of_the_proxys_pod_outlives_the_agents(clusters):
     assert not loops_of(IMAGES), "the kernel does not read the image"
     [[device]] = loops_of(PROXY_FILES).values()
     assert node.device(volume) == device, "but the file that shows it"
+    export = shown_by(device)
+    assert export
     node.replace(AGENT)
     node.wait_for_more("writer")
 
@@ -192,7 +199,7 @@ def test_a_volume_of_the_proxys_pod_outlives_the_agents(clusters):
     node.wait_for_more("writer")
     assert node.uid(PROXY) == proxy
     node.end("writer")
-    assert not attached(device)
+    assert shown_by(device) != export
 
     # Of the node whose pods are gone a person deletes it, and the next carries the volume.
     node.replace(PROXY)
