@@ -52,18 +52,24 @@ bool IsGivenUpOn(const FileSystemId& id) {
   return global.on.contains(id);
 }
 
+struct FolderId {
+  FileSystemId file_system;
+  uint64_t inode = 0;
+  bool operator==(const FolderId&) const = default;
+};
+
 // Without asking a server.
-StatusOr<FileSystemId> FileSystemOf(int folder) {
+StatusOr<FolderId> IdOf(int folder) {
   struct statx st = {};
-  if (statx(folder, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0) {
+  if (statx(folder, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) != 0) {
     return ErrnoError(errno, "look at a folder");
   }
-  return FileSystemId(st.stx_dev_major, st.stx_dev_minor);
+  return FolderId{.file_system = {st.stx_dev_major, st.stx_dev_minor}, .inode = st.stx_ino};
 }
 
 class Work final : public LongWork {
  public:
-  Work(std::string what, FileSystemId id) : what_(std::move(what)), id_(id) {}
+  Work(std::string what, const FolderId& id) : what_(std::move(what)), id_(id) {}
 
   void CountOne() override { done_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -87,7 +93,7 @@ class Work final : public LongWork {
     if (!given_up_) return;
     GivenUp& global = Global();
     const MutexLock all(global.mutex);
-    global.on.erase(global.on.find(id_));
+    global.on.erase(global.on.find(id_.file_system));
   }
 
   // On the thread that waits.
@@ -135,6 +141,11 @@ class Work final : public LongWork {
       const int error = errno;
       return ErrnoError(error, fmt::format("{}: open the folder again", what_));
     }
+    // One that begins only after it was given up may find another folder by that number.
+    ASSIGN_OR_RETURN(const FolderId found, IdOf(folder.get()));
+    if (cancelled_ || found != id_) {
+      return Error(StatusCode::kCancelled, "{}: cancelled before it began", what_);
+    }
     return body(folder.get(), *this);
   }
 
@@ -162,12 +173,12 @@ class Work final : public LongWork {
     given_up_ = true;
     GivenUp& global = Global();
     const MutexLock all(global.mutex);
-    global.on.insert(id_);
+    global.on.insert(id_.file_system);
     return why;
   }
 
   const std::string what_;
-  const FileSystemId id_;
+  const FolderId id_;
   std::atomic<uint64_t> done_ = 0;
   std::atomic<uint64_t> signs_ = 0;
   std::atomic<bool> cancelled_ = false;
@@ -188,8 +199,8 @@ Status RunLongWork(int folder, const LongWorkOptions& options, Body body) {
   if (options.cancelled && options.cancelled()) {
     return Error(StatusCode::kCancelled, "{}: cancelled", options.what);
   }
-  ASSIGN_OR_RETURN(const FileSystemId id, FileSystemOf(folder));
-  if (IsGivenUpOn(id)) {
+  ASSIGN_OR_RETURN(const FolderId id, IdOf(folder));
+  if (IsGivenUpOn(id.file_system)) {
     return Error(StatusCode::kUnavailable,
                  "{}: its file system has not answered since this was last tried", options.what);
   }
