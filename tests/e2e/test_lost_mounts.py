@@ -71,6 +71,16 @@ def server_of(mount_point):
     return None
 
 
+def is_watched(server):
+    """Whether a node agent has seen who serves: it holds a pidfd of that process."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "comm").read_text().strip() == "berth":
+                if any(f"\nPid:\t{server}\n" in info.read_text() for info in (process / "fdinfo").iterdir()):
+                    return True
+    return False
+
+
 class Users:
     """Mounts of one claim of a FUSE volume on the host, one after the other."""
 
@@ -90,9 +100,12 @@ class Users:
         return next(item["metadata"]["name"] for item in self.bed.berth.items("hostmounts")
                     if item["spec"]["path"] == str(path))
 
-    def kill_server(self):
+    def server(self):
         (staged,) = (self.bed.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "csi").glob("*/*/globalmount")
-        server = server_of(staged)
+        return server_of(staged)
+
+    def kill_server(self):
+        server = self.server()
         os.kill(server, signal.SIGKILL)
         wait_for("its end", lambda: not pathlib.Path(f"/proc/{server}").exists())
         return server
@@ -111,6 +124,7 @@ def test_the_death_of_a_fuse_server_is_told_and_the_next_user_gets_a_fresh_mount
         users = Users(bed)
         first = users.mount()
         (first / "file").write_text("what was written")
+        wait_for("the agent to know the server", lambda: is_watched(users.server()))
         server = users.kill_server()
         said = bed.says(users.name(first), "its FUSE mount .* is lost")
         assert f"process {server} 'fuse_double'" in said
