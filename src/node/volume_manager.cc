@@ -87,6 +87,7 @@ class Manager : public VolumeManager {
   void AddHandlers(kube::Informers& informers);
   // Pods that depend on a claim (by its key) or on a PersistentVolume (by its name).
   void ResolveAll(const std::string& key, bool by_claim);
+  // Of something that pods are not indexed by here.
   void CountChange() ABSL_LOCKS_EXCLUDED(mutex_);
   void NodeChanged(const api::Node* before, const api::Node* after);
   void Notify(const std::string& pod_uid) const;
@@ -452,7 +453,8 @@ Outcome Manager::Resolve(const std::string& uid) {
     // Released, or changed meanwhile, in which case it is queued again.
     if (found == pods_.end() || found->second.pod != pod) return Outcome::Done();
     Entry& entry = found->second;
-    const bool followed = resolved.claims == entry.claims && resolved.pvs == entry.pvs;
+    const bool followed =
+        entry.resolved && resolved.claims == entry.claims && resolved.pvs == entry.pvs;
     Adopt(uid, entry, std::move(resolved));
     // What changed after it was read and before it was indexed found nobody to tell.
     if (!followed && changes != changes_) resolvers_.AddNow(uid);
