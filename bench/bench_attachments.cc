@@ -9,7 +9,7 @@
 #include <latch>
 #include <set>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "bench/measure.h"
 #include "kube/config.h"

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <latch>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "bench/measure.h"
 #include "kube/config.h"

@@ -17,10 +17,10 @@
 #include "bench/measure.h"
 #include "crust/crust_handler.h"
 #include "crust/requests.h"
-#include "platform/durable_file.h"
-#include "platform/exec.h"
-#include "platform/file_system.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/exec.h"
 #include "rpc/crust_client.h"
 
 namespace berth::bench {

@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "bench/measure.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/flex/fake_flex_plugin.h"
 #include "volume/flex/flex_prober.h"
 #include "volume/plugin_registry.h"

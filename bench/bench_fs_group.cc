@@ -16,8 +16,8 @@
 #include "base/unique_fd.h"
 #include "bench/measure.h"
 #include "platform/errno.h"
-#include "platform/exec.h"
-#include "platform/ownership.h"
+#include "platform/processes/exec.h"
+#include "platform/walks/ownership.h"
 
 namespace berth::bench {
 namespace {

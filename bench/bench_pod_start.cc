@@ -10,12 +10,12 @@
 #include <csignal>
 #include <filesystem>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/ids.h"
 #include "bench/measure.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "rpc/cri_client.h"
 
 namespace berth::bench {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "apiserver/server.h"
 #include "base/clock.h"
 #include "bench/measure.h"

@@ -8,7 +8,7 @@
 #include "block/backend.h"
 #include "block/proxy/service.h"
 #include "block/sizes.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::bench {

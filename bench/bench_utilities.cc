@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "bench/measure.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "rpc/cri_client.h"
 #include "volume/exec/router.h"
 

@@ -258,6 +258,11 @@ std::span<const KindInfo* const> AllKinds() {
   return kAll;
 }
 
+std::string_view GroupOf(std::string_view api_version) {
+  const size_t slash = api_version.find('/');
+  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
+}
+
 const KindInfo* FindKindByWord(std::string_view word) {
   std::string lower = LowerCase(word);
   std::string group;

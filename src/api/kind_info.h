@@ -49,6 +49,9 @@ extern const KindInfo kTokenReview, kSelfSubjectReview, kSubjectAccessReview,
 
 std::span<const KindInfo* const> AllKinds();
 
+// "storage.k8s.io" of "storage.k8s.io/v1", "" (the core group) of "v1".
+std::string_view GroupOf(std::string_view api_version);
+
 // By plural, singular, short name or kind, ignoring case, with an optional ".GROUP" behind it, as a
 // person types it: "pvc", "pods", "storageclass", "csinodes.storage.k8s.io". nullptr if unknown.
 const KindInfo* FindKindByWord(std::string_view word);

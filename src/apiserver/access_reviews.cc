@@ -27,21 +27,13 @@ Json UserJson(const User& user) {
   return out;
 }
 
-std::vector<std::string> Strings(const Json& list) {
-  std::vector<std::string> out;
-  for (const Json& one : list) {
-    if (one.is_string()) out.push_back(one.get<std::string>());
-  }
-  return out;
-}
-
 User UserOfSpec(const Json& spec) {
   User user{.name = String(spec, {"user"}),
             .uid = String(spec, {"uid"}),
-            .groups = Strings(Array(spec, {"groups"})),
+            .groups = base::json::Strings(Array(spec, {"groups"})),
             .extra = {}};
   for (const auto& [key, values] : Map(spec, {"extra"}).items()) {
-    if (values.is_array()) user.extra.push_back({key, Strings(values)});
+    if (values.is_array()) user.extra.push_back({key, base::json::Strings(values)});
   }
   return user;
 }
@@ -129,8 +121,8 @@ base::StatusOr<Json> AccessReviews::Access(const ResourceRequest& request, const
 }
 
 Json AccessReviews::Token(const Json& spec) {
-  const auto owner =
-      authenticator_.OwnerOf(String(spec, {"token"}), Strings(Array(spec, {"audiences"})));
+  const auto owner = authenticator_.OwnerOf(String(spec, {"token"}),
+                                            base::json::Strings(Array(spec, {"audiences"})));
   if (!owner.ok()) {
     return {{"user", Json::object()}, {"error", std::string(base::Message(owner.status()))}};
   }

@@ -39,14 +39,6 @@ void AddExtra(User& user, std::string_view what, const std::string& value) {
   user.extra.push_back({fmt::format("authentication.kubernetes.io/{}", what), {value}});
 }
 
-std::vector<std::string> Strings(const Json& list) {
-  std::vector<std::string> out;
-  for (const Json& one : list) {
-    if (one.is_string()) out.push_back(one.get<std::string>());
-  }
-  return out;
-}
-
 Status Refused(std::string_view why) {
   return Error(StatusCode::kUnauthenticated, "invalid bearer token: {}", why);
 }
@@ -116,7 +108,7 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOfClaims(
   if (now < Int(claims, {"nbf"})) return Refused("service account token is not valid yet");
   TokenOwner owner;
   const std::vector<std::string> api = {std::string(kTokenIssuer)};
-  const std::vector<std::string> meant = Strings(Array(claims, {"aud"}));
+  const std::vector<std::string> meant = base::json::Strings(Array(claims, {"aud"}));
   for (const std::string& asked : audiences.empty() ? api : audiences) {
     if (std::find(meant.begin(), meant.end(), asked) != meant.end()) {
       owner.audiences.push_back(asked);

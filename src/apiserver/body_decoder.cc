@@ -1,7 +1,7 @@
 #include "apiserver/body_decoder.h"
 
-#include "api/protobuf.h"
-#include "api/yaml.h"
+#include "api/codecs/protobuf.h"
+#include "api/codecs/yaml.h"
 #include "apiserver/object_meta.h"
 #include "base/log.h"
 

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "api/conform.h"
+#include "api/merging/conform.h"
 #include "apiserver/api_context.h"
 
 namespace berth::apiserver {

@@ -1,4 +1,4 @@
-// How metadata.managedFields follows a write (api/managed_fields.h).
+// How metadata.managedFields follows a write (api/merging/managed_fields.h).
 //
 // A tracker knows who writes; PrepareNew and PrepareUpdate (write_rules.h) call it once the object
 // has its defaults, and before admission adds what nobody asked for.
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/managed_fields.h"
+#include "api/merging/managed_fields.h"
 #include "apiserver/http_message.h"
 #include "apiserver/kind_rules.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // Bodies and answers in protobuf and YAML, and what is said of unknown and duplicate fields.
-#include "api/protobuf.h"
+#include "api/codecs/protobuf.h"
 #include "apiserver/test_client.h"
 
 namespace berth::apiserver {

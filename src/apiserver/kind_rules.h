@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "api/kind_info.h"
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "apiserver/field_errors.h"
 #include "base/clock.h"
 #include "base/json.h"

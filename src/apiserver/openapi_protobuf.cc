@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "api/protobuf.h"
+#include "api/codecs/protobuf.h"
 
 namespace berth::apiserver {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "base/json.h"
 
 namespace berth::apiserver {

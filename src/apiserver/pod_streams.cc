@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "api/names.h"
 #include "apiserver/object_text.h"
 

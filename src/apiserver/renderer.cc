@@ -1,7 +1,7 @@
 #include "apiserver/renderer.h"
 
-#include "api/protobuf.h"
-#include "api/yaml.h"
+#include "api/codecs/protobuf.h"
+#include "api/codecs/yaml.h"
 #include "apiserver/kube_status.h"
 #include "apiserver/stored_form.h"
 #include "apiserver/table.h"

@@ -1,7 +1,7 @@
 #include "apiserver/reply_format.h"
 
-#include "api/protobuf.h"
-#include "api/yaml.h"
+#include "api/codecs/protobuf.h"
+#include "api/codecs/yaml.h"
 #include "apiserver/kube_status.h"
 #include "base/json_scan.h"
 

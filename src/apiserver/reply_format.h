@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "apiserver/http_message.h"
 #include "apiserver/media_range.h"
 #include "base/status.h"

@@ -1,7 +1,7 @@
 // The applying half of ResourceWriter: PATCH with application/apply-patch+yaml (server-side apply).
 
+#include "api/codecs/yaml.h"
 #include "api/time.h"
-#include "api/yaml.h"
 #include "apiserver/body_decoder.h"
 #include "apiserver/object_meta.h"
 #include "apiserver/resource_writer.h"

@@ -1,6 +1,6 @@
 #include "apiserver/resource_writer.h"
 
-#include "api/patch.h"
+#include "api/merging/patch.h"
 #include "apiserver/body_decoder.h"
 #include "apiserver/node_restriction.h"
 #include "apiserver/object_meta.h"

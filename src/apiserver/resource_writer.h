@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "api/conform.h"
+#include "api/merging/conform.h"
 #include "apiserver/api_context.h"
 
 namespace berth::apiserver {

@@ -7,7 +7,7 @@
 #include "apiserver/custom/definition_controller.h"
 #include "apiserver/tls.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::apiserver {
 

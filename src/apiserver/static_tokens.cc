@@ -10,7 +10,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::apiserver {
 

@@ -71,6 +71,14 @@ const Json& Map(const Json& value, Path path) {
   return at != nullptr && at->is_object() ? *at : empty;
 }
 
+std::vector<std::string> Strings(const Json& list) {
+  std::vector<std::string> out;
+  for (const Json& one : list) {
+    if (one.is_string()) out.push_back(one.get<std::string>());
+  }
+  return out;
+}
+
 void Set(Json& value, Path path, Json member) {
   Json* at = &value;
   for (const std::string_view key : path) {

@@ -43,6 +43,9 @@ int64_t Int(const Json& value, Path path, int64_t fallback = 0);
 const Json& Array(const Json& value, Path path);
 const Json& Map(const Json& value, Path path);
 
+// The members of an array that are strings; nothing of anything else.
+std::vector<std::string> Strings(const Json& list);
+
 // Sets the member at `path`, making objects on the way (also in place of null).
 void Set(Json& value, Path path, Json member);
 

@@ -1,8 +1,8 @@
 #include "block/backend.h"
 
 #include "base/log.h"
-#include "block/images_backend.h"
-#include "block/nbd_backend.h"
+#include "block/images/images_backend.h"
+#include "block/nbd/nbd_backend.h"
 
 namespace berth::block {
 

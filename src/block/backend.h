@@ -24,8 +24,8 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::block {
 

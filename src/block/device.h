@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
 
 namespace berth::block {
 
@@ -16,10 +16,10 @@ base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only);
 // has the device mounted.
 base::Status Flush(const platform::LoopDevice& device, bool exclusive);
 
-// Opens a device that still is the attachment `sequence` (DiskSequence in platform/loop_table.h),
-// which it stays for as long as it is open: else its number may be another image's by now. Gives a
-// descriptor for reading, or a negative errno; -ENODEV: it is another attachment, or none. For
-// children: by system calls alone.
+// Opens a device that still is the attachment `sequence` (DiskSequence in
+// platform/devices/loop_table.h), which it stays for as long as it is open: else its number may be
+// another image's by now. Gives a descriptor for reading, or a negative errno; -ENODEV: it is
+// another attachment, or none. For children: by system calls alone.
 int OpenAttachment(const char* device, uint64_t sequence);
 
 }  // namespace berth::block

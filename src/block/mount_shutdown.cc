@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "block/device.h"
 #include "block/mounts.h"
-#include "platform/child.h"
-#include "platform/mount_holders.h"
+#include "platform/mounts/mount_holders.h"
+#include "platform/processes/child.h"
 
 namespace berth::block {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-#include "platform/loop_device.h"
-#include "platform/mounted_device.h"
-#include "platform/mounter.h"
+#include "platform/devices/loop_device.h"
+#include "platform/mounts/mounted_device.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::block {
 

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/status.h"
-#include "block/pool.h"
-#include "platform/exec.h"
+#include "block/pools/pool.h"
+#include "platform/processes/exec.h"
 
 namespace berth::block {
 

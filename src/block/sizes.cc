@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
 
 namespace berth::block {
 

@@ -10,7 +10,7 @@
 #include "blockagent/driver_service.h"
 #include "blockagent/node_cleanup_worker.h"
 #include "kube/informer.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "rpc/unix_socket.h"
 #include "volume/flex/driver_install.h"
 #include "volume/flex/plugin_folder.h"

@@ -20,8 +20,8 @@
 #include "base/status.h"
 #include "blockagent/attachments.h"
 #include "kube/client.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::blockagent {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::blockagent {
 namespace {

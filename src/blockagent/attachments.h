@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "base/mutex.h"
@@ -41,8 +41,8 @@
 #include "blockagent/records.h"
 #include "blockagent/volume_locks.h"
 #include "kube/client.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::blockagent {
 

@@ -10,9 +10,9 @@
 #include "blockagent/attachments.h"
 #include "blockagent/device_content.h"
 #include "blockagent/mount_point.h"
-#include "platform/child.h"
-#include "platform/durable_file.h"
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
 
 namespace berth::blockagent {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/fake_faults.h"
 #include "blockagent/attachments.h"
 #include "blockagent/fake_site.h"
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
 
 namespace berth::blockagent {
 namespace {

@@ -9,8 +9,8 @@
 #include "blockagent/node_cleanup_worker.h"
 #include "blockagent/node_cleanups.h"
 #include "kube/fake_client.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 
 namespace berth::blockagent {

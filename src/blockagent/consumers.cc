@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/log.h"
 #include "blockagent/node_cleanups.h"
 

@@ -12,8 +12,8 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "platform/child.h"
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/processes/child.h"
 
 namespace berth::blockagent {
 namespace {

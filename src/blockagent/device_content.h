@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "block/backend.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 
 namespace berth::blockagent {
 

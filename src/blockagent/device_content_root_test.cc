@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "blockagent/device_content.h"
-#include "platform/durable_file.h"
-#include "platform/fake_lost_mount.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/fake_lost_mount.h"
 
 namespace berth::blockagent {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/ipc/server.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::blockagent {

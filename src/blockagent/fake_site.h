@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "blockagent/attachments.h"
 #include "kube/fake_client.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::blockagent {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "api/names.h"
 #include "api/time.h"
 #include "base/fault.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "base/status.h"

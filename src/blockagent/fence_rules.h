@@ -30,7 +30,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 
 namespace berth::blockagent {
 

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "blockagent/consumers.h"
 #include "blockagent/node_cleanups.h"
 #include "kube/fake_client.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/status.h"
 #include "kube/client.h"
 

@@ -5,7 +5,7 @@
 #include "api/names.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::blockagent {
 namespace {

@@ -20,11 +20,11 @@
 #include <string_view>
 #include <vector>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/backend.h"
-#include "platform/record_folder.h"
+#include "platform/files/record_folder.h"
 
 namespace berth::blockagent {
 

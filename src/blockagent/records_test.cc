@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/fake_faults.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::blockagent {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/ids.h"
 #include "cli/output.h"
 #include "cli/wait.h"

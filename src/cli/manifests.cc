@@ -7,7 +7,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "api/yaml.h"
+#include "api/codecs/yaml.h"
 #include "base/json.h"
 
 namespace berth::cli {

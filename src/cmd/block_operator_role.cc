@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "controllers/blockoperator/block_operator.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::cmd {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "api/lease_names.h"
+#include "api/kinds/lease_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -15,7 +15,7 @@
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
 #include "kube/leader_election.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::cmd {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <thread>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "platform/watch_folder.h"
+#include "platform/files/watch_folder.h"
 #include "rpc/csi_client.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"

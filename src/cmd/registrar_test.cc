@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/log.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 #include "rpc/fake_csi_driver.h"
 #include "rpc/registration_client.h"
 

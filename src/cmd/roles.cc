@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "api/lease_names.h"
+#include "api/kinds/lease_names.h"
 #include "base/ids.h"
 #include "cmd/block_operator_role.h"
 #include "cmd/provisioner_role.h"

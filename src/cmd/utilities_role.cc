@@ -4,8 +4,8 @@
 
 #include "base/event_sink.h"
 #include "base/log.h"
-#include "node/utility_service.h"
-#include "platform/mounter.h"
+#include "node/utilities/utility_service.h"
+#include "platform/mounts/mounter.h"
 #include "volume/exec/router.h"
 #include "volume/paths.h"
 

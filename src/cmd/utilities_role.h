@@ -1,6 +1,6 @@
 // The role `utilities` of `berth node --roles`: beside an unmodified kubelet it runs what
-// berth-shim stands in for (node/utility_service.h) in the pods that are registered in the
-// kubelet's folder.
+// berth-shim stands in for (node/utilities/utility_service.h) in the pods that are registered in
+// the kubelet's folder.
 #pragma once
 
 #include <memory>

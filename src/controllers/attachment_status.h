@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "controllers/controller.h"
 #include "controllers/writes.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/clock.h"
 
 namespace berth::controllers {

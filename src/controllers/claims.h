@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "kube/informer.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "proto/csi.pb.h"

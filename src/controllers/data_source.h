@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "kube/client.h"
 
 namespace berth::controllers {

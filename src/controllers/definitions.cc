@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "api/kinds.h"
-#include "api/yaml.h"
+#include "api/codecs/yaml.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::controllers {
 
@@ -26,12 +26,12 @@ bool IsEstablished(const Json& definition) {
 }
 
 Status Install(kube::Client& client, CustomResourceDefinition wanted) {
-  wanted.set_label(kManagedBy, kBerth);
+  wanted.set_label(kManagedByProgram, kBerth);
   const Status created = kube::Create(client, wanted).status();
   if (created.code() != StatusCode::kAlreadyExists) return created;
   ASSIGN_OR_RETURN(const CustomResourceDefinition present,
                    kube::Get<CustomResourceDefinition>(client, "", wanted.name()));
-  if (present.label(kManagedBy) != kBerth) return base::OkStatus();
+  if (present.label(kManagedByProgram) != kBerth) return base::OkStatus();
   return kube::MergePatch(client, present, {{"spec", wanted.json()["spec"]}}).status();
 }
 

@@ -13,7 +13,7 @@
 namespace berth::controllers {
 
 // What a person does not want to have kept bears another value than this.
-inline constexpr std::string_view kManagedBy = "app.kubernetes.io/managed-by";
+inline constexpr std::string_view kManagedByProgram = "app.kubernetes.io/managed-by";
 inline constexpr std::string_view kBerth = "berth";
 
 // The files' texts, YAML.
@@ -21,8 +21,8 @@ std::span<const std::string_view> SnapshotDefinitions();
 std::span<const std::string_view> BlockDefinitions();
 
 // Creates those of `texts` that are missing, brings those up to date that Berth created itself
-// (label kManagedBy), leaves others alone, and waits until all are served. DEADLINE_EXCEEDED names
-// those that are not.
+// (label kManagedByProgram), leaves others alone, and waits until all are served. DEADLINE_EXCEEDED
+// names those that are not.
 base::Status InstallDefinitions(kube::Client& client, std::span<const std::string_view> texts,
                                 std::chrono::seconds timeout);
 

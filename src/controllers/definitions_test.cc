@@ -4,9 +4,9 @@
 
 #include <thread>
 
-#include "api/block_kinds.h"
-#include "api/kinds.h"
-#include "api/snapshots.h"
+#include "api/kinds/block_kinds.h"
+#include "api/kinds/kinds.h"
+#include "api/kinds/snapshots.h"
 #include "kube/fake_client.h"
 
 namespace berth::controllers {

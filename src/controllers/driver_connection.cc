@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "controllers/call_metrics.h"

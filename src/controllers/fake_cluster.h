@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

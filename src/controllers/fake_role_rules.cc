@@ -1,6 +1,6 @@
 #include "controllers/fake_role_rules.h"
 
-#include "api/yaml.h"
+#include "api/codecs/yaml.h"
 #include "base/log.h"
 
 namespace berth::controllers {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/snapshot_names.h"
 

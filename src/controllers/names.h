@@ -24,8 +24,6 @@ inline constexpr std::string_view kMigratedTo = "pv.kubernetes.io/migrated-to";
 inline constexpr std::string_view kDefaultClass = "storageclass.kubernetes.io/is-default-class";
 inline constexpr std::string_view kBetaDefaultClass =
     "storageclass.beta.kubernetes.io/is-default-class";
-// The provisioner of classes whose volumes are made by hand.
-inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 // On nodes.
 inline constexpr std::string_view kManagedAttachDetach =

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers {

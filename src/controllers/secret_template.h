@@ -1,7 +1,7 @@
 // Secrets that a class names with tokens: "of-${pvc.name}" in "${pvc.namespace}".
 #pragma once
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 
 namespace berth::controllers {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "base/status.h"
 
 namespace berth::controllers {
@@ -36,7 +36,7 @@ inline constexpr std::string_view kSnapshotSecretName =
 inline constexpr std::string_view kSnapshotSecretNamespace =
     "snapshot.storage.kubernetes.io/deletion-secret-namespace";
 // Label: the node whose snapshotter takes care of the content, where each node has one.
-inline constexpr std::string_view kManagedBy = "snapshot.storage.kubernetes.io/managed-by";
+inline constexpr std::string_view kManagedByNode = "snapshot.storage.kubernetes.io/managed-by";
 // A member of a group of snapshots, which goes with the group alone.
 inline constexpr std::string_view kGroupHandle =
     "groupsnapshot.storage.kubernetes.io/volumeGroupSnapshotHandle";

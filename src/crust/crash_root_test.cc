@@ -15,11 +15,11 @@
 #include "base/ipc/crust_call.h"
 #include "crust/handler.h"
 #include "crust/namespace_sandbox.h"
-#include "platform/durable_file.h"
-#include "platform/exec.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/file_system.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/processes/exec.h"
 
 namespace berth::crust {
 namespace {

@@ -11,9 +11,9 @@
 #include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
-#include "platform/durable_file.h"
-#include "platform/kernel_file_systems.h"
-#include "platform/selinux.h"
+#include "platform/file_systems/kernel_file_systems.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/selinux.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
 

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "base/log.h"
-#include "platform/child.h"
 #include "platform/errno.h"
-#include "platform/mount_holders.h"
+#include "platform/mounts/mount_holders.h"
+#include "platform/processes/child.h"
 
 namespace berth::crust {
 namespace {

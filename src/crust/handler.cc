@@ -15,8 +15,8 @@
 #include "crust/bundle_config.h"
 #include "crust/device.h"
 #include "crust/leftovers.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::crust {
 namespace {

@@ -16,12 +16,12 @@
 #include "base/ipc/crust_call.h"
 #include "base/json.h"
 #include "crust/crust_handler.h"
-#include "platform/durable_file.h"
-#include "platform/exec.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/file_system.h"
-#include "platform/loop_device.h"
-#include "platform/mounter.h"
+#include "platform/devices/loop_device.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "rpc/crust_client.h"
 
 namespace berth::crust {

@@ -10,7 +10,7 @@
 
 #include "base/assert_ok.h"
 #include "crust/handler_fixture.h"
-#include "platform/process_info.h"
+#include "platform/processes/process_info.h"
 
 namespace berth::crust {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
 #include "crust/fake_sandbox.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

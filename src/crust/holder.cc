@@ -16,9 +16,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "crust/mount_namespace.h"
-#include "platform/child.h"
 #include "platform/errno.h"
-#include "platform/safe_path.h"
+#include "platform/mounts/safe_path.h"
+#include "platform/processes/child.h"
 
 namespace berth::crust {
 namespace {
@@ -30,7 +30,7 @@ using base::StatusCode;
 using base::StatusOr;
 using base::UniqueFd;
 
-constexpr std::chrono::seconds kTimeout(10);
+constexpr std::chrono::seconds kHolderTimeout(10);
 constexpr std::chrono::seconds kUnmountTimeout(60);  // what is not written yet is written
 constexpr std::chrono::seconds kLookTimeout(5);
 
@@ -72,7 +72,7 @@ StatusOr<Holder> Holder::Open(platform::Mounter& mounter, const std::string& pin
   const std::string folder = pin.substr(0, pin.rfind('/'));
   RETURN_IF_ERROR(base::FaultPoint<"crust.holder.make">());
   ASSIGN_OR_RETURN(platform::OpenedInChild made,
-                   platform::OpenInChild("make a mount namespace", kTimeout,
+                   platform::OpenInChild("make a mount namespace", kHolderTimeout,
                                          [folder] { return MakeEmpty(folder.c_str()); }));
   if (!made.fd.valid()) return platform::ErrnoError(made.error, "make an empty mount namespace");
   RETURN_IF_ERROR_WITH(Pin(mounter, made.fd, pin), "keep the mount namespace");
@@ -83,7 +83,7 @@ Status Holder::Place(const UniqueFd& mount, const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.place.before">());
   RETURN_IF_ERROR(platform::RunInChild(
-      "put the volume into its sandbox", kTimeout,
+      "put the volume into its sandbox", kHolderTimeout,
       [space = space_.get(), from = mount.get(), path] {
         if (setns(space, CLONE_NEWNS) != 0) return errno;
         if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
@@ -111,8 +111,9 @@ StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
     found.device = makedev(st.stx_dev_major, st.stx_dev_minor);
     return 0;
   };
-  ASSIGN_OR_RETURN(const Found found, platform::AskChild<Found>("look for the volume", kTimeout,
-                                                                look, {space_.get()}));
+  ASSIGN_OR_RETURN(
+      const Found found,
+      platform::AskChild<Found>("look for the volume", kHolderTimeout, look, {space_.get()}));
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
@@ -139,7 +140,7 @@ StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
     return OpenMountRoot(path.c_str());
   };
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild("open the volume", kTimeout, open, {space_.get()}));
+                   platform::OpenInChild("open the volume", kHolderTimeout, open, {space_.get()}));
   if (!opened.fd.valid()) return platform::ErrnoError(opened.error, "open the volume");
   return std::move(opened.fd);
 }
@@ -156,9 +157,9 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
     const int tree = open_tree(at, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;
   };
-  ASSIGN_OR_RETURN(
-      platform::OpenedInChild opened,
-      platform::OpenInChild("take the volume for a container", kTimeout, open, {space_.get()}));
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild("take the volume for a container", kHolderTimeout, open,
+                                         {space_.get()}));
   if (opened.fd.valid()) return std::move(opened.fd);
   if (opened.error == kLost) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not in its sandbox any more");

@@ -18,8 +18,8 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "platform/mounter.h"
-#include "platform/usage.h"
+#include "platform/mounts/mounter.h"
+#include "platform/walks/usage.h"
 
 namespace berth::crust {
 

@@ -7,7 +7,7 @@
 
 #include "crust/holder.h"
 #include "crust/mount_namespace.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
-#include "platform/folder_walk.h"
+#include "platform/files/folder_walk.h"
 
 namespace berth::crust {
 namespace {

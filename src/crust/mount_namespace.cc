@@ -10,9 +10,9 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/safe_path.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/safe_path.h"
 
 namespace berth::crust {
 

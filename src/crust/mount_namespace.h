@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::crust {
 

@@ -17,12 +17,12 @@
 #include "crust/mount_namespace.h"
 #include "crust/utility_mount.h"
 #include "crust/volume_mount.h"
-#include "platform/child.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/file_system.h"
-#include "platform/ownership.h"
-#include "platform/safe_path.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/safe_path.h"
+#include "platform/processes/child.h"
+#include "platform/walks/ownership.h"
 
 namespace berth::crust {
 namespace {

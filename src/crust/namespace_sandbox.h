@@ -9,8 +9,8 @@
 #include <string>
 
 #include "crust/sandbox.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::crust {
 

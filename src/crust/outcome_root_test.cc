@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "crust/fake_sandbox.h"
 #include "crust/handler.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
-#include "platform/device_file.h"
-#include "platform/selinux.h"
+#include "platform/devices/device_file.h"
+#include "platform/files/selinux.h"
 
 namespace berth::crust {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "crust/mount_plan.h"
-#include "platform/usage.h"
+#include "platform/walks/usage.h"
 
 namespace berth::crust {
 

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "crust/requests.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::crust {
 namespace {

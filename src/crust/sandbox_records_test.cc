@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

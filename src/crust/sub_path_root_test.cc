@@ -10,8 +10,8 @@
 
 #include "base/assert_ok.h"
 #include "crust/namespace_sandbox.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

@@ -14,9 +14,9 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "crust/mount_namespace.h"
-#include "platform/child.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
 
 namespace berth::crust {
 namespace {

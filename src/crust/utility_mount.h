@@ -17,8 +17,8 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "crust/mount_plan.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::crust {
 

@@ -11,8 +11,8 @@
 #include "base/assert_ok.h"
 #include "base/fault.h"
 #include "crust/utility_mount.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::crust {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "platform/child.h"
 #include "platform/errno.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/child.h"
 
 namespace berth::crust {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "block/pool.h"
+#include "block/pools/pool.h"
 #include "csidriver/validate.h"
 #include "proto/csi.pb.h"
 

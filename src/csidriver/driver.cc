@@ -2,12 +2,12 @@
 
 #include <filesystem>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "csidriver/services.h"
-#include "platform/durable_file.h"
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
 #include "rpc/unix_server.h"
 
 namespace berth::csidriver {

@@ -26,15 +26,18 @@
 #pragma once
 
 #include "base/status.h"
-#include "block/pool.h"
+#include "block/pools/pool.h"
 #include "csidriver/node_records.h"
 #include "csidriver/presence.h"
 #include "csidriver/validate.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "proto/csi.pb.h"
 
 namespace berth::csidriver {
+
+// How long an unmapping waits for whoever has the device open.
+inline constexpr std::chrono::seconds kUnmapPatience{5};
 
 class Node {
  public:

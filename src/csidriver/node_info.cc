@@ -1,8 +1,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "csidriver/node.h"
-#include "platform/file_system.h"
-#include "platform/usage.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/walks/usage.h"
 
 namespace berth::csidriver {
 namespace {

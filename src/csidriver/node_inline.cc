@@ -14,8 +14,6 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-constexpr std::chrono::seconds kUnmapPatience{5};
-
 // The folder that the CO makes for a target, and removes after it was unpublished.
 bool PodFolderIsGone(const std::string& target) {
   const std::string folder = std::filesystem::path(target).parent_path();

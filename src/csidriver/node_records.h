@@ -1,9 +1,9 @@
 // What this node has done with each volume, durable before it is done.
 //
-// One file a volume in the pool's node folder (block/pool_paths.h). A record says what may exist;
-// what does exist is in the mount table and in the loop devices, and the two are compared (DESIGN,
-// rule 2). Records of another boot describe mounts that are gone: they are dropped at open. Mount
-// flags, which may be sensitive, are kept as a digest.
+// One file a volume in the pool's node folder (block/pools/pool_paths.h). A record says what may
+// exist; what does exist is in the mount table and in the loop devices, and the two are compared
+// (DESIGN, rule 2). Records of another boot describe mounts that are gone: they are dropped at
+// open. Mount flags, which may be sensitive, are kept as a digest.
 //
 // Thread-safe; whoever changes a volume's record holds that volume's lock (block::Pool::Lock).
 #pragma once

@@ -6,8 +6,8 @@
 
 #include "base/ids.h"
 #include "base/json.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::csidriver {
 namespace {

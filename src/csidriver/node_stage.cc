@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "block/prepare.h"
 #include "csidriver/node.h"
-#include "platform/safe_path.h"
+#include "platform/mounts/safe_path.h"
 
 namespace berth::csidriver {
 namespace {
@@ -12,8 +12,6 @@ using base::StatusCode;
 
 // More mounts than this on one path come from nothing that this driver does.
 constexpr int kMaxStacked = 16;
-
-constexpr std::chrono::seconds kUnmapPatience{5};
 
 }  // namespace
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "block/pool.h"
+#include "block/pools/pool.h"
 #include "csidriver/node_records.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::csidriver {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "block/pool.h"
+#include "block/pools/pool.h"
 #include "proto/csi.pb.h"
 #include "rpc/csi_limits.h"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <optional>
 
-#include "api/yaml.h"
+#include "api/codecs/yaml.h"
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"

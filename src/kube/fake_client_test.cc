@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::kube {
 namespace {

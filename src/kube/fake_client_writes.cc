@@ -1,6 +1,6 @@
 // The writes of FakeClient, with the rules that the API server has for them.
 
-#include "api/patch.h"
+#include "api/merging/patch.h"
 #include "api/time.h"
 #include "base/ids.h"
 #include "kube/fake_client.h"

@@ -22,7 +22,7 @@ using base::StatusOr;
 
 namespace {
 
-constexpr std::chrono::seconds kConnectTimeout{10};
+constexpr std::chrono::seconds kTcpConnectTimeout{10};
 constexpr std::chrono::seconds kIdleTime{60};
 constexpr std::chrono::seconds kTokenTime{60};
 constexpr size_t kMaxErrorBody = 64 * 1024;
@@ -77,7 +77,7 @@ class HttpTransport::Handle {
     Set(CURLOPT_UPLOAD_BUFFERSIZE, kBufferBytes);
     Set(CURLOPT_USERAGENT, options.user_agent.c_str());
     Set(CURLOPT_CONNECTTIMEOUT_MS,
-        static_cast<long>(std::chrono::milliseconds(kConnectTimeout).count()));
+        static_cast<long>(std::chrono::milliseconds(kTcpConnectTimeout).count()));
     Set(CURLOPT_WRITEFUNCTION, &Handle::OnBody);
     Set(CURLOPT_WRITEDATA, this);
     if (!config.socket.empty()) {

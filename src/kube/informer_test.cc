@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
 
 namespace berth::kube {

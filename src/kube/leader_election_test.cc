@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
 #include "kube/guarded_client.h"
 

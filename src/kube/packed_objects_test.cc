@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::kube {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 
 namespace berth::kube {
 namespace {

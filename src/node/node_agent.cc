@@ -5,20 +5,20 @@
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "node/csi_node.h"
-#include "node/driver_limits.h"
-#include "node/flex_reports.h"
-#include "node/host_mounts.h"
+#include "kube/node_reference.h"
+#include "node/drivers/csi_node.h"
+#include "node/drivers/driver_limits.h"
+#include "node/drivers/flex_reports.h"
+#include "node/drivers/plugin_registration.h"
+#include "node/hostmounts/host_mounts.h"
 #include "node/node_host.h"
-#include "node/node_reference.h"
 #include "node/node_status.h"
-#include "node/plugin_registration.h"
-#include "node/pod_manager.h"
-#include "node/streaming_backend.h"
-#include "node/streaming_server.h"
-#include "node/utility_service.h"
-#include "node/volume_manager.h"
-#include "platform/durable_file.h"
+#include "node/pods/pod_manager.h"
+#include "node/streaming/streaming_backend.h"
+#include "node/streaming/streaming_server.h"
+#include "node/utilities/utility_service.h"
+#include "node/volumes/volume_manager.h"
+#include "platform/files/durable_file.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {
@@ -96,7 +96,7 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   void WarnOfDriver(std::string_view reason, const Status& why) {
-    events_.Record(NodeReference(options_.node_name), base::EventType::kWarning, reason,
+    events_.Record(kube::NodeReference(options_.node_name), base::EventType::kWarning, reason,
                    base::Message(why));
   }
 
@@ -143,7 +143,7 @@ class NodeAgentImpl : public NodeAgent {
                                                 .paths = host_->paths(),
                                                 .mounter = host_->mounter(),
                                                 .events = events_,
-                                                .node = NodeReference(options_.node_name)}));
+                                                .node = kube::NodeReference(options_.node_name)}));
       host_->UseUtilities(std::move(utilities));
     }
     MakeRegistry(make_plugins(*host_));

@@ -45,7 +45,7 @@ struct NodeAgentOptions {
   bool own_pods_only = false;
   // The node's flight record, in a folder that is there (base/flight.h); empty: none.
   std::string flight_file = "";
-  // Where shims have utilities run in pods (node/utility_service.h); empty: nowhere.
+  // Where shims have utilities run in pods (node/utilities/utility_service.h); empty: nowhere.
   std::string utility_socket = "";
   // Where runtime handlers find which volumes of a pod they mount (base/ipc/crust_call.h).
   std::string crust_run_folder = "/run/berth/crust";

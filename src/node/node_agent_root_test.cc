@@ -11,10 +11,10 @@
 
 #include "kube/fake_client.h"
 #include "node/node_agent.h"
-#include "platform/durable_file.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
-#include "platform/watch_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/watch_folder.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {

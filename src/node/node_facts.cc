@@ -12,7 +12,7 @@
 #include <array>
 #include <charconv>
 
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::node {
 namespace {

@@ -1,7 +1,7 @@
 #include "node/node_host.h"
 
-#include "api/kinds.h"
-#include "platform/selinux.h"
+#include "api/kinds/kinds.h"
+#include "platform/files/selinux.h"
 
 namespace berth::node {
 namespace {

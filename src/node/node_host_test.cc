@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
-#include "node/fake_volume_host.h"
+#include "node/volumes/fake_volume_host.h"
 
 namespace berth::node {
 namespace {

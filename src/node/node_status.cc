@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
 #include "node/node_facts.h"
@@ -21,7 +22,6 @@ using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr std::string_view kStatus = "status";
 constexpr std::string_view kLease = "lease";
-constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 constexpr std::chrono::milliseconds kRuntimeWait{1000};
 constexpr std::chrono::milliseconds kConflictPause{10};
 constexpr std::string_view kAttachAnnotation =
@@ -221,27 +221,28 @@ StatusOr<Json> NodeStatus::CreateLease() {
       {"kind", "Lease"},
       {"metadata",
        {{"name", options_.node_name},
-        {"namespace", kLeaseNamespace},
+        {"namespace", api::kNodeLeaseNamespace},
         {"ownerReferences",
          {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", options_.node_name}, {"uid", uid}}}}}},
       {"spec",
        {{"holderIdentity", options_.node_name},
         {"leaseDurationSeconds", LeaseSeconds()},
         {"renewTime", api::FormatMicroTime(clock_.Now())}}}};
-  StatusOr<Json> created = client_.Create(api::kinds::kLease, kLeaseNamespace, lease);
+  StatusOr<Json> created = client_.Create(api::kinds::kLease, api::kNodeLeaseNamespace, lease);
   if (created.status().code() != StatusCode::kNotFound) return created;
   // Only where nobody has made the namespace; a kube-apiserver has.
-  const auto made = client_.Create(
-      api::kinds::kNamespace, "",
-      {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", kLeaseNamespace}}}});
+  const auto made = client_.Create(api::kinds::kNamespace, "",
+                                   {{"apiVersion", "v1"},
+                                    {"kind", "Namespace"},
+                                    {"metadata", {{"name", api::kNodeLeaseNamespace}}}});
   if (!made.ok() && made.status().code() != StatusCode::kAlreadyExists) return created;
-  return client_.Create(api::kinds::kLease, kLeaseNamespace, lease);
+  return client_.Create(api::kinds::kLease, api::kNodeLeaseNamespace, lease);
 }
 
 Outcome NodeStatus::RenewLease() {
   const Status renewed = [this]() -> Status {
     if (lease_.is_null()) {
-      auto read = client_.Get(api::kinds::kLease, kLeaseNamespace, options_.node_name);
+      auto read = client_.Get(api::kinds::kLease, api::kNodeLeaseNamespace, options_.node_name);
       if (read.status().code() == StatusCode::kNotFound) {
         ASSIGN_OR_RETURN(lease_, CreateLease());
         return OkStatus();

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"

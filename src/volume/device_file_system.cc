@@ -1,7 +1,7 @@
 #include "volume/device_file_system.h"
 
 #include "base/log.h"
-#include "platform/file_system.h"
+#include "platform/file_systems/file_system.h"
 
 namespace berth::volume {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 
 namespace berth::volume {
 

@@ -1,6 +1,6 @@
 #include "volume/found_volumes.h"
 
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::volume {
 

@@ -13,10 +13,10 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "platform/device_file.h"
-#include "platform/exec.h"
-#include "platform/fuse_watch.h"
-#include "platform/mounter.h"
+#include "platform/devices/device_file.h"
+#include "platform/mounts/fuse_watch.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "volume/helper_mounts.h"
 #include "volume/paths.h"
 
@@ -51,7 +51,7 @@ class Host {
   virtual const base::Clock& clock() const = 0;
   virtual DriverRegistry& drivers() = 0;
 
-  // What the paths of published devices lead to (platform/device_file.h).
+  // What the paths of published devices lead to (platform/devices/device_file.h).
   virtual base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
       const std::vector<std::string>& paths) {
     return platform::LookAtDevices(paths);

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "volume/helper_mounts.h"
 
 namespace berth::volume {

@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"

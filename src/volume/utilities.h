@@ -10,8 +10,8 @@
 
 #include "base/event_sink.h"
 #include "base/status.h"
-#include "platform/exec.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 #include "volume/helper_mounts.h"
 #include "volume/host_way.h"
 #include "volume/paths.h"

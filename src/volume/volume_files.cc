@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/file_system.h"
-#include "platform/ownership.h"
-#include "platform/probe_folder.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/probe_folder.h"
+#include "platform/walks/ownership.h"
 
 namespace berth::volume {
 

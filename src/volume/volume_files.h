@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
-#include "platform/usage.h"
+#include "api/kinds/kinds.h"
+#include "platform/walks/usage.h"
 #include "volume/host.h"
 #include "volume/volume_plugin.h"
 

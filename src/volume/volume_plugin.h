@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "volume/plugin_stub.h"

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "apiserver/server.h"
 #include "base/log.h"
 #include "cutting_proxy.h"

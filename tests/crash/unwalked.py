@@ -8,11 +8,11 @@ REASONS = {
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
     "flex.isattached.*": "looks, now and then",
     "flex.getvolumename.after": "where a driver has an answer, of which nobody makes anything",
-    "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd_vm_test.cc takes them in a machine "
+    "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "
                    "of its own",
     "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
     "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy_root_test.cc ends them",
-    "cli.*": "shims come and go by a command of its own, which is given again; src/cli/shims_test.cc cuts it short",
+    "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
     "csidriver.stage.prepared": "where the record of a staged volume was lost; what was done is done once more",

@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "volume/exec/router.h"
 
 namespace berth {

@@ -10,7 +10,7 @@
 
 #include "base/base64.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::doubles {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "proto/csi.pb.h"
 #include "rpc/fake_csi_state.h"
 

@@ -1,7 +1,7 @@
 // The Node service's part of what the double does wrong.
 #include <unistd.h>
 
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "wrong_driver.h"
 
 namespace berth::doubles {

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "api/conform.h"
-#include "api/patch.h"
-#include "api/protobuf.h"
+#include "api/codecs/protobuf.h"
+#include "api/merging/conform.h"
+#include "api/merging/patch.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <boost/endian/conversion.hpp>
 
 #include "base/unique_fd.h"
-#include "platform/ext4_inodes.h"
+#include "platform/walks/ext4_inodes.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "choices.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/flex/driver_folder.h"
 
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "api/managed_fields.h"
-#include "api/test_schema.h"
-#include "api/typed_fields.h"
+#include "api/merging/managed_fields.h"
+#include "api/merging/typed_fields.h"
+#include "api/schema/test_schema.h"
 #include "choices.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // What an NBD server says while the client negotiates, and what a storage daemon says over QMP.
 #include <sys/socket.h>
 
-#include "block/nbd_handshake.h"
+#include "block/nbd/nbd_handshake.h"
 #include "block/proxy/qmp_client.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "api/protobuf.h"
+#include "api/codecs/protobuf.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "api/time.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "api/yaml.h"
+#include "api/codecs/yaml.h"
 
 namespace {
 

@@ -84,7 +84,7 @@ def storage_cluster(name, folder, **backend):
 
 
 def make_image(folder, name, size):
-    """An image as `berth` makes it (src/block/image_record.h)."""
+    """An image as `berth` makes it (src/block/images/image_record.h)."""
     folder = pathlib.Path(folder)
     (folder / ".berth").mkdir(parents=True, exist_ok=True)
     path = folder / name

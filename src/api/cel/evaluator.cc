@@ -10,10 +10,6 @@ using base::StatusOr;
 
 namespace {
 
-Status Invalid(std::string_view message) {
-  return Status(StatusCode::kInvalidArgument, base::ToAbsl(message));
-}
-
 std::string KeyText(const Value& key) {
   if (key.is(Kind::kString)) return key.string_value();
   if (key.is(Kind::kInt)) return std::to_string(key.int_value());
@@ -78,7 +74,7 @@ class Evaluator {
       case NodeKind::kFilter:
         return Transform(node);
     }
-    return Invalid("unknown expression");
+    return EvaluationError("unknown expression");
   }
 
  private:
@@ -94,8 +90,8 @@ class Evaluator {
     if (node.optional) return found ? Value::Some(*std::move(found)) : Value::None();
     if (found) return *std::move(found);
     if (operand.is(Kind::kList))
-      return Invalid(fmt::format("index out of bounds: {}", KeyText(key)));
-    return Invalid(fmt::format("no such key: {}", KeyText(key)));
+      return EvaluationError(fmt::format("index out of bounds: {}", KeyText(key)));
+    return EvaluationError(fmt::format("no such key: {}", KeyText(key)));
   }
 
   static StatusOr<std::optional<Value>> Lookup(const Value& operand, const Value& key) {
@@ -137,7 +133,7 @@ class Evaluator {
     if (!value.is(Kind::kInt)) return NoSuchOverload();
     int64_t negated = 0;
     if (__builtin_sub_overflow(int64_t{0}, value.int_value(), &negated)) {
-      return Invalid("integer overflow");
+      return EvaluationError("integer overflow");
     }
     return negated;
   }
@@ -231,11 +227,11 @@ class Evaluator {
         overflow = __builtin_mul_overflow(a, b, &result);
         break;
       default:
-        if (b == 0) return Invalid(op == '/' ? "division by zero" : "modulus by zero");
+        if (b == 0) return EvaluationError(op == '/' ? "division by zero" : "modulus by zero");
         overflow = a == INT64_MIN && b == -1;
         if (!overflow) result = op == '/' ? a / b : a % b;
     }
-    if (overflow) return Invalid("integer overflow");
+    if (overflow) return EvaluationError("integer overflow");
     return result;
   }
 
@@ -288,7 +284,7 @@ class Evaluator {
       ASSIGN_OR_RETURN(Value key, Run(*node.children[i]));
       ASSIGN_OR_RETURN(Value value, Run(*node.children[i + 1]));
       if (!key.is(Kind::kString) && !key.is(Kind::kInt) && !key.is(Kind::kBool)) {
-        return Invalid("unsupported key type");
+        return EvaluationError("unsupported key type");
       }
       entries.emplace_back(std::move(key), std::move(value));
     }

@@ -18,10 +18,6 @@ using Args = std::span<const Value>;
 constexpr size_t kMaxPattern = 4096;
 constexpr int64_t kRegexMemory = 1 << 20;
 
-Status Invalid(std::string_view message) {
-  return Status(StatusCode::kInvalidArgument, base::ToAbsl(message));
-}
-
 // ---- conversions and sizes
 
 StatusOr<Value> Size(CallContext&, Args args) {
@@ -36,7 +32,7 @@ StatusOr<Value> ToInt(CallContext&, Args args) {
     case Kind::kInt:
       return value;
     case Kind::kDouble:
-      if (!(std::abs(value.double_value()) < 0x1p63)) return Invalid("integer overflow");
+      if (!(std::abs(value.double_value()) < 0x1p63)) return EvaluationError("integer overflow");
       return static_cast<int64_t>(value.double_value());
     case Kind::kTimestamp:
       return std::chrono::duration_cast<std::chrono::seconds>(value.time_value().time_since_epoch())
@@ -47,7 +43,7 @@ StatusOr<Value> ToInt(CallContext&, Args args) {
       const char* const end = text.data() + text.size();
       const auto result = std::from_chars(text.data(), end, number);
       if (text.empty() || result.ec != std::errc() || result.ptr != end) {
-        return Invalid("type conversion error from 'string' to 'int'");
+        return EvaluationError("type conversion error from 'string' to 'int'");
       }
       return number;
     }
@@ -66,7 +62,7 @@ StatusOr<Value> ToDouble(CallContext&, Args args) {
   const char* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, number);
   if (text.empty() || result.ec != std::errc() || result.ptr != end) {
-    return Invalid("type conversion error from 'string' to 'double'");
+    return EvaluationError("type conversion error from 'string' to 'double'");
   }
   return number;
 }
@@ -96,7 +92,7 @@ StatusOr<Value> ToBool(CallContext&, Args args) {
   if (!args[0].is(Kind::kString)) return NoSuchOverload();
   if (args[0].string_value() == "true") return true;
   if (args[0].string_value() == "false") return false;
-  return Invalid("type conversion error from 'string' to 'bool'");
+  return EvaluationError("type conversion error from 'string' to 'bool'");
 }
 
 StatusOr<Value> ToTimestamp(CallContext&, Args args) {
@@ -261,8 +257,10 @@ StatusOr<Value> Substring(CallContext&, Args args) {
   const int64_t begin = args[1].int_value();
   if (args.size() > 2 && !args[2].is(Kind::kInt)) return NoSuchOverload();
   const int64_t end = args.size() > 2 ? args[2].int_value() : length;
-  if (begin < 0 || begin > length) return Invalid(fmt::format("index out of range: {}", begin));
-  if (end < begin || end > length) return Invalid(fmt::format("index out of range: {}", end));
+  if (begin < 0 || begin > length)
+    return EvaluationError(fmt::format("index out of range: {}", begin));
+  if (end < begin || end > length)
+    return EvaluationError(fmt::format("index out of range: {}", end));
   const size_t from = starts[static_cast<size_t>(begin)];
   return text.substr(from, starts[static_cast<size_t>(end)] - from);
 }
@@ -314,7 +312,7 @@ StatusOr<Value> IsSorted(CallContext& context, Args args) {
 StatusOr<Value> Extreme(CallContext& context, Args args, std::partial_ordering wanted,
                         std::string_view name) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
-  if (args[0].size() == 0) return Invalid(fmt::format("{} called on empty list", name));
+  if (args[0].size() == 0) return EvaluationError(fmt::format("{} called on empty list", name));
   Value best = args[0].item(0);
   for (size_t i = 1; i < args[0].size(); ++i) {
     if (!context.budget.Spend(1)) return OverBudget();
@@ -347,7 +345,7 @@ StatusOr<Value> Sum(CallContext& context, Args args) {
     } else if (!item.is(Kind::kInt)) {
       return NoSuchOverload();
     } else if (__builtin_add_overflow(whole, item.int_value(), &whole)) {
-      return Invalid("integer overflow");
+      return EvaluationError("integer overflow");
     }
   }
   if (is_real) return real + static_cast<double>(whole);
@@ -427,7 +425,7 @@ StatusOr<Value> HasValue(CallContext&, Args args) {
 
 StatusOr<Value> ValueOf(CallContext&, Args args) {
   if (!args[0].is(Kind::kOptional)) return NoSuchOverload();
-  if (args[0].optional_value() == nullptr) return Invalid("optional.none() dereference");
+  if (args[0].optional_value() == nullptr) return EvaluationError("optional.none() dereference");
   return *args[0].optional_value();
 }
 
@@ -503,7 +501,7 @@ const Function* FindFunction(std::string_view name, bool member) {
   return nullptr;
 }
 
-Status NoSuchOverload() { return Invalid("no such overload"); }
+Status NoSuchOverload() { return EvaluationError("no such overload"); }
 
 Status OverBudget() {
   return Status(StatusCode::kResourceExhausted, "operation cancelled: actual cost limit exceeded");
@@ -511,14 +509,14 @@ Status OverBudget() {
 
 StatusOr<std::shared_ptr<const RE2>> CompilePattern(std::string_view pattern) {
   if (pattern.size() > kMaxPattern) {
-    return Invalid(fmt::format("a pattern may have at most {} bytes", kMaxPattern));
+    return EvaluationError(fmt::format("a pattern may have at most {} bytes", kMaxPattern));
   }
   RE2::Options options;
   options.set_log_errors(false);
   options.set_max_mem(kRegexMemory);
   auto regex =
       std::make_shared<const RE2>(re2::StringPiece(pattern.data(), pattern.size()), options);
-  if (!regex->ok()) return Invalid(fmt::format("error parsing regexp: {}", regex->error()));
+  if (!regex->ok()) return EvaluationError(fmt::format("error parsing regexp: {}", regex->error()));
   return regex;
 }
 

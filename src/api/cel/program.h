@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "api/cel/value.h"
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "base/status.h"
 
 namespace berth::api::cel {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "api/quantity.h"
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -144,5 +144,10 @@ std::optional<std::partial_ordering> Compare(const Value& a, const Value& b);
 
 // "1h30m", "300ms": Go's form of a duration. INVALID_ARGUMENT otherwise.
 base::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+// INVALID_ARGUMENT: an expression cannot be evaluated on these values.
+inline base::Status EvaluationError(std::string_view message) {
+  return base::Status(base::StatusCode::kInvalidArgument, base::ToAbsl(message));
+}
 
 }  // namespace berth::api::cel

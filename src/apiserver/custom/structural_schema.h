@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "api/cel/program.h"
-#include "api/schema.h"
+#include "api/schema/schema.h"
 #include "base/json.h"
 
 namespace berth::apiserver {

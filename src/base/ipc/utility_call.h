@@ -23,7 +23,7 @@ inline constexpr const char* kSocket = "/run/berth/utilities.sock";
 
 // One file for each shim, <folder>/<utility>.json, which `berth install-shims` writes:
 //   plugin, socket: whom to ask, and for whose pod; path: of the shim itself; sha256: what it may
-//   hold (cli/shims.h)
+//   hold (cli/plugins/shims.h)
 inline constexpr const char* kShimFolder = "/etc/berth/shims";
 inline constexpr std::string_view kShimSocket = "socket";
 inline constexpr std::string_view kShimPath = "path";

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "block/image_record.h"
+#include "block/images/image_record.h"
 #include "block/proxy/exports.h"
 
 namespace berth::block::proxy {

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/mounter.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::block::proxy {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "kube/fake_client.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::cli::doctor {
 namespace {

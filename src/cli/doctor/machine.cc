@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "cli/doctor/check.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::cli::doctor {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "cli/doctor/check.h"
 #include "rpc/cri_client.h"
 #include "volume/exec/pod_container.h"

@@ -6,7 +6,7 @@
 
 #include "cli/doctor/check.h"
 #include "kube/fake_client.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 #include "rpc/fake_cri.h"
 
 namespace berth::cli::doctor {

@@ -1,6 +1,6 @@
 #include <sys/timex.h>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "api/time.h"
 #include "cli/doctor/check.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "api/runtime_mount.h"
+#include "api/kinds/runtime_mount.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {

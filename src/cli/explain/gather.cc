@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "api/csi_names.h"
-#include "api/snapshots.h"
+#include "api/kinds/csi_names.h"
+#include "api/kinds/snapshots.h"
 #include "cli/explain/live.h"
 
 namespace berth::cli::explain {

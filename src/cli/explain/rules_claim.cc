@@ -1,11 +1,10 @@
 // From a claim to a bound volume.
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
+#include "api/kinds/csi_names.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
 namespace {
-
-constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 bool Pending(const State& state) {
   return state.claim.has_value() && !state.claim->deleting() && state.claim->phase() != "Bound";
@@ -94,7 +93,7 @@ std::optional<Cause> ProvisionerAbsent(const State& state) {
   if (!Pending(state) || !state.storage_class) return std::nullopt;
   const std::string driver = state.storage_class->provisioner();
   // Berth's own operator is no CSI driver.
-  if (driver == kNoProvisioner || driver == api::kBlockProvisioner ||
+  if (driver == api::kNoProvisioner || driver == api::kBlockProvisioner ||
       BadCall(state, ProvisionKey(state)) != nullptr) {
     return std::nullopt;
   }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "api/time.h"
 #include "cli/explain/rules.h"
 

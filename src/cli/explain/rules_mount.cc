@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "api/time.h"
 #include "cli/explain/evidence.h"
 

@@ -1,7 +1,7 @@
 // From a bound volume to a node that may use it.
 #include <algorithm>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "api/time.h"
 #include "cli/explain/evidence.h"
 #include "cli/explain/nodes.h"

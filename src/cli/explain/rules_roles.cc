@@ -2,7 +2,8 @@
 // API says to them. Each role may be another process, and have candidates in several.
 #include <algorithm>
 
-#include "api/lease_names.h"
+#include "api/kinds/csi_names.h"
+#include "api/kinds/lease_names.h"
 #include "api/quantity.h"
 #include "api/time.h"
 #include "cli/explain/evidence.h"
@@ -13,7 +14,6 @@ namespace {
 using base::FlightKind;
 using base::FlightRecord;
 
-constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
 
 // The role that has to act next.
@@ -57,7 +57,7 @@ Turn OfResizer(const State& state, std::string key) {
 std::optional<Turn> OfPendingClaim(const State& state) {
   if (!state.claim || state.claim->deleting() || state.claim->phase() == "Bound" ||
       !state.claim->volume_name().empty() || !state.storage_class ||
-      state.storage_class->provisioner() == kNoProvisioner) {
+      state.storage_class->provisioner() == api::kNoProvisioner) {
     return std::nullopt;
   }
   if (state.storage_class->wait_for_first_consumer() &&

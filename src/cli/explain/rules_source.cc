@@ -1,5 +1,5 @@
 // What a claim's volume is to be filled from, and what its class names.
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {

@@ -1,6 +1,6 @@
 #include "cli/explain/state.h"
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 
 namespace berth::cli::explain {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "api/kinds.h"
-#include "api/snapshots.h"
+#include "api/kinds/kinds.h"
+#include "api/kinds/snapshots.h"
 #include "base/clock.h"
 #include "base/flight.h"
-#include "platform/process_info.h"
+#include "platform/processes/process_info.h"
 
 namespace berth::cli::explain {
 

@@ -1,4 +1,5 @@
-// Small files, for programs without absl: src/platform/durable_file.h has the same for the others.
+// Small files, for programs without absl: src/platform/files/durable_file.h has the same for the
+// others.
 #pragma once
 
 #include <string>

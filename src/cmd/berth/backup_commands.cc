@@ -4,7 +4,7 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/standalone.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "store/backup.h"
 
 namespace berth::cmd {

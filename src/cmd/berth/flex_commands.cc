@@ -1,8 +1,8 @@
 #include <memory>
 
-#include "cli/flex_check.h"
-#include "cli/flex_drivers.h"
 #include "cli/output.h"
+#include "cli/plugins/flex_check.h"
+#include "cli/plugins/flex_drivers.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/local_node.h"
 

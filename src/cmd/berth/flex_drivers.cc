@@ -1,7 +1,7 @@
 #include "cmd/berth/flex_drivers.h"
 
 #include "base/log.h"
-#include "node/node_reference.h"
+#include "kube/node_reference.h"
 #include "volume/flex/flex_attach_plugin.h"
 #include "volume/flex/flex_plugin.h"
 #include "volume/flex/flex_prober.h"
@@ -31,7 +31,7 @@ std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folde
   const auto warn = [&host](std::string_view reason, const std::string& message) {
     if (message.empty()) return;
     LOG_WARNING("{}", message);
-    host.events().Record(node::NodeReference(host.node_name()), base::EventType::kWarning, reason,
+    host.events().Record(kube::NodeReference(host.node_name()), base::EventType::kWarning, reason,
                          message);
   };
   return std::make_unique<FlexProber>(FlexProber::Options{

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/host.h"
 #include "volume/paths.h"
 #include "volume/plugin_registry.h"

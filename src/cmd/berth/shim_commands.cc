@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "cli/output.h"
-#include "cli/shims.h"
+#include "cli/plugins/shims.h"
 #include "cmd/berth/commands.h"
 
 namespace berth::cmd {

@@ -20,7 +20,7 @@
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "store/store.h"
 
 namespace berth::cmd {

@@ -13,7 +13,7 @@
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/standalone.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::cmd {
 namespace {

@@ -38,8 +38,8 @@
 #include <string_view>
 #include <vector>
 
-#include "api/attachable.h"
-#include "api/kinds.h"
+#include "api/kinds/attachable.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

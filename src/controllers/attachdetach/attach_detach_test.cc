@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
 #include "volume/fake_registry.h"

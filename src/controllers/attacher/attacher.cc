@@ -1,6 +1,6 @@
 #include "controllers/attacher/attacher.h"
 
-#include "api/lease_names.h"
+#include "api/kinds/lease_names.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"

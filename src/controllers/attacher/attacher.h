@@ -38,7 +38,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/attacher/published.h"

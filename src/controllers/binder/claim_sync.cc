@@ -1,4 +1,5 @@
 // The claims' side of the binder (binder.h).
+#include "api/kinds/csi_names.h"
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
@@ -87,7 +88,7 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
     return Outcome::Done();
   }
   const std::string provisioner = storage_class->provisioner();
-  if (provisioner == kNoProvisioner) {
+  if (provisioner == api::kNoProvisioner) {
     Warn(claim, "FailedBinding",
          fmt::format("no persistent volume of class \"{}\" fits this claim, and the class has no "
                      "provisioner: create a volume by hand",

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "api/codecs/yaml.h"
 #include "api/selector.h"
-#include "api/yaml.h"
 #include "base/log.h"
 #include "controllers/definitions.h"
 #include "controllers/writes.h"
@@ -78,7 +78,7 @@ StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings
                  set.name());
   }
   set.set_ns(settings.ns);
-  set.set_label(kManagedBy, kBerth);
+  set.set_label(kManagedByProgram, kBerth);
   Json& pod = set.mutable_json()["spec"]["template"]["spec"];
   for (const char* containers : {"containers", "initContainers"}) {
     if (!pod.contains(containers)) continue;
@@ -178,7 +178,7 @@ Status Agents::Keep(const Set& wanted) {
     sets_->Observe(created->json());
     return base::OkStatus();
   }
-  if (present->label(kManagedBy) != kBerth || present->deleting()) return base::OkStatus();
+  if (present->label(kManagedByProgram) != kBerth || present->deleting()) return base::OkStatus();
   const Json& spec = wanted.json()["spec"];
   if (Covers(base::json::Map(present->json(), {"spec"}), spec)) return base::OkStatus();
   LOG_INFO("bringing DaemonSet {} back to what it should be", base::Quote(wanted.key()));

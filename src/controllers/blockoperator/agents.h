@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "controllers/blockoperator/options.h"
 #include "controllers/controller.h"

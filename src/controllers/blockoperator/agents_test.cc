@@ -59,7 +59,7 @@ TEST_F(AgentsTest, LeavesOneThatAPersonTookOver) {
   Start();
   ASSERT_TRUE(WaitSets());
   Json changed = GetSet("berth-block-agent").json();
-  changed["metadata"]["labels"][std::string(kManagedBy)] = "me";
+  changed["metadata"]["labels"][std::string(kManagedByProgram)] = "me";
   changed["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/mine:1";
   cluster_.Put(changed);
   cluster_.client.Remove(Set::kInfo, "berth-block", "berth-io-proxy");

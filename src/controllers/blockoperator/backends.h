@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/fault.h"
 #include "base/mutex.h"
 #include "controllers/blockoperator/options.h"

@@ -1,6 +1,6 @@
 #include "controllers/blockoperator/block_volume.h"
 
-#include "api/attachable.h"
+#include "api/kinds/attachable.h"
 
 namespace berth::controllers::blockoperator {
 

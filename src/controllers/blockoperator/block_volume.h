@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "kube/informer.h"
 
 namespace berth::controllers::blockoperator {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/status.h"
 #include "block/backend.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/node_proofs.h"

@@ -16,7 +16,7 @@
 #include <map>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "kube/client.h"

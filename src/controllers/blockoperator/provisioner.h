@@ -24,7 +24,7 @@
 #include <map>
 #include <string>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/blockoperator/backends.h"

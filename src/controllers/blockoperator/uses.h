@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "api/block_kinds.h"
+#include "api/kinds/block_kinds.h"
 #include "base/status.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/controller.h"

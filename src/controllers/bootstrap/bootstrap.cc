@@ -1,6 +1,6 @@
 #include "controllers/bootstrap/bootstrap.h"
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::controllers::bootstrap {
 namespace {

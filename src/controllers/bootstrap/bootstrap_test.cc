@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
 
 namespace berth::controllers::bootstrap {

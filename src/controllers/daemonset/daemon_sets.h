@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "api/kinds/taints.h"
 #include "api/selector.h"
-#include "api/taints.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::daemonset {

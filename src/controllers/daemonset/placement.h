@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::controllers::daemonset {
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "api/taints.h"
+#include "api/kinds/taints.h"
 #include "controllers/daemonset/fake_daemon_set.h"
 #include "controllers/names.h"
 

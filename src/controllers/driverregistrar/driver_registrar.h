@@ -22,7 +22,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"

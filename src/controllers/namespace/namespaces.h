@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/namespace/content.h"

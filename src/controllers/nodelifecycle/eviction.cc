@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "api/taints.h"
+#include "api/kinds/taints.h"
 #include "base/log.h"
 #include "controllers/names.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"

@@ -1,4 +1,5 @@
 // Signs of life, and what becomes of a node that gives none (node_lifecycle.h).
+#include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/claims.h"
@@ -19,7 +20,6 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 // What a node reports of itself, and nobody knows of one that is silent.
 constexpr std::string_view kReported[] = {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"};
 
@@ -41,7 +41,7 @@ void NodeLifecycle::NoteLease(const std::string& node, const std::string& renewe
 }
 
 void NodeLifecycle::NoteStatus(const api::Node& node) {
-  const auto lease = leases_.Get(kLeaseNamespace, node.name());
+  const auto lease = leases_.Get(api::kNodeLeaseNamespace, node.name());
   const auto now = options_.now();
   MutexLock lock(mutex_);
   const auto [it, first] = health_.try_emplace(node.name());
@@ -94,7 +94,8 @@ bool NodeLifecycle::Silent(const std::string& node) const {
 
 Status NodeLifecycle::MarkUnknown(const std::string& name) {
   // The informers may be behind, or their connection dead.
-  const StatusOr<api::Lease> lease = kube::Get<api::Lease>(context_.client, kLeaseNamespace, name);
+  const StatusOr<api::Lease> lease =
+      kube::Get<api::Lease>(context_.client, api::kNodeLeaseNamespace, name);
   if (!lease.ok() && lease.status().code() != StatusCode::kNotFound) return lease.status();
   ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(context_.client, "", name));
   if (lease.ok()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/claims.h"
@@ -19,8 +20,6 @@ using base::json::String;
 using std::chrono::milliseconds;
 
 namespace {
-
-constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 
 KeyedWorkers::Options QueueOptions(const char* name) {
   return {.name = name,
@@ -50,7 +49,7 @@ NodeLifecycle::~NodeLifecycle() { Stop(); }
 
 void NodeLifecycle::Watch() {
   leases_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr || change.after->ns() != kLeaseNamespace) return;
+    if (change.after == nullptr || change.after->ns() != api::kNodeLeaseNamespace) return;
     NoteLease(change.after->name(), change.after->renew_time());
   });
   nodes_.AddHandler([this](const auto& change) {

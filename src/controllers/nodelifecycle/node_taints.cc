@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "api/taints.h"
+#include "api/kinds/taints.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::nodelifecycle {

@@ -1,7 +1,7 @@
 // The taints that follow from a node's state. Pure.
 #pragma once
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::controllers::nodelifecycle {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/kind_info.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::ownergc {
@@ -14,11 +15,6 @@ const api::OwnerReference* FindReference(const std::vector<api::OwnerReference>&
     if (reference.uid == uid) return &reference;
   }
   return nullptr;
-}
-
-std::string_view GroupOf(std::string_view api_version) {
-  const size_t slash = api_version.find('/');
-  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
 }
 
 }  // namespace
@@ -136,7 +132,7 @@ const GraphNode* Graph::Find(const std::string& uid) const {
 bool Graph::Names(const api::OwnerReference& reference, std::string_view ns,
                   const GraphNode& owner) {
   const api::KindInfo& kind = owner.kind->info();
-  return reference.kind == kind.kind && GroupOf(reference.api_version) == kind.group &&
+  return reference.kind == kind.kind && api::GroupOf(reference.api_version) == kind.group &&
          reference.name == owner.name && (owner.ns.empty() || owner.ns == ns);
 }
 

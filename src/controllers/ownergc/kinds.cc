@@ -1,6 +1,7 @@
 // Which kinds there are, and who watches them (owner_gc.h).
 #include <algorithm>
 
+#include "api/kind_info.h"
 #include "base/log.h"
 #include "controllers/ownergc/owner_gc.h"
 #include "controllers/writes.h"
@@ -11,11 +12,6 @@ using base::MutexLock;
 using std::chrono::steady_clock;
 
 namespace {
-
-std::string_view GroupOf(std::string_view api_version) {
-  const size_t slash = api_version.find('/');
-  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
-}
 
 bool IsWatched(const kube::ServedKind& kind) {
   // Events are many, and own nothing.
@@ -91,7 +87,8 @@ bool OwnerGc::Synced() {
 KindPtr OwnerGc::FindKind(std::string_view api_version, std::string_view kind) {
   MutexLock lock(mutex_);
   for (const KindPtr& served : kinds_) {
-    if (served->info().kind == kind && served->info().group == GroupOf(api_version)) return served;
+    if (served->info().kind == kind && served->info().group == api::GroupOf(api_version))
+      return served;
   }
   return nullptr;
 }

@@ -1,6 +1,6 @@
 #include "controllers/pluginattacher/plugin_attacher.h"
 
-#include "api/attachable.h"
+#include "api/kinds/attachable.h"
 #include "base/log.h"
 #include "controllers/claims.h"
 

@@ -20,7 +20,7 @@
 #include <set>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/attachment_status.h"

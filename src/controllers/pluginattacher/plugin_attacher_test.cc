@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "api/attachable.h"
+#include "api/kinds/attachable.h"
 #include "controllers/fake_cluster.h"
 #include "volume/fake_registry.h"
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "api/attachable.h"
-#include "api/block_kinds.h"
+#include "api/kinds/attachable.h"
+#include "api/kinds/block_kinds.h"
 #include "api/quantity.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"

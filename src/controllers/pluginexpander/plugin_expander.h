@@ -13,7 +13,7 @@
 #include <chrono>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "controllers/controller.h"
 #include "volume/plugin_registry.h"

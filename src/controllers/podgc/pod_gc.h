@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/options.h"

@@ -1,6 +1,6 @@
 #include "controllers/provisioner/capacity_owner.h"
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "api/names.h"
 
 namespace berth::controllers::provisioner {

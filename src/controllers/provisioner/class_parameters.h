@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 
 namespace berth::controllers::provisioner {

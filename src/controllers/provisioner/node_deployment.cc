@@ -34,7 +34,7 @@ bool Provisioner::ReachesSource(const Claim& claim) const {
   }
   const auto content = SnapshotSourceContent(context_.client, claim);
   if (!content.has_value()) return true;
-  const std::string node = content->label(kManagedBy);
+  const std::string node = content->label(kManagedByNode);
   return node.empty() || node == options_.node_deployment.node_name;
 }
 

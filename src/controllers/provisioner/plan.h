@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/class_parameters.h"

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/metrics.h"
 
 namespace berth::controllers::provisioner {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
-#include "api/snapshots.h"
+#include "api/kinds/kinds.h"
+#include "api/kinds/snapshots.h"
 #include "base/status.h"
 
 namespace berth::controllers::provisioner {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "api/kinds/taints.h"
 #include "api/selector.h"
-#include "api/taints.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::scheduler {

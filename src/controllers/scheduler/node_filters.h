@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 
 namespace berth::controllers::scheduler {
 

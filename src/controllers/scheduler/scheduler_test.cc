@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "api/kinds/csi_names.h"
 #include "controllers/fake_snapshots.h"
 #include "controllers/names.h"
 
@@ -35,7 +36,7 @@ class SchedulerTest : public ::testing::Test {
     cluster_.Add<Scheduler>(options);
     cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
     cluster_.Put(MakeClass("by-hand", {{"volumeBindingMode", "WaitForFirstConsumer"},
-                                       {"provisioner", std::string(kNoProvisioner)}}));
+                                       {"provisioner", std::string(api::kNoProvisioner)}}));
     cluster_.Start();
   }
   void AddNodes() {
@@ -208,7 +209,7 @@ TEST_F(SchedulerTest, ACopyIsMadeWhereItsSourceIs) {
   cluster_.Put(MakeSnapshot(
       "monday", {{"status", {{"boundVolumeSnapshotContentName", "snapcontent-uid-monday"}}}}));
   cluster_.Put(
-      MakeContent("monday", "handle", {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
+      MakeContent("monday", "handle", {{"metadata", {{"labels", {{kManagedByNode, "node-b"}}}}}}));
   Begin();
   const Json of_claim = {{"kind", "PersistentVolumeClaim"}, {"name", "data"}};
   const Json of_snapshot = {

@@ -14,7 +14,7 @@ Scheduler::Source Scheduler::SourceOf(const Claim& claim) const {
     if (copied != nullptr) source.volume = volumes_.Get(copied->volume_name());
   }
   if (const auto content = SnapshotSourceContent(context_.client, claim)) {
-    source.node = content->label(kManagedBy);
+    source.node = content->label(kManagedByNode);
     source.driver = content->driver();
   }
   return source;

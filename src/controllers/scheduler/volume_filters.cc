@@ -1,7 +1,7 @@
 // What a pod's volumes allow (scheduler.h).
 #include <algorithm>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "controllers/claims.h"
@@ -130,7 +130,7 @@ std::optional<std::string> Scheduler::RefuseVolumes(const api::Pod& pod, const P
 std::optional<std::string> Scheduler::RefuseProvisioning(const Claim& claim,
                                                          const api::StorageClass& storage_class,
                                                          const api::Node& node) const {
-  if (storage_class.provisioner() == kNoProvisioner) return kNoVolume;
+  if (storage_class.provisioner() == api::kNoProvisioner) return kNoVolume;
   if (!TopologyAllowed(storage_class, node)) return kNoVolume;
   if (!HasCapacity(claim, storage_class, node)) {
     return "node(s) did not have enough free storage";

@@ -182,7 +182,7 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(const Snapsh
   }
   if (nodes_ != nullptr && volume.node_affinity() != nullptr) {
     ASSIGN_OR_RETURN(const std::string node, ManagingNode(volume));
-    content.set_label(kManagedBy, node);
+    content.set_label(kManagedByNode, node);
   }
   Json spec = {{"driver", snapshot_class.driver()},
                {"deletionPolicy", snapshot_class.deletion_policy()},

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 

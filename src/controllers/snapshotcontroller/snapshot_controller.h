@@ -28,7 +28,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

@@ -253,7 +253,7 @@ TEST_F(SnapshotControllerTest, WhereEachNodeHasASnapshotterTheContentNamesOneTha
   Begin(options);
   Add();
   ASSERT_TRUE(WaitBound());
-  EXPECT_EQ(GetContent().label(kManagedBy), "node-b");
+  EXPECT_EQ(GetContent().label(kManagedByNode), "node-b");
 }
 
 TEST_F(SnapshotControllerTest, ASnapshotWhoseContentVanishedIsNeverTakenAgain) {

@@ -171,8 +171,9 @@ INSTANTIATE_TEST_SUITE_P(
                    {{"spec", {{"deletionPolicy", "Delete"}}}},
                    false},
            TwinRow{"ready", ReadyContent("snap-2"), false},
-           TwinRow{
-               "of another node", {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}, false},
+           TwinRow{"of another node",
+                   {{"metadata", {{"labels", {{kManagedByNode, "node-b"}}}}}},
+                   false},
            TwinRow{"of another driver", {{"spec", {{"driver", "other.example.com"}}}}, true}),
     RowName<::testing::TestParamInfo<TwinRow>>);
 

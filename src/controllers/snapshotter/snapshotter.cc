@@ -102,7 +102,7 @@ void Snapshotter::Stop() {
 bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
   if (content.driver() != driver.name) return false;
   if (!options_.node_name.empty()) {
-    const std::string node = content.label(kManagedBy);
+    const std::string node = content.label(kManagedByNode);
     if (node.empty() ? !options_.takes_unassigned : node != options_.node_name) return false;
   }
   return content.group_handle().empty() && !content.has_annotation(kGroupHandle);

@@ -37,7 +37,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/snapshots.h"
+#include "api/kinds/snapshots.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"

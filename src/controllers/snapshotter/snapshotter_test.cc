@@ -186,8 +186,8 @@ TEST_F(SnapshotterTest, AContentOfNoNodeIsServedByTheOneThatTakesThem) {
   options.node_name = "node-a";
   options.takes_unassigned = true;
   Begin({}, options);
-  cluster_.Put(
-      MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
+  cluster_.Put(MakeContent("elsewhere", handle_,
+                           {{"metadata", {{"labels", {{kManagedByNode, "node-b"}}}}}}));
   Add();
   ASSERT_TRUE(WaitReady());
   EXPECT_EQ(script().Count("CreateSnapshot"), 1);
@@ -199,13 +199,13 @@ TEST_F(SnapshotterTest, AnotherDriversAnotherNodesAndGroupsContentsAreLeftAlone)
   Begin({}, options);
   Json theirs = MakeContent("theirs", handle_, {{"spec", {{"driver", "other.example.com"}}}});
   cluster_.Put(theirs);
-  cluster_.Put(
-      MakeContent("elsewhere", handle_, {{"metadata", {{"labels", {{kManagedBy, "node-b"}}}}}}));
-  cluster_.Put(MakeContent(
-      "member", handle_,
-      {{"metadata",
-        {{"labels", {{kManagedBy, "node-a"}}}, {"annotations", {{kGroupHandle, "group-1"}}}}}}));
-  Add({{"metadata", {{"labels", {{kManagedBy, "node-a"}}}}}});
+  cluster_.Put(MakeContent("elsewhere", handle_,
+                           {{"metadata", {{"labels", {{kManagedByNode, "node-b"}}}}}}));
+  cluster_.Put(MakeContent("member", handle_,
+                           {{"metadata",
+                             {{"labels", {{kManagedByNode, "node-a"}}},
+                              {"annotations", {{kGroupHandle, "group-1"}}}}}}));
+  Add({{"metadata", {{"labels", {{kManagedByNode, "node-a"}}}}}});
   ASSERT_TRUE(WaitReady());
   EXPECT_EQ(script().Count("CreateSnapshot"), 1);
 }

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 #include "volume/found_volumes.h"
@@ -17,14 +17,6 @@ using base::Error;
 using base::OkStatus;
 using base::Quote;
 using base::StatusCode;
-
-csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
-                                                     const std::string& target) {
-  csi::v1::NodeUnpublishVolumeRequest request;
-  request.set_volume_id(handle);
-  request.set_target_path(target);
-  return request;
-}
 
 bool Exists(const std::string& path) {
   return faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;

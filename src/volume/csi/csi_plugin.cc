@@ -1,6 +1,6 @@
 #include "volume/csi/csi_plugin.h"
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "volume/csi/block_volumes.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/deferred_mount.h"

@@ -1,7 +1,7 @@
 // The plugin on real mounts: a driver double that mounts a tmpfs and binds it to the pods.
 #include <unistd.h>
 
-#include "platform/fake_lost_mount.h"
+#include "platform/mounts/fake_lost_mount.h"
 #include "volume/csi/fake_csi_fixture.h"
 
 namespace berth::volume {

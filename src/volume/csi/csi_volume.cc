@@ -1,6 +1,6 @@
 #include "volume/csi/csi_volume.h"
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/log.h"
 
 namespace berth::volume::csi_volume {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "proto/csi.pb.h"
 #include "volume/csi/driver_clients.h"

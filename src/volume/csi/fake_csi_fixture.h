@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "api/csi_names.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "api/kinds/csi_names.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "rpc/fake_csi_driver.h"
 #include "volume/csi/csi_plugin.h"
 #include "volume/fake_host.h"

@@ -1,6 +1,6 @@
 #include "volume/csi/find_volumes.h"
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/log.h"
 #include "volume/csi/vol_data.h"
 #include "volume/found_volumes.h"

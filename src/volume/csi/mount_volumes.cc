@@ -1,8 +1,8 @@
 #include "volume/csi/mount_volumes.h"
 
 #include "base/log.h"
-#include "platform/durable_file.h"
-#include "platform/mounted_device.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/mounted_device.h"
 #include "volume/csi/deferred_mount.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
@@ -21,14 +21,6 @@ csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
   csi::v1::NodeUnstageVolumeRequest request;
   request.set_volume_id(handle);
   request.set_staging_target_path(target);
-  return request;
-}
-
-csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
-                                                     const std::string& target) {
-  csi::v1::NodeUnpublishVolumeRequest request;
-  request.set_volume_id(handle);
-  request.set_target_path(target);
   return request;
 }
 

@@ -26,6 +26,14 @@ StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
 
 }  // namespace
 
+csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
+                                                     const std::string& target) {
+  csi::v1::NodeUnpublishVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_target_path(target);
+  return request;
+}
+
 void Assign(const api::Labels& from, StringMap& to) { to.insert(from.begin(), from.end()); }
 
 StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/csi.pb.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/host.h"
 #include "volume/token_cache.h"
@@ -15,6 +16,9 @@ namespace berth::volume::csi_volume {
 using StringMap = google::protobuf::Map<std::string, std::string>;
 
 void Assign(const api::Labels& from, StringMap& to);
+
+csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
+                                                     const std::string& target);
 
 // The driver's CSIDriver object; one without a spec (the defaults) if there is none.
 StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver);

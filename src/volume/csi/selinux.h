@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "volume/volume_plugin.h"
 

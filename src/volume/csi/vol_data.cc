@@ -4,9 +4,9 @@
 
 #include <cerrno>
 
-#include "api/csi_names.h"
+#include "api/kinds/csi_names.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/volume_files.h"
 
 namespace berth::volume::csi_volume {

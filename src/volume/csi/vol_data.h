@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/paths.h"
 

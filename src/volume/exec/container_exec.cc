@@ -4,8 +4,8 @@
 #include <cctype>
 
 #include "base/log.h"
-#include "platform/exec_parts.h"
-#include "platform/marked_processes.h"
+#include "platform/processes/exec_parts.h"
+#include "platform/processes/marked_processes.h"
 #include "volume/exec/run_streams.h"
 
 namespace berth::volume {

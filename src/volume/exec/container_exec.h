@@ -17,7 +17,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "rpc/cri_client.h"
 #include "volume/exec/pod_container.h"
 #include "volume/exec/run_folders.h"

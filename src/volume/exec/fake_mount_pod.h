@@ -14,8 +14,8 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
-#include "platform/exec.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/processes/exec.h"
 #include "rpc/cri_client.h"
 #include "rpc/fake_cri.h"
 #include "volume/exec/registration.h"

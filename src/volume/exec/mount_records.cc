@@ -3,7 +3,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 namespace {

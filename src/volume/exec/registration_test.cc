@@ -9,7 +9,7 @@
 #include <fstream>
 #include <functional>
 
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::volume {
 namespace {

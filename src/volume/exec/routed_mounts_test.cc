@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/fake_faults.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/exec/fake_mount_pod.h"
 #include "volume/exec/router.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/exec/container_choice.h"
 #include "volume/exec/container_exec.h"
 #include "volume/exec/routed_mounts.h"

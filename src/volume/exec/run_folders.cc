@@ -13,8 +13,8 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 namespace {

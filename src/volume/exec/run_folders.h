@@ -15,7 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "volume/paths.h"
 
 namespace berth::volume {

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/exec/run_folders.h"
 
 namespace berth::volume {

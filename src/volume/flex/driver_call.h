@@ -27,7 +27,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/flex/driver_options.h"
 #include "volume/flex/driver_reply.h"
 #include "volume/flex/driver_version.h"

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/fake_faults.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 
 namespace berth::volume {

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "platform/errno.h"
-#include "platform/folder_walk.h"
+#include "platform/files/folder_walk.h"
 
 namespace berth::volume {
 namespace {

@@ -13,7 +13,7 @@
 #include "api/names.h"
 #include "base/log.h"
 #include "platform/errno.h"
-#include "platform/folder_walk.h"
+#include "platform/files/folder_walk.h"
 
 namespace berth::volume {
 namespace {

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
 
 namespace berth::volume {

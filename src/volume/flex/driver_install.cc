@@ -8,8 +8,8 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 namespace {

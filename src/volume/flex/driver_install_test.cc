@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/fake_faults.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::volume {
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/status.h"
 #include "volume/flex/secret_words.h"
 #include "volume/host.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 
 namespace berth::volume {

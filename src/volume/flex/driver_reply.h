@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/flex/secret_words.h"
 
 namespace berth::volume {

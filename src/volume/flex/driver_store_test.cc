@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/fake_faults.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
 
 namespace berth::volume {

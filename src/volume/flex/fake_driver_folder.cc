@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
-#include "platform/durable_file.h"
-#include "platform/exec.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/exec.h"
 
 namespace berth::volume {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::volume {
 

@@ -1,6 +1,6 @@
 #include "volume/flex/flex_attach_plugin.h"
 
-#include "api/attachable.h"
+#include "api/kinds/attachable.h"
 #include "volume/flex/driver_options.h"
 
 namespace berth::volume {

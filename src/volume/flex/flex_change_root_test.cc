@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/mutex.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 #include "volume/flex/fake_driver_folder.h"
 #include "volume/flex/flex_plugin.h"

@@ -8,7 +8,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/device_file_system.h"
 #include "volume/flex/driver_options.h"
 #include "volume/found_volumes.h"

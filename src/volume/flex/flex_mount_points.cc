@@ -5,8 +5,8 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 #include "volume/volume_files.h"
 
 namespace berth::volume {

@@ -1,10 +1,10 @@
 #include "volume/flex/flex_plugin.h"
 
-#include "api/attachable.h"
+#include "api/kinds/attachable.h"
 #include "api/quantity.h"
 #include "base/log.h"
-#include "platform/file_system.h"
-#include "platform/usage.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/walks/usage.h"
 #include "volume/flex/driver_options.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "base/assert_ok.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 #include "volume/flex/fake_flex_driver.h"
 #include "volume/flex/flex_attach.h"

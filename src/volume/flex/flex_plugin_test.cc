@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/fake_faults.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 #include "volume/flex/fake_flex_driver.h"
 

@@ -27,7 +27,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "platform/watch_folder.h"
+#include "platform/files/watch_folder.h"
 #include "volume/flex/driver_store.h"
 #include "volume/flex/flex_driver.h"
 #include "volume/plugin_prober.h"

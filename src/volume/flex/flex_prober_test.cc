@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
 #include "volume/flex/fake_flex_plugin.h"
 

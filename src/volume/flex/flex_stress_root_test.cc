@@ -16,7 +16,7 @@
 
 #include "base/ids.h"
 #include "base/mutex.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/fake_host.h"
 #include "volume/flex/fake_driver_folder.h"
 #include "volume/flex/fake_driver_vandal.h"

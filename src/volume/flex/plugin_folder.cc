@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 namespace {

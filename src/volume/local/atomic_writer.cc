@@ -13,9 +13,9 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/folder_walk.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/folder_walk.h"
 
 namespace berth::volume {
 namespace {

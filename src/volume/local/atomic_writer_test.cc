@@ -7,8 +7,8 @@
 
 #include <array>
 
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 
 namespace berth::volume {
 namespace {

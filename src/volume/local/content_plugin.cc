@@ -1,7 +1,7 @@
 #include "volume/local/content_plugin.h"
 
 #include "base/log.h"
-#include "platform/ownership.h"
+#include "platform/walks/ownership.h"
 #include "volume/local/atomic_writer.h"
 #include "volume/local/payload.h"
 #include "volume/local/volume_folder.h"

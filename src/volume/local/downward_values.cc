@@ -1,6 +1,6 @@
 #include "volume/local/downward_values.h"
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "api/quantity.h"
 #include "base/log.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "volume/host.h"

@@ -2,7 +2,7 @@
 
 #include "api/quantity.h"
 #include "base/log.h"
-#include "platform/ownership.h"
+#include "platform/walks/ownership.h"
 #include "volume/local/volume_folder.h"
 
 namespace berth::volume {

@@ -10,10 +10,10 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/child.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/usage.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
+#include "platform/walks/usage.h"
 #include "volume/volume_files.h"
 
 namespace berth::volume {

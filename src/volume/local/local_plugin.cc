@@ -1,7 +1,7 @@
 #include "volume/local/local_plugin.h"
 
 #include "base/log.h"
-#include "platform/usage.h"
+#include "platform/walks/usage.h"
 #include "volume/local/volume_folder.h"
 
 namespace berth::volume {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds.h"
+#include "api/kinds/kinds.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "volume/host.h"

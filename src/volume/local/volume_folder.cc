@@ -1,8 +1,8 @@
 #include "volume/local/volume_folder.h"
 
 #include "base/log.h"
-#include "platform/durable_file.h"
-#include "platform/mounter.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::volume {
 namespace {

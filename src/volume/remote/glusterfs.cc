@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/volume_files.h"
 
 namespace berth::volume {

@@ -12,12 +12,12 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/child.h"
-#include "platform/durable_file.h"
 #include "platform/errno.h"
-#include "platform/file_system.h"
-#include "platform/probe_folder.h"
-#include "platform/usage.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/probe_folder.h"
+#include "platform/processes/child.h"
+#include "platform/walks/usage.h"
 #include "volume/device_file_system.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
@@ -32,7 +32,8 @@ using base::StatusCode;
 using base::json::Bool;
 using base::json::String;
 
-constexpr int kMaxStacked = 16;  // a crash between mount and record may leave one on top of another
+constexpr int kMaxStackedMounts =
+    16;  // a crash between mount and record may leave one on top of another
 constexpr std::chrono::seconds kLookTimeout(10);
 
 std::string DeviceNameOf(std::string_view pv) {
@@ -164,7 +165,7 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
 }
 
 Status LocalVolumePlugin::UnmountAll(const std::string& target) {
-  for (int i = 0; i < kMaxStacked; ++i) {
+  for (int i = 0; i < kMaxStackedMounts; ++i) {
     ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
     if (platform::FindMount(table, target) == nullptr) break;
     RETURN_IF_ERROR(host_.mounter().Unmount(target));

@@ -8,10 +8,10 @@
 #include <list>
 
 #include "base/assert_ok.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
-#include "platform/file_system.h"
-#include "platform/loop_device.h"
+#include "platform/devices/loop_device.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/remote/fake_real_host.h"
 #include "volume/remote/local_volume.h"
 

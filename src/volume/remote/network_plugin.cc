@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "platform/durable_file.h"
-#include "platform/usage.h"
+#include "platform/files/durable_file.h"
+#include "platform/walks/usage.h"
 #include "volume/volume_files.h"
 
 namespace berth::volume {
@@ -91,8 +91,8 @@ StatusOr<Published> NetworkPlugin::SetUp(const api::Pod& pod, const VolumeSpec& 
 
 Status NetworkPlugin::TearDown(const PodVolumeRecord& record) {
   const std::string folder = Folder(record);
-  // Once at least: a mount that died was taken away (node/dead_mounts.h), and how it was made is
-  // still on record.
+  // Once at least: a mount that died was taken away (node/volumes/dead_mounts.h), and how it was
+  // made is still on record.
   for (int i = 0; i < kMaxStacked; ++i) {
     RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
     ASSIGN_OR_RETURN(const auto table, host().mounter().List());

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "volume/pod_volume_plugin.h"
 
 namespace berth::volume {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 #include "volume/remote/remote_plugins.h"
 

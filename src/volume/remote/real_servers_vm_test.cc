@@ -12,8 +12,8 @@
 
 #include "base/assert_ok.h"
 #include "base/base64.h"
-#include "platform/durable_file.h"
-#include "platform/fake_temp_folder.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/remote/fake_real_host.h"
 #include "volume/remote/remote_plugins.h"
 

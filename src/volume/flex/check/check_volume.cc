@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/durable_file.h"
+#include "platform/files/durable_file.h"
 #include "volume/device_file_system.h"
 #include "volume/flex/check/check_run.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/flex/check/finding.h"
 #include "volume/flex/driver_options.h"
 #include "volume/flex/driver_reply.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "platform/exec.h"
+#include "platform/processes/exec.h"
 #include "volume/flex/check/finding.h"
 
 namespace berth::volume {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "platform/fake_temp_folder.h"
+#include "platform/files/fake_temp_folder.h"
 #include "volume/flex/check/driver_check.h"
 
 namespace berth::volume {

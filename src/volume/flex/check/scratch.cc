@@ -12,11 +12,11 @@
 
 #include "base/ids.h"
 #include "base/log.h"
-#include "platform/durable_file.h"
+#include "platform/devices/loop_device.h"
 #include "platform/errno.h"
-#include "platform/loop_device.h"
-#include "platform/marked_processes.h"
-#include "platform/process_info.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/marked_processes.h"
+#include "platform/processes/process_info.h"
 
 namespace berth::volume {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "platform/mounter.h"
+#include "platform/mounts/mounter.h"
 #include "volume/paths.h"
 
 namespace berth::volume {

@@ -1,0 +1,436 @@
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <bit>
+#include <chrono>
+
+#include "api/codecs/protobuf.h"
+#include "api/time.h"
+#include "base/base64.h"
+
+namespace berth::api {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using WireType = WireFormatLite::WireType;
+
+// As deep as JSON may nest (base/json.h).
+constexpr int kMaxDepth = 64;
+
+Status Malformed(std::string_view what) {
+  return Error(StatusCode::kInvalidArgument, "proto: {}", what);
+}
+
+Status WrongType(std::string_view field, WireType type) {
+  return Error(StatusCode::kInvalidArgument, "proto: wrong wireType = {} for field {}",
+               static_cast<int>(type), field);
+}
+
+// True for UTF-8 without surrogates and overlong forms.
+bool IsUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    const size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (lead < 0xc2 || lead > 0xf4 || text.size() - i < length) return false;
+    const auto second = static_cast<unsigned char>(text[i + 1]);
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
+      return false;
+    }
+    for (size_t j = 1; j < length; ++j) {
+      if ((static_cast<unsigned char>(text[i + j]) & 0xc0) != 0x80) return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+// Whether `value` is a scalar as it is without ever being set.
+bool IsZero(FieldType type, const Json& value) {
+  switch (type) {
+    case FieldType::kString:
+    case FieldType::kDuration:
+    case FieldType::kBytes:
+      return value.get_ref<const std::string&>().empty();
+    case FieldType::kBoolean:
+      return !value.get<bool>();
+    case FieldType::kInteger:
+      return value.get<int64_t>() == 0;
+    case FieldType::kNumber:
+      return value.get<double>() == 0;
+    default:
+      return false;
+  }
+}
+
+// The fields of one message, one after the other.
+class Fields {
+ public:
+  explicit Fields(std::string_view bytes)
+      : in_(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
+
+  // False at the end, and where what follows is no field (Done tells).
+  bool Next() {
+    tag_ = in_.ReadTag();
+    return tag_ != 0;
+  }
+  Status Done() {
+    return in_.ConsumedEntireMessage() ? base::OkStatus() : Malformed("illegal tag");
+  }
+  int number() const { return WireFormatLite::GetTagFieldNumber(tag_); }
+  WireType type() const { return WireFormatLite::GetTagWireType(tag_); }
+
+  // The content of the field, which has the wire type that the function reads.
+  StatusOr<std::string_view> Bytes() {
+    uint32_t size = 0;
+    const void* data = nullptr;
+    int left = 0;
+    if (!in_.ReadVarint32(&size)) return Malformed("a length is cut off");
+    if (size == 0) return std::string_view();
+    if (!in_.GetDirectBufferPointer(&data, &left) || size > static_cast<uint32_t>(left)) {
+      return Malformed("unexpected EOF");
+    }
+    in_.Skip(static_cast<int>(size));
+    return std::string_view(static_cast<const char*>(data), size);
+  }
+  StatusOr<uint64_t> Varint() {
+    uint64_t value = 0;
+    if (!in_.ReadVarint64(&value)) return Malformed("a number is cut off");
+    return value;
+  }
+  StatusOr<double> Double() {
+    uint64_t value = 0;
+    if (!in_.ReadLittleEndian64(&value)) return Malformed("a number is cut off");
+    return std::bit_cast<double>(value);
+  }
+  Status Skip() {
+    return WireFormatLite::SkipField(&in_, tag_) ? base::OkStatus()
+                                                 : Malformed("an unknown field is cut off");
+  }
+
+ private:
+  CodedInputStream in_;
+  uint32_t tag_ = 0;
+};
+
+// Calls `read` for each field of a message whose number and wire type it knows: it returns false
+// for the others, which are skipped.
+template <typename Read>
+Status ForEachField(std::string_view message, const Read& read) {
+  Fields fields(message);
+  while (fields.Next()) {
+    ASSIGN_OR_RETURN(const bool known, read(fields));
+    if (!known) RETURN_IF_ERROR(fields.Skip());
+  }
+  return fields.Done();
+}
+
+StatusOr<std::string> Text(std::string_view bytes) {
+  if (!IsUtf8(bytes)) return Malformed("a string is not UTF-8");
+  return std::string(bytes);
+}
+
+// The one field of bytes or text that `message` is about: the last one of number 1.
+StatusOr<std::string_view> OnlyField(std::string_view message) {
+  std::string_view content;
+  RETURN_IF_ERROR(ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
+    if (fields.number() != 1) return false;
+    if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      return WrongType("raw", fields.type());
+    }
+    ASSIGN_OR_RETURN(content, fields.Bytes());
+    return true;
+  }));
+  return content;
+}
+
+// The numbers of fields 1 and 2, and the text of field 3: what times and IntOrStrings are made of.
+struct Triple {
+  uint64_t first = 0;
+  uint64_t second = 0;
+  std::string_view third;
+};
+
+StatusOr<Triple> ReadTriple(std::string_view message) {
+  Triple triple;
+  RETURN_IF_ERROR(ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
+    const int number = fields.number();
+    if (number < 1 || number > 3) return false;
+    const WireType wanted =
+        number == 3 ? WireFormatLite::WIRETYPE_LENGTH_DELIMITED : WireFormatLite::WIRETYPE_VARINT;
+    if (fields.type() != wanted) return WrongType(std::to_string(number), fields.type());
+    if (number == 3) {
+      ASSIGN_OR_RETURN(triple.third, fields.Bytes());
+    } else {
+      ASSIGN_OR_RETURN((number == 1 ? triple.first : triple.second), fields.Varint());
+    }
+    return true;
+  }));
+  return triple;
+}
+
+// null for a time that was never set, as Kubernetes writes it.
+StatusOr<Json> Time(std::string_view message, bool micro) {
+  ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
+  const auto seconds = static_cast<int64_t>(parts.first);
+  const auto nanos = static_cast<int64_t>(static_cast<int32_t>(parts.second));
+  if (seconds == 0 && nanos == 0) return Json();
+  // What nanoseconds in 64 bits hold (api/time.h).
+  constexpr int64_t kMost = INT64_MAX / 1'000'000'000 - 1;
+  if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos >= 1'000'000'000) {
+    return Malformed("a time is out of range");
+  }
+  const base::WallTime time{std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanos)};
+  return Json(micro ? FormatMicroTime(time) : FormatTime(time));
+}
+
+StatusOr<Json> IntOrString(std::string_view message) {
+  ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
+  if (parts.first > 1) return Malformed("an IntOrString is neither");
+  if (parts.first == 0) return Json(static_cast<int32_t>(parts.second));
+  ASSIGN_OR_RETURN(std::string text, Text(parts.third));
+  return Json(std::move(text));
+}
+
+StatusOr<Json> Any(std::string_view message) {
+  ASSIGN_OR_RETURN(const std::string_view raw, OnlyField(message));
+  if (raw.empty()) return Json();
+  return base::json::Parse(raw);
+}
+
+WireType WireTypeOf(FieldType type) {
+  switch (type) {
+    case FieldType::kInteger:
+    case FieldType::kBoolean:
+      return WireFormatLite::WIRETYPE_VARINT;
+    case FieldType::kNumber:
+      return WireFormatLite::WIRETYPE_FIXED64;
+    default:
+      return WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+  }
+}
+
+Json Integer(const Schema& type, uint64_t value) {
+  return type.format == "int32" ? Json(static_cast<int32_t>(value))
+                                : Json(static_cast<int64_t>(value));
+}
+
+Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object);
+
+// A union's field in place of the union.
+StatusOr<Json> Union(const Schema& schema, std::string_view message, int depth) {
+  Json members = Json::object();
+  RETURN_IF_ERROR(ReadMessage(schema, message, depth, members));
+  Json chosen = false;  // a boolean alone may be written as nothing
+  for (const Field& field : schema.fields) {
+    const auto it = members.find(field.name);
+    if (it == members.end()) continue;
+    if (!it->is_boolean()) return std::move(*it);
+    chosen = *it;
+  }
+  return chosen;
+}
+
+// A value that is no list and no map, whose wire type is right. A message that comes in several
+// parts is merged into what is `present`, which is used up.
+StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* present) {
+  switch (type.type) {
+    case FieldType::kInteger: {
+      ASSIGN_OR_RETURN(const uint64_t value, fields.Varint());
+      return Integer(type, value);
+    }
+    case FieldType::kBoolean: {
+      ASSIGN_OR_RETURN(const uint64_t value, fields.Varint());
+      return Json(value != 0);
+    }
+    case FieldType::kNumber: {
+      ASSIGN_OR_RETURN(const double value, fields.Double());
+      return Json(value);
+    }
+    default:
+      break;
+  }
+  ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+  switch (type.type) {
+    case FieldType::kBytes:
+      return Json(base::EncodeBase64(bytes));
+    case FieldType::kQuantity: {
+      ASSIGN_OR_RETURN(const std::string_view text, OnlyField(bytes));
+      ASSIGN_OR_RETURN(std::string quantity, Text(text));
+      return Json(quantity.empty() ? "0" : std::move(quantity));
+    }
+    case FieldType::kIntOrString:
+      return IntOrString(bytes);
+    case FieldType::kTime:
+      return Time(bytes, false);
+    case FieldType::kMicroTime:
+      return Time(bytes, true);
+    case FieldType::kAny:
+      return Any(bytes);
+    case FieldType::kUnion:
+      return Union(type, bytes, depth + 1);
+    case FieldType::kObject: {
+      Json object = present != nullptr ? std::move(*present) : Json::object();
+      RETURN_IF_ERROR(ReadMessage(type, bytes, depth + 1, object));
+      return object;
+    }
+    default: {
+      ASSIGN_OR_RETURN(std::string text, Text(bytes));
+      return Json(std::move(text));
+    }
+  }
+}
+
+// An entry without its value has the zero of it.
+Json ZeroOf(FieldType type) {
+  switch (type) {
+    case FieldType::kQuantity:
+      return "0";
+    case FieldType::kObject:
+      return Json::object();
+    case FieldType::kInteger:
+      return 0;
+    case FieldType::kBoolean:
+    case FieldType::kUnion:
+      return false;
+    case FieldType::kString:
+    case FieldType::kBytes:
+      return "";
+    default:
+      return {};
+  }
+}
+
+Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& out) {
+  std::string key;
+  Json value = ZeroOf(map.element->type);
+  RETURN_IF_ERROR(ForEachField(entry, [&](Fields& fields) -> StatusOr<bool> {
+    if (fields.number() != 1 && fields.number() != 2) return false;
+    const WireType wanted = fields.number() == 1 ? WireFormatLite::WIRETYPE_LENGTH_DELIMITED
+                                                 : WireTypeOf(map.element->type);
+    if (fields.type() != wanted) return WrongType("of a map", fields.type());
+    if (fields.number() == 1) {
+      ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+      ASSIGN_OR_RETURN(key, Text(bytes));
+    } else {
+      ASSIGN_OR_RETURN(value, ReadValue(*map.element, fields, depth, nullptr));
+    }
+    return true;
+  }));
+  if (!out.is_object()) out = Json::object();
+  out[key] = std::move(value);
+  return base::OkStatus();
+}
+
+// Numbers in a list may stand one by one, or packed into one field.
+Status ReadListItem(const Field& field, Fields& fields, int depth, Json& out) {
+  const Schema& element = *field.type->element;
+  if (!out.is_array()) out = Json::array();
+  if (fields.type() == WireFormatLite::WIRETYPE_LENGTH_DELIMITED &&
+      element.type == FieldType::kInteger) {
+    ASSIGN_OR_RETURN(const std::string_view packed, fields.Bytes());
+    CodedInputStream numbers(reinterpret_cast<const uint8_t*>(packed.data()),
+                             static_cast<int>(packed.size()));
+    while (numbers.CurrentPosition() < static_cast<int>(packed.size())) {
+      uint64_t value = 0;
+      if (!numbers.ReadVarint64(&value)) return Malformed("a number is cut off");
+      out.push_back(Integer(element, value));
+    }
+    return base::OkStatus();
+  }
+  if (fields.type() != WireTypeOf(element.type)) return WrongType(field.name, fields.type());
+  ASSIGN_OR_RETURN(Json value, ReadValue(element, fields, depth, nullptr));
+  out.push_back(std::move(value));
+  return base::OkStatus();
+}
+
+Status ReadField(const Field& field, Fields& fields, int depth, Json& object) {
+  const FieldType type = field.type->type;
+  if (type == FieldType::kList) return ReadListItem(field, fields, depth, object[field.name]);
+  if (fields.type() != WireTypeOf(type)) return WrongType(field.name, fields.type());
+  if (type == FieldType::kMap) {
+    ASSIGN_OR_RETURN(const std::string_view entry, fields.Bytes());
+    return ReadMapEntry(*field.type, entry, depth, object[field.name]);
+  }
+  if (field.inlined) {
+    ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+    return ReadMessage(*field.type, bytes, depth + 1, object);
+  }
+  const auto present = object.find(field.name);
+  ASSIGN_OR_RETURN(Json value, ReadValue(*field.type, fields, depth,
+                                         present == object.end() ? nullptr : &*present));
+  // Kubernetes writes the zeros of scalars that it holds by value, which mean "absent".
+  if (value.is_null() || (IsZero(type, value) && !field.has_presence && !field.required)) {
+    object.erase(field.name);
+  } else {
+    object[field.name] = std::move(value);
+  }
+  return base::OkStatus();
+}
+
+Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object) {
+  if (depth > kMaxDepth) return Malformed("messages nest too deep");
+  return ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
+    for (const Field& field : schema.fields) {
+      if (field.number != fields.number() || field.number == 0) continue;
+      RETURN_IF_ERROR(ReadField(field, fields, depth, object));
+      return true;
+    }
+    return false;
+  });
+}
+
+}  // namespace
+
+StatusOr<Envelope> OpenEnvelope(std::string_view body) {
+  constexpr std::string_view kMagic("k8s\0", 4);
+  if (!body.starts_with(kMagic)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "provided data does not appear to be a protobuf message, expected prefix "
+                 "[107 56 115 0]");
+  }
+  Envelope envelope;
+  const auto bytes = [](Fields& fields) -> StatusOr<std::string_view> {
+    if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      return WrongType("of the envelope", fields.type());
+    }
+    return fields.Bytes();
+  };
+  const auto read_type = [&](Fields& fields) -> StatusOr<bool> {
+    if (fields.number() != 1 && fields.number() != 2) return false;
+    ASSIGN_OR_RETURN((fields.number() == 1 ? envelope.api_version : envelope.kind), bytes(fields));
+    return true;
+  };
+  RETURN_IF_ERROR(ForEachField(body.substr(kMagic.size()), [&](Fields& fields) -> StatusOr<bool> {
+    if (fields.number() == 1) {
+      ASSIGN_OR_RETURN(const std::string_view type_meta, bytes(fields));
+      RETURN_IF_ERROR(ForEachField(type_meta, read_type));
+      return true;
+    }
+    if (fields.number() != 2) return false;
+    ASSIGN_OR_RETURN(envelope.message, bytes(fields));
+    return true;
+  }));
+  if (!IsUtf8(envelope.api_version) || !IsUtf8(envelope.kind)) {
+    return Malformed("a string is not UTF-8");
+  }
+  return envelope;
+}
+
+StatusOr<Json> DecodeMessage(const Schema& schema, std::string_view message) {
+  Json object = Json::object();
+  RETURN_IF_ERROR(ReadMessage(schema, message, 1, object));
+  return object;
+}
+
+}  // namespace berth::api

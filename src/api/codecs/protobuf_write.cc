@@ -1,0 +1,438 @@
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "api/codecs/protobuf.h"
+#include "api/time.h"
+#include "base/base64.h"
+#include "base/json_scan.h"
+
+namespace berth::api {
+namespace {
+
+using base::Json;
+using google::protobuf::internal::WireFormatLite;
+
+// Field numbers of the messages around objects.
+constexpr int kUnknownTypeMeta = 1;
+constexpr int kUnknownRaw = 2;
+constexpr int kTypeMetaApiVersion = 1;
+constexpr int kTypeMetaKind = 2;
+constexpr int kWatchEventType = 1;
+constexpr int kWatchEventObject = 2;
+constexpr int kRawExtensionRaw = 1;
+constexpr int kMapKey = 1;
+constexpr int kMapValue = 2;
+
+void AppendVarint(std::string& out, uint64_t value) {
+  while (value >= 0x80) {
+    out += static_cast<char>(value | 0x80);
+    value >>= 7;
+  }
+  out += static_cast<char>(value);
+}
+
+void AppendTag(std::string& out, int number, WireFormatLite::WireType type) {
+  AppendVarint(out, WireFormatLite::MakeTag(number, type));
+}
+
+void AppendInteger(std::string& out, int number, uint64_t value) {
+  AppendTag(out, number, WireFormatLite::WIRETYPE_VARINT);
+  AppendVarint(out, value);
+}
+
+void AppendDouble(std::string& out, int number, double value) {
+  AppendTag(out, number, WireFormatLite::WIRETYPE_FIXED64);
+  auto bits = std::bit_cast<uint64_t>(value);
+  for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
+}
+
+// Turns what a walk over the text meets into fields. A message's length stands before it and is
+// known behind it: Open leaves one byte, and Close makes room for more where that is too little.
+class Writer {
+ public:
+  Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
+
+  bool Null() {
+    if (raw_depth_ > 0) RawValue("null");
+    return true;
+  }
+  bool Boolean(bool value) {
+    if (raw_depth_ > 0) return RawValue(value ? "true" : "false");
+    Begin();
+    if (slot_.type == nullptr) return End();
+    if (slot_.type->type == FieldType::kBoolean) {
+      AppendInteger(out_, slot_.number, value ? 1 : 0);
+    } else if (slot_.type->type == FieldType::kUnion) {
+      if (const Field* field = Alternative(FieldType::kBoolean)) {
+        Open(slot_.number);
+        AppendInteger(out_, field->number, value ? 1 : 0);
+        Close();
+      }
+    } else if (slot_.type->type == FieldType::kAny) {
+      RawScalar(value ? "true" : "false");
+    }
+    return End();
+  }
+  bool Integer(int64_t value) {
+    if (raw_depth_ > 0) return RawValue(std::to_string(value));
+    Begin();
+    if (slot_.type != nullptr) PutInteger(value);
+    return End();
+  }
+  bool Number(double value, std::string_view text) {
+    if (raw_depth_ > 0) return RawValue(text);
+    Begin();
+    if (slot_.type == nullptr) return End();
+    if (slot_.type->type == FieldType::kNumber) AppendDouble(out_, slot_.number, value);
+    if (slot_.type->type == FieldType::kQuantity) Quantity(text);
+    if (slot_.type->type == FieldType::kAny) RawScalar(text);
+    return End();
+  }
+  bool String(std::string_view value) {
+    if (raw_depth_ > 0) return RawValue(base::json::Dump(Json(value)));
+    Begin();
+    if (slot_.type != nullptr) Text(value);
+    return End();
+  }
+
+  bool StartObject() {
+    if (raw_depth_ > 0) return RawStart('{');
+    if (frames_.empty()) {
+      frames_.push_back({.schema = &root_});
+      return true;
+    }
+    Begin();
+    Frame frame{.opened = opened_};
+    if (slot_.type != nullptr) {
+      if (slot_.type->type == FieldType::kUnion) ChooseAlternative(FieldType::kObject, frame);
+      switch (slot_.type->type) {
+        case FieldType::kObject:
+          frame.schema = slot_.type;
+          OpenIn(frame, slot_.number);
+          break;
+        case FieldType::kMap:
+          frame.schema = slot_.type;
+          frame.number = slot_.number;
+          break;
+        case FieldType::kAny:
+          OpenIn(frame, slot_.number);
+          OpenIn(frame, kRawExtensionRaw);
+          frames_.push_back(frame);
+          return RawStart('{');
+        default:
+          break;
+      }
+    }
+    frames_.push_back(frame);
+    return true;
+  }
+  bool Key(std::string_view name) {
+    if (raw_depth_ > 0) {
+      RawSeparator();
+      out_ += base::json::Dump(Json(name));
+      out_ += ':';
+      raw_after_key_ = true;
+      return true;
+    }
+    key_ = name;
+    return true;
+  }
+  bool EndObject() {
+    if (raw_depth_ > 0 && !RawEnd('}')) return true;
+    return EndFrame();
+  }
+  bool StartArray() {
+    if (raw_depth_ > 0) return RawStart('[');
+    Begin();
+    Frame frame{.opened = opened_};
+    if (slot_.type != nullptr) {
+      if (slot_.type->type == FieldType::kUnion) ChooseAlternative(FieldType::kList, frame);
+      if (slot_.type->type == FieldType::kList) {
+        frame.schema = slot_.type;
+        frame.number = slot_.number;
+      } else if (slot_.type->type == FieldType::kAny) {
+        OpenIn(frame, slot_.number);
+        OpenIn(frame, kRawExtensionRaw);
+        frames_.push_back(frame);
+        return RawStart('[');
+      }
+    }
+    frames_.push_back(frame);
+    return true;
+  }
+  bool EndArray() {
+    if (raw_depth_ > 0 && !RawEnd(']')) return true;
+    return EndFrame();
+  }
+  // The text broke off: what is open is closed as it is.
+  void Abandon() {
+    while (!starts_.empty()) Close();
+  }
+
+ private:
+  // An open object, map or list.
+  struct Frame {
+    const Schema* schema = nullptr;  // null: what is in it is left out
+    int number = 0;                  // of the map or list
+    int opened = 0;                  // messages to close with it
+  };
+  // Where the next value goes.
+  struct Slot {
+    const Schema* type = nullptr;  // null: nowhere
+    int number = 0;
+  };
+
+  void Open(int number) {
+    AppendTag(out_, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+    starts_.push_back(out_.size());
+    out_ += '\0';
+  }
+  void OpenIn(Frame& frame, int number) {
+    Open(number);
+    ++frame.opened;
+  }
+  void Close() {
+    const size_t start = starts_.back();
+    starts_.pop_back();
+    std::string length;
+    AppendVarint(length, out_.size() - start - 1);
+    out_[start] = length[0];
+    if (length.size() > 1) out_.insert(start + 1, length, 1);
+  }
+
+  // Finds the slot of a value, and opens the messages that stand around it alone: an inlined one,
+  // or a map's entry.
+  void Begin() {
+    slot_ = {};
+    opened_ = 0;
+    if (frames_.empty() || frames_.back().schema == nullptr) return;
+    const Frame& frame = frames_.back();
+    switch (frame.schema->type) {
+      case FieldType::kObject:
+        return FindMember(*frame.schema);
+      case FieldType::kMap:
+        Open(frame.number);
+        ++opened_;
+        AppendField(kMapKey, key_, out_);
+        slot_ = {.type = frame.schema->element, .number = kMapValue};
+        return;
+      case FieldType::kList:
+        slot_ = {.type = frame.schema->element, .number = frame.number};
+        return;
+      default:
+        return;
+    }
+  }
+
+  void FindMember(const Schema& object) {
+    for (const Field& field : object.fields) {
+      if (!field.inlined) {
+        if (field.name != key_) continue;
+        if (field.number != 0) slot_ = {.type = field.type, .number = field.number};
+        return;
+      }
+      const Field* inner = field.type->Find(key_);
+      if (inner == nullptr) continue;
+      if (field.number == 0 || inner->number == 0) return;
+      Open(field.number);
+      ++opened_;
+      slot_ = {.type = inner->type, .number = inner->number};
+      return;
+    }
+  }
+
+  bool End() {
+    for (; opened_ > 0; --opened_) Close();
+    return true;
+  }
+  bool EndFrame() {
+    for (int i = frames_.back().opened; i > 0; --i) Close();
+    frames_.pop_back();
+    return true;
+  }
+
+  const Field* Alternative(FieldType type) const {
+    for (const Field& field : slot_.type->fields) {
+      if (field.type->type == type) return &field;
+    }
+    return nullptr;
+  }
+  // Of a union that is an object or array: opens it, and the slot is that field of it.
+  void ChooseAlternative(FieldType type, Frame& frame) {
+    const Field* field = Alternative(type);
+    if (field == nullptr) {
+      slot_ = {.type = slot_.type};
+      return;
+    }
+    OpenIn(frame, slot_.number);
+    // A schema in the place of a boolean says "true" as well.
+    if (const Field* allows = Alternative(FieldType::kBoolean)) {
+      AppendInteger(out_, allows->number, 1);
+    }
+    slot_ = {.type = field->type, .number = field->number};
+  }
+
+  void PutInteger(int64_t value) {
+    switch (slot_.type->type) {
+      case FieldType::kInteger:
+        return AppendInteger(out_, slot_.number, static_cast<uint64_t>(value));
+      case FieldType::kNumber:
+        return AppendDouble(out_, slot_.number, static_cast<double>(value));
+      case FieldType::kQuantity:
+        return Quantity(std::to_string(value));
+      case FieldType::kIntOrString:
+        Open(slot_.number);
+        AppendInteger(out_, 1, 0);
+        AppendInteger(out_, 2, static_cast<uint64_t>(value));
+        AppendField(3, "", out_);
+        return Close();
+      case FieldType::kAny:
+        return RawScalar(std::to_string(value));
+      default:
+        return;
+    }
+  }
+
+  void Quantity(std::string_view text) {
+    Open(slot_.number);
+    AppendField(1, text, out_);
+    Close();
+  }
+
+  void Text(std::string_view value) {
+    switch (slot_.type->type) {
+      case FieldType::kString:
+      case FieldType::kDuration:
+        return AppendField(slot_.number, value, out_);
+      case FieldType::kBytes:
+        if (const auto bytes = base::DecodeBase64(value)) AppendField(slot_.number, *bytes, out_);
+        return;
+      case FieldType::kQuantity:
+        return Quantity(value);
+      case FieldType::kIntOrString:
+        Open(slot_.number);
+        AppendInteger(out_, 1, 1);
+        AppendInteger(out_, 2, 0);
+        AppendField(3, value, out_);
+        return Close();
+      case FieldType::kTime:
+      case FieldType::kMicroTime:
+        return Time(value);
+      case FieldType::kAny:
+        return RawScalar(base::json::Dump(Json(value)));
+      default:
+        return;
+    }
+  }
+
+  void Time(std::string_view text) {
+    const auto time = ParseTime(text);
+    if (!time.ok()) return;
+    const auto since = time->time_since_epoch();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+    const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds);
+    Open(slot_.number);
+    AppendInteger(out_, 1, static_cast<uint64_t>(seconds.count()));
+    AppendInteger(out_, 2, static_cast<uint64_t>(nanos.count()));
+    Close();
+  }
+
+  // A value of any type goes as its text; while one is open, events only write it.
+  void RawScalar(std::string_view text) {
+    Open(slot_.number);
+    AppendField(kRawExtensionRaw, text, out_);
+    Close();
+  }
+  void RawSeparator() {
+    if (raw_after_key_) {
+      raw_after_key_ = false;
+    } else if (out_.back() != '{' && out_.back() != '[') {
+      out_ += ',';
+    }
+  }
+  bool RawValue(std::string_view text) {
+    RawSeparator();
+    out_ += text;
+    return true;
+  }
+  bool RawStart(char bracket) {
+    if (raw_depth_++ > 0) RawSeparator();
+    out_ += bracket;
+    return true;
+  }
+  // True when that ends the whole value.
+  bool RawEnd(char bracket) {
+    out_ += bracket;
+    return --raw_depth_ == 0;
+  }
+
+  const Schema& root_;
+  std::string& out_;
+  std::vector<Frame> frames_;
+  std::vector<size_t> starts_;  // of the open messages: where their length stands
+  std::string key_;
+  Slot slot_;
+  int opened_ = 0;  // by Begin
+  int raw_depth_ = 0;
+  bool raw_after_key_ = false;
+};
+
+}  // namespace
+
+bool HasProtobuf(const Schema* schema) {
+  return schema != nullptr && std::any_of(schema->fields.begin(), schema->fields.end(),
+                                          [](const Field& field) { return field.number != 0; });
+}
+
+void AppendMessage(const Schema& schema, std::string_view json, std::string& out) {
+  Writer writer(schema, out);
+  if (!base::json::Scan(json, writer)) writer.Abandon();
+}
+
+std::string FieldHead(int number, size_t size) {
+  std::string head;
+  AppendTag(head, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  AppendVarint(head, size);
+  return head;
+}
+
+void AppendField(int number, std::string_view content, std::string& out) {
+  AppendTag(out, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  AppendVarint(out, content.size());
+  out += content;
+}
+
+std::string EnvelopeHead(std::string_view api_version, std::string_view kind, size_t message_size) {
+  std::string type_meta;
+  AppendField(kTypeMetaApiVersion, api_version, type_meta);
+  AppendField(kTypeMetaKind, kind, type_meta);
+  std::string head("k8s\0", 4);
+  AppendField(kUnknownTypeMeta, type_meta, head);
+  return head + FieldHead(kUnknownRaw, message_size);
+}
+
+// contentEncoding and contentType, empty: Kubernetes writes them always.
+std::string_view EnvelopeTail() { return std::string_view("\x1a\0\x22\0", 4); }
+
+std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message) {
+  std::string out = EnvelopeHead(api_version, kind, message.size());
+  out += message;
+  out += EnvelopeTail();
+  return out;
+}
+
+std::string WatchFrame(std::string_view type, std::string_view object) {
+  std::string raw;
+  AppendField(kRawExtensionRaw, object, raw);
+  std::string event;
+  AppendField(kWatchEventType, type, event);
+  AppendField(kWatchEventObject, raw, event);
+  std::string frame;
+  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>(event.size() >> shift);
+  return frame + event;
+}
+
+}  // namespace berth::api

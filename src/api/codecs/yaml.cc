@@ -1,0 +1,320 @@
+#include "api/codecs/yaml.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <istream>
+#include <map>
+#include <optional>
+#include <set>
+#include <streambuf>
+
+#include "api/codecs/yaml_scalar.h"
+#include "base/log.h"
+
+namespace berth::api {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+// Ends the parser from within a callback: yaml-cpp knows no other way. Never leaves ParseYaml.
+struct Abort {
+  Status status;
+};
+
+[[noreturn]] void Fail(const YAML::Mark& mark, StatusCode code, std::string_view message) {
+  throw Abort{Error(code, "YAML line {}: {}", mark.line + 1, message)};
+}
+
+[[noreturn]] void Fail(const YAML::Mark& mark, std::string_view message) {
+  Fail(mark, StatusCode::kInvalidArgument, message);
+}
+
+// A text as a stream, without a copy.
+class ViewBuffer : public std::streambuf {
+ public:
+  explicit ViewBuffer(std::string_view text) {
+    char* begin = const_cast<char*>(text.data());  // the get area is never written
+    setg(begin, begin, begin + text.size());
+  }
+};
+
+size_t CountValues(const Json& value) {
+  size_t count = 1;
+  if (value.is_structured()) {
+    for (const Json& member : value) count += CountValues(member);
+  }
+  return count;
+}
+
+// `value` has `depth` levels of arrays and objects at most.
+int DepthOf(const Json& value) {
+  int depth = 0;
+  if (!value.is_structured()) return depth;
+  for (const Json& member : value) depth = std::max(depth, DepthOf(member));
+  return depth + 1;
+}
+
+// Whether the quoted scalar that starts at `at`, perhaps behind a tag and an anchor, ends. yaml-cpp
+// 0.7 takes the rest of a text that ends with a newline for the value of one that does not. Other
+// scalars end.
+bool QuoteEnds(std::string_view text, size_t at) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (at < text.size() && (is_blank(text[at]) || text[at] == '!' || text[at] == '&')) {
+    const bool property = !is_blank(text[at]);
+    for (++at; property && at < text.size() && !is_blank(text[at]);) ++at;
+  }
+  if (at >= text.size() || (text[at] != '\'' && text[at] != '"')) return true;
+  const char quote = text[at];
+  for (++at; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == quote) {
+      if (quote == '"' || !text.substr(at + 1).starts_with('\'')) return true;
+      ++at;
+    }
+  }
+  return false;
+}
+
+// Builds JSON from the parser's events.
+class Builder : public YAML::EventHandler {
+ public:
+  Builder(std::string_view text, const YamlLimits& limits, std::vector<std::string>* duplicates)
+      : text_(text), limits_(limits), duplicates_(duplicates) {}
+
+  std::vector<Json> TakeDocuments() { return std::move(documents_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++document_count_ > limits_.max_documents) {
+      Fail(mark, StatusCode::kResourceExhausted,
+           fmt::format("more than {} documents", limits_.max_documents));
+    }
+    anchors_.clear();
+  }
+
+  void OnDocumentEnd() override {
+    if (!root_.is_null()) documents_.push_back(std::move(root_));
+    root_ = nullptr;
+  }
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Count(mark, 1);
+    Emit(mark, anchor, nullptr, /*plain=*/true, "");
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto it = anchors_.find(anchor);
+    if (it == anchors_.end()) Fail(mark, "an alias refers to a value that contains it");
+    Count(mark, it->second.values);
+    if (static_cast<int>(open_.size()) + it->second.depth > limits_.max_depth) TooDeep(mark);
+    Json copy = it->second.value;
+    Emit(mark, 0, std::move(copy), /*plain=*/false, "");
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    Count(mark, 1);
+    // "?" marks a plain scalar, "!" a quoted one.
+    const bool plain = tag == "?" || tag.empty();
+    if (!plain && !QuoteEnds(text_, static_cast<size_t>(mark.pos))) {
+      Fail(mark, "a quoted text does not end");
+    }
+    Emit(mark, anchor, plain ? ResolvePlainScalar(value) : Tagged(mark, tag, value), plain, value);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    Open(mark, tag, "tag:yaml.org,2002:seq", anchor, Json::array());
+  }
+  void OnSequenceEnd() override { Close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    Open(mark, tag, "tag:yaml.org,2002:map", anchor, Json::object());
+  }
+  void OnMapEnd() override {
+    MergeInto(open_.back());
+    Close();
+  }
+
+ private:
+  struct Node {
+    Json value;
+    YAML::anchor_t anchor;
+    YAML::Mark mark;
+    std::optional<std::string> key;  // of the member whose value comes next
+    std::vector<Json> merges;        // values of "<<"
+    bool merge_next = false;
+  };
+  struct Anchored {
+    Json value;
+    size_t values;
+    int depth;
+  };
+
+  [[noreturn]] void TooDeep(const YAML::Mark& mark) const {
+    Fail(mark, StatusCode::kInvalidArgument,
+         fmt::format("nests deeper than {} levels", limits_.max_depth));
+  }
+
+  void Count(const YAML::Mark& mark, size_t values) {
+    values_ += values;
+    if (values_ > limits_.max_values) {
+      Fail(mark, StatusCode::kResourceExhausted,
+           fmt::format("more than {} values, aliases expanded", limits_.max_values));
+    }
+  }
+
+  static Json Tagged(const YAML::Mark& mark, const std::string& tag, const std::string& value) {
+    if (tag == "!" || tag == "tag:yaml.org,2002:str") return value;
+    Json resolved = ResolvePlainScalar(value);
+    if ((tag == "tag:yaml.org,2002:int" && resolved.is_number_integer()) ||
+        (tag == "tag:yaml.org,2002:float" && resolved.is_number()) ||
+        (tag == "tag:yaml.org,2002:bool" && resolved.is_boolean()) ||
+        (tag == "tag:yaml.org,2002:null" && resolved.is_null())) {
+      return resolved;
+    }
+    Fail(mark, fmt::format("tag {} does not suit {}", base::Quote(tag), base::Quote(value)));
+  }
+
+  void Open(const YAML::Mark& mark, const std::string& tag, std::string_view own_tag,
+            YAML::anchor_t anchor, Json value) {
+    if (tag != "?" && tag != "!" && !tag.empty() && tag != own_tag) {
+      Fail(mark, fmt::format("tag {} is not supported", base::Quote(tag)));
+    }
+    if (static_cast<int>(open_.size()) >= limits_.max_depth) TooDeep(mark);
+    if (!open_.empty() && open_.back().value.is_object() && !open_.back().key &&
+        !open_.back().merge_next) {
+      Fail(mark, "a key must be a scalar");
+    }
+    Count(mark, 1);
+    open_.push_back({std::move(value), anchor, mark, std::nullopt, {}, false});
+  }
+
+  void Close() {
+    Node node = std::move(open_.back());
+    open_.pop_back();
+    Emit(node.mark, node.anchor, std::move(node.value), /*plain=*/false, "");
+  }
+
+  // Hands a complete value to what it is part of. `text` is a plain scalar's, as keys are strings.
+  void Emit(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool plain,
+            std::string_view text) {
+    if (anchor != 0) {
+      const size_t values = CountValues(value);
+      // The copy that the anchor keeps takes memory too.
+      Count(mark, values);
+      anchors_.insert_or_assign(anchor, Anchored{value, values, DepthOf(value)});
+    }
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Node& node = open_.back();
+    if (node.value.is_array()) {
+      node.value.push_back(std::move(value));
+    } else if (node.merge_next) {
+      node.merge_next = false;
+      node.merges.push_back(std::move(value));
+    } else if (node.key) {
+      node.value[*node.key] = std::move(value);
+      node.key.reset();
+    } else {
+      TakeKey(mark, node, value, plain, text);
+    }
+  }
+
+  void TakeKey(const YAML::Mark& mark, Node& node, const Json& value, bool plain,
+               std::string_view text) {
+    if (value.is_structured()) Fail(mark, "a key must be a scalar");
+    if (plain && text == "<<") {
+      node.merge_next = true;
+      return;
+    }
+    std::string key = value.is_string() ? value.get<std::string>()
+                      : value.is_null() ? "null"
+                                        : base::json::Dump(value);
+    if (node.value.contains(key)) {
+      if (duplicates_ == nullptr) {
+        Fail(mark, fmt::format("key {} is already set", base::Quote(key)));
+      }
+      if (duplicates_->size() < kMaxDuplicates) {
+        duplicates_->push_back(fmt::format("line {}: key {} already set in map", mark.line + 1,
+                                           base::json::Dump(Json(key))));
+      }
+    }
+    node.value[key] =
+        nullptr;  // so that the check above also sees keys whose value is still to come
+    node.key = std::move(key);
+  }
+
+  // "<<": members of the merged mappings, where the mapping itself has none; earlier ones win.
+  void MergeInto(Node& node) {
+    for (const Json& merge : node.merges) {
+      const Json list = merge.is_array() ? merge : Json::array({merge});
+      for (const Json& from : list) {
+        if (!from.is_object()) Fail(node.mark, "\"<<\" merges mappings only");
+        for (const auto& [key, value] : from.items()) {
+          if (!node.value.contains(key)) node.value[key] = value;
+        }
+      }
+    }
+  }
+
+  static constexpr size_t kMaxDuplicates = 100;
+
+  const std::string_view text_;
+  const YamlLimits limits_;
+  std::vector<std::string>* const duplicates_;
+  std::vector<Json> documents_;
+  Json root_;
+  std::vector<Node> open_;
+  std::map<YAML::anchor_t, Anchored> anchors_;
+  size_t document_count_ = 0;
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& limits,
+                                      std::vector<std::string>* duplicates) {
+  if (text.size() > limits.max_bytes) {
+    return Error(StatusCode::kResourceExhausted, "YAML of {} bytes exceeds the limit of {}",
+                 text.size(), limits.max_bytes);
+  }
+  // Other encodings, which yaml-cpp would guess, hold zero bytes.
+  if (text.find('\0') != std::string_view::npos) {
+    return Error(StatusCode::kInvalidArgument, "YAML must be UTF-8 text without zero bytes");
+  }
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  try {
+    ViewBuffer buffer(text);
+    std::istream stream(&buffer);
+    YAML::Parser parser(stream);
+    Builder builder(text, limits, duplicates);
+    while (parser.HandleNextDocument(builder)) {
+    }
+    std::vector<Json> documents = builder.TakeDocuments();
+    // Strict serialisation is the JSON library's check for UTF-8, which yaml-cpp passes through
+    // unseen.
+    for (const Json& document : documents) (void)document.dump();
+    return documents;
+  } catch (const Json::exception&) {
+    return Error(StatusCode::kInvalidArgument, "YAML must be UTF-8 text");
+  } catch (const Abort& abort) {
+    return abort.status;
+  } catch (const YAML::Exception& e) {
+    return Error(StatusCode::kInvalidArgument, "YAML line {}: {}", e.mark.line + 1, e.msg);
+  } catch (const std::exception& e) {
+    return Error(StatusCode::kInvalidArgument, "malformed YAML: {}", e.what());
+  }
+}
+
+}  // namespace berth::api

@@ -1,0 +1,40 @@
+// The names that Kubernetes derives for CSI volumes. Drivers, other controllers and records on disk
+// depend on them to the byte. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace berth::api {
+
+// The provisioner of classes whose volumes are made by hand.
+inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
+
+// "csi-" and the SHA-256 of handle, driver and node, written one after the other.
+std::string VolumeAttachmentName(std::string_view volume_handle, std::string_view driver,
+                                 std::string_view node);
+
+// "kubernetes.io/csi/<driver>^<handle>": the entries of Node.status.volumesInUse and
+// volumesAttached.
+std::string UniqueVolumeName(std::string_view driver, std::string_view volume_handle);
+
+struct UniqueVolume {
+  std::string driver;
+  std::string volume_handle;
+};
+// nullopt for what is no CSI volume's name. A handle may hold '^'; a driver's name cannot.
+std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
+
+// The handle of an inline (ephemeral) volume: "csi-" and the SHA-256 of pod UID and volume name.
+std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name);
+
+// CSI, GetPluginInfo: a domain name of at most 63 letters, digits, '-' and '.', whose parts begin
+// and end with a letter or digit. It is a part of paths and of objects' names, so that a name that
+// is too long or ugly is refused by whoever meets it: INVALID_ARGUMENT, saying what is wrong.
+base::Status CheckCsiDriverName(std::string_view name);
+bool IsCsiDriverName(std::string_view name);
+
+}  // namespace berth::api

@@ -1,0 +1,45 @@
+#include "api/kinds/lease_names.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace berth::api {
+
+std::string SanitizeDriverName(std::string_view driver) {
+  std::string out;
+  for (const char c : driver) {
+    out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+  }
+  if (out.ends_with('-')) out += 'X';
+  return out;
+}
+
+std::string ProvisionerLease(const std::string& driver) {
+  std::string name = driver;
+  std::replace(name.begin(), name.end(), '/', '-');
+  return name;
+}
+
+std::string AttacherLease(const std::string& driver) {
+  return "external-attacher-leader-" + SanitizeDriverName(driver);
+}
+
+std::string ResizerLease(const std::string& driver) {
+  return "external-resizer-" + SanitizeDriverName(driver);
+}
+
+std::string SnapshotterLease(const std::string& driver) {
+  return "external-snapshotter-leader-" + SanitizeDriverName(driver);
+}
+
+std::string SnapshotControllerLease(const std::string& /*driver*/) {
+  return "snapshot-controller-leader";
+}
+
+std::string DriverRegistrarLease(const std::string& driver) {
+  return "cluster-driver-registrar-" + SanitizeDriverName(driver);
+}
+
+std::string BlockOperatorLease(const std::string& /*driver*/) { return "berth-block-operator"; }
+
+}  // namespace berth::api

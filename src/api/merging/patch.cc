@@ -1,0 +1,245 @@
+#include "api/merging/patch.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+
+namespace berth::api {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMaxOperations = 10000;
+// "copy" can double a document at each operation, so what it copies is bounded in sum.
+constexpr size_t kMaxCopiedBytes = 3 * 1024 * 1024;
+
+using Pointer = std::vector<std::string>;
+
+// RFC 6901: "" is the document, "~1" stands for '/', "~0" for '~'.
+StatusOr<Pointer> ParsePointer(std::string_view text) {
+  Pointer pointer;
+  if (text.empty()) return pointer;
+  if (text.front() != '/') {
+    return Error(StatusCode::kInvalidArgument, "JSON pointer {} does not start with '/'",
+                 Quote(text));
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '/') {
+      pointer.emplace_back();
+    } else if (text[i] != '~') {
+      pointer.back() += text[i];
+    } else if (i + 1 < text.size() && (text[i + 1] == '0' || text[i + 1] == '1')) {
+      pointer.back() += text[++i] == '0' ? '~' : '/';
+    } else {
+      return Error(StatusCode::kInvalidArgument, "JSON pointer {} has a bad '~' escape",
+                   Quote(text));
+    }
+  }
+  return pointer;
+}
+
+// The place in an array that `token` names: below `end`, or `end` itself as "-" or by number if
+// `allow_end`. npos if it names none.
+size_t ArrayIndex(std::string_view token, size_t end, bool allow_end) {
+  if (token == "-") return allow_end ? end : std::string_view::npos;
+  if (token.empty() || token.size() > 9 || (token.size() > 1 && token.front() == '0')) {
+    return std::string_view::npos;
+  }
+  size_t index = 0;
+  for (const char c : token) {
+    if (c < '0' || c > '9') return std::string_view::npos;
+    index = index * 10 + static_cast<size_t>(c - '0');
+  }
+  return index < end || (allow_end && index == end) ? index : std::string_view::npos;
+}
+
+// The value at the first `length` tokens of `pointer`; nullptr if there is none.
+Json* Resolve(Json& document, const Pointer& pointer, size_t length) {
+  Json* at = &document;
+  for (size_t i = 0; i < length; ++i) {
+    if (at->is_object()) {
+      const auto it = at->find(pointer[i]);
+      if (it == at->end()) return nullptr;
+      at = &*it;
+    } else if (at->is_array()) {
+      const size_t index = ArrayIndex(pointer[i], at->size(), /*allow_end=*/false);
+      if (index == std::string_view::npos) return nullptr;
+      at = &(*at)[index];
+    } else {
+      return nullptr;
+    }
+  }
+  return at;
+}
+
+class JsonPatcher {
+ public:
+  explicit JsonPatcher(Json document) : document_(std::move(document)) {}
+
+  Status Apply(const Json& operation) {
+    if (!operation.is_object()) return Malformed("an operation is no object");
+    const std::string op = base::json::String(operation, {"op"});
+    ASSIGN_OR_RETURN(const Pointer path, Member(operation, "path"));
+    const auto value = operation.find("value");
+    if (op == "remove") return Remove(path);
+    if (op == "move" || op == "copy") {
+      ASSIGN_OR_RETURN(const Pointer from, Member(operation, "from"));
+      return op == "move" ? Move(from, path) : Copy(from, path);
+    }
+    if (op != "add" && op != "replace" && op != "test") {
+      return Error(StatusCode::kInvalidArgument, "JSON patch: unknown operation {}", Quote(op));
+    }
+    if (op == "test") {
+      static const Json null;
+      return Test(path, value == operation.end() ? null : *value);
+    }
+    if (value == operation.end()) return Malformed("an \"add\" or \"replace\" has no value");
+    return op == "add" ? Add(path, *value) : Replace(path, *value);
+  }
+
+  Json Take() { return std::move(document_); }
+
+ private:
+  static Status Malformed(std::string_view what) {
+    return Error(StatusCode::kInvalidArgument, "JSON patch: {}", what);
+  }
+
+  static StatusOr<Pointer> Member(const Json& operation, std::string_view name) {
+    const Json* text = base::json::Find(operation, {name});
+    if (text == nullptr || !text->is_string()) {
+      return Error(StatusCode::kInvalidArgument, "JSON patch: an operation has no \"{}\"", name);
+    }
+    return ParsePointer(text->get_ref<const std::string&>());
+  }
+
+  static Status Missing(std::string_view op, const Pointer& path) {
+    std::string text;
+    for (const std::string& token : path) text += "/" + token;
+    return Error(StatusCode::kFailedPrecondition, "JSON patch: {} of {}: there is no such path", op,
+                 Quote(text));
+  }
+
+  Status Add(const Pointer& path, Json value) {
+    if (path.empty()) {
+      document_ = std::move(value);
+      return base::OkStatus();
+    }
+    Json* parent = Resolve(document_, path, path.size() - 1);
+    if (parent == nullptr) return Missing("add", path);
+    if (parent->is_object()) {
+      (*parent)[path.back()] = std::move(value);
+      return base::OkStatus();
+    }
+    if (!parent->is_array()) return Missing("add", path);
+    const size_t index = ArrayIndex(path.back(), parent->size(), /*allow_end=*/true);
+    if (index == std::string_view::npos) return Missing("add", path);
+    parent->insert(parent->begin() + static_cast<std::ptrdiff_t>(index), std::move(value));
+    return base::OkStatus();
+  }
+
+  Status Replace(const Pointer& path, Json value) {
+    if (path.empty()) {
+      document_ = std::move(value);
+      return base::OkStatus();
+    }
+    Json* parent = Resolve(document_, path, path.size() - 1);
+    if (parent != nullptr && parent->is_object()) {
+      (*parent)[path.back()] = std::move(value);
+      return base::OkStatus();
+    }
+    Json* target = Resolve(document_, path, path.size());
+    if (target == nullptr) return Missing("replace", path);
+    *target = std::move(value);
+    return base::OkStatus();
+  }
+
+  Status Remove(const Pointer& path) {
+    if (path.empty()) return Malformed("the whole document cannot be removed");
+    if (Resolve(document_, path, path.size()) == nullptr) return Missing("remove", path);
+    Json* parent = Resolve(document_, path, path.size() - 1);
+    if (parent->is_object()) {
+      parent->erase(path.back());
+    } else {
+      parent->erase(ArrayIndex(path.back(), parent->size(), /*allow_end=*/false));
+    }
+    return base::OkStatus();
+  }
+
+  Status Move(const Pointer& from, const Pointer& path) {
+    const Json* source = Resolve(document_, from, from.size());
+    if (source == nullptr) return Missing("move", from);
+    if (from == path) return base::OkStatus();
+    if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin())) {
+      return Malformed("a value cannot move into itself");
+    }
+    Json value = *source;
+    RETURN_IF_ERROR(Remove(from));
+    return Add(path, std::move(value));
+  }
+
+  Status Copy(const Pointer& from, const Pointer& path) {
+    const Json* source = Resolve(document_, from, from.size());
+    if (source == nullptr) return Missing("copy", from);
+    copied_bytes_ += base::json::Dump(*source).size();
+    if (copied_bytes_ > kMaxCopiedBytes) {
+      return Error(StatusCode::kInvalidArgument, "JSON patch: copies more than {} bytes",
+                   kMaxCopiedBytes);
+    }
+    return Add(path, *source);
+  }
+
+  Status Test(const Pointer& path, const Json& value) {
+    const Json* target = Resolve(document_, path, path.size());
+    if (target == nullptr ? value.is_null() : *target == value) return base::OkStatus();
+    std::string text;
+    for (const std::string& token : path) text += "/" + token;
+    return Error(StatusCode::kFailedPrecondition, "JSON patch: testing value {} failed", text);
+  }
+
+  Json document_;
+  size_t copied_bytes_ = 0;
+};
+
+void Merge(Json& target, const Json& patch) {
+  if (!patch.is_object()) {
+    target = patch;
+    return;
+  }
+  if (!target.is_object()) target = Json::object();
+  for (const auto& [key, value] : patch.items()) {
+    if (value.is_null()) {
+      target.erase(key);
+    } else {
+      Merge(target[key], value);
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
+  if (!patch.is_array()) return Error(StatusCode::kInvalidArgument, "a JSON patch is an array");
+  if (patch.size() > kMaxOperations) {
+    return Error(StatusCode::kResourceExhausted,
+                 "The allowed maximum operations in a JSON patch is {}, got {}", kMaxOperations,
+                 patch.size());
+  }
+  JsonPatcher patcher(std::move(document));
+  for (const Json& operation : patch) RETURN_IF_ERROR(patcher.Apply(operation));
+  return patcher.Take();
+}
+
+StatusOr<Json> ApplyMergePatch(Json document, const Json& patch) {
+  if (!patch.is_object()) return Error(StatusCode::kInvalidArgument, "a merge patch is an object");
+  Merge(document, patch);
+  return document;
+}
+
+}  // namespace berth::api

@@ -1,0 +1,212 @@
+#include "api/merging/patch.h"
+
+#include <gtest/gtest.h>
+
+namespace berth::api {
+namespace {
+
+using base::Json;
+using base::StatusCode;
+using nlohmann::literals::operator""_json;
+
+TEST(JsonPatchTest, EveryOperation) {
+  const Json document = R"({"a": {"b": [1, 2, 3]}, "x/y": "old", "m~n": 1})"_json;
+  const Json patch = R"([
+      {"op": "test", "path": "/a/b/0", "value": 1},
+      {"op": "add", "path": "/a/b/1", "value": 9},
+      {"op": "add", "path": "/a/b/-", "value": 4},
+      {"op": "remove", "path": "/a/b/0"},
+      {"op": "replace", "path": "/x~1y", "value": "new"},
+      {"op": "move", "from": "/m~0n", "path": "/moved"},
+      {"op": "copy", "from": "/a/b", "path": "/copy"}])"_json;
+  EXPECT_EQ(ApplyJsonPatch(document, patch).value(),
+            R"({"a": {"b": [9, 2, 3, 4]}, "x/y": "new", "moved": 1, "copy": [9, 2, 3, 4]})"_json);
+}
+
+TEST(JsonPatchTest, IsAsLenientAsKubernetes) {
+  EXPECT_EQ(ApplyJsonPatch(Json::object(), R"([{"op": "replace", "path": "/a", "value": 1}])"_json)
+                .value(),
+            R"({"a": 1})"_json);
+  EXPECT_TRUE(
+      ApplyJsonPatch(Json::object(), R"([{"op": "test", "path": "/a/b", "value": null}])"_json)
+          .ok());
+}
+
+TEST(JsonPatchTest, WhatDoesNotFitTheDocumentChangesNothingAndSaysSo) {
+  for (const Json& patch : {R"([{"op": "test", "path": "/a", "value": 2}])"_json,
+                            R"([{"op": "remove", "path": "/b"}])"_json,
+                            R"([{"op": "add", "path": "/b/c", "value": 1}])"_json,
+                            R"([{"op": "replace", "path": "/l/5", "value": 1}])"_json,
+                            R"([{"op": "add", "path": "/l/3", "value": 1}])"_json,
+                            R"([{"op": "add", "path": "/l/01", "value": 1}])"_json,
+                            R"([{"op": "move", "from": "/q", "path": "/a"}])"_json}) {
+    EXPECT_EQ(ApplyJsonPatch(R"({"a": 1, "l": [1, 2]})"_json, patch).status().code(),
+              StatusCode::kFailedPrecondition)
+        << patch;
+  }
+}
+
+TEST(JsonPatchTest, RefusesMalformedPatches) {
+  for (const Json& patch :
+       {R"({})"_json, R"([1])"_json, R"([{"op": "add", "path": "/a"}])"_json,
+        R"([{"op": "grow", "path": "/a"}])"_json, R"([{"op": "add", "value": 1}])"_json,
+        R"([{"op": "add", "path": "a", "value": 1}])"_json,
+        R"([{"op": "remove", "path": "/a~2"}])"_json, R"([{"op": "remove", "path": ""}])"_json,
+        R"([{"op": "move", "from": "/a", "path": "/a/b"}])"_json}) {
+    EXPECT_EQ(ApplyJsonPatch(R"({"a": {}})"_json, patch).status().code(),
+              StatusCode::kInvalidArgument)
+        << patch;
+  }
+}
+
+TEST(JsonPatchTest, IsBoundedInOperationsAndCopies) {
+  Json many = Json::array();
+  for (int i = 0; i < 10001; ++i)
+    many.push_back({{"op", "test"}, {"path", "/a"}, {"value", nullptr}});
+  EXPECT_EQ(ApplyJsonPatch(Json::object(), many).status().code(), StatusCode::kResourceExhausted);
+
+  Json bomb = Json::array();
+  for (int i = 0; i < 30; ++i) bomb.push_back({{"op", "copy"}, {"from", "/a"}, {"path", "/a/-"}});
+  EXPECT_EQ(ApplyJsonPatch(R"({"a": ["0123456789"]})"_json, bomb).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(MergePatchTest, MergesObjectsAndRemovesNulls) {
+  EXPECT_EQ(ApplyMergePatch(
+                R"({"a": {"b": 1, "c": 2}, "l": [1, 2], "s": "x"})"_json,
+                R"({"a": {"b": null, "d": {"e": 1, "f": null}}, "l": [3], "s": {"t": 1}})"_json)
+                .value(),
+            R"({"a": {"c": 2, "d": {"e": 1}}, "l": [3], "s": {"t": 1}})"_json);
+  EXPECT_EQ(ApplyMergePatch(Json::object(), R"([])"_json).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+Json Strategic(const KindInfo& kind, const Json& document, const Json& patch) {
+  auto result = ApplyStrategicMergePatch(kind, document, patch);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : Json();
+}
+
+TEST(StrategicMergeTest, ListsMergeByTheirKeys) {
+  EXPECT_EQ(
+      Strategic(
+          kinds::kPod,
+          R"({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]},
+                                                  {"name": "b", "image": "2"}]}})"_json,
+          R"({"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]},
+                                                  {"name": "c", "image": "3"}]}})"_json),
+      R"({"spec": {"containers": [
+                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+                {"name": "b", "image": "2"}, {"name": "c", "image": "3"}]}})"_json);
+  EXPECT_EQ(Strategic(kinds::kNode,
+                      R"({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})"_json,
+                      R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})"_json),
+            R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})"_json);
+  EXPECT_EQ(
+      Strategic(
+          kinds::kPod,
+          R"({"spec": {"initContainers": [{"name": "a", "ports": [{"containerPort": 1, "name": "p"}]}]}})"_json,
+          R"({"spec": {"initContainers": [{"name": "a", "ports": [{"containerPort": 1, "name": "q"}]}]}})"_json),
+      R"({"spec": {"initContainers": [{"name": "a", "ports": [{"containerPort": 1, "name": "q"}]}]}})"_json);
+}
+
+TEST(StrategicMergeTest, ListsWithinItemsMergeToo) {
+  EXPECT_EQ(Strategic(kinds::kPod,
+                      R"({"spec": {"initContainers": [
+                    {"name": "a", "env": [{"name": "X", "value": "1"}], "args": ["x"]}]}})"_json,
+                      R"({"spec": {"initContainers": [
+                    {"name": "a", "env": [{"name": "Y", "value": "2"}], "args": ["y"]}]}})"_json),
+            R"({"spec": {"initContainers": [{"name": "a", "args": ["y"], "env": [
+          {"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}]}})"_json);
+  // And in a pod within another kind.
+  EXPECT_EQ(
+      Strategic(kinds::kDaemonSet,
+                R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}]}}}})"_json,
+                R"({"spec": {"template": {"spec": {"volumes": [{"name": "b"}]}}}})"_json),
+      R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}}})"_json);
+}
+
+TEST(StrategicMergeTest, OtherListsAreReplaced) {
+  EXPECT_EQ(Strategic(kinds::kNode, R"({"spec": {"taints": [{"key": "a"}]}})"_json,
+                      R"({"spec": {"taints": [{"key": "b"}]}})"_json),
+            R"({"spec": {"taints": [{"key": "b"}]}})"_json);
+  // The same field name merges in one kind and not in another.
+  EXPECT_EQ(
+      Strategic(kinds::kPersistentVolume, R"({"status": {"conditions": [{"type": "a"}]}})"_json,
+                R"({"status": {"conditions": [{"type": "b"}]}})"_json),
+      R"({"status": {"conditions": [{"type": "b"}]}})"_json);
+}
+
+TEST(StrategicMergeTest, FinalizersAreASet) {
+  const Json document = R"({"metadata": {"finalizers": ["a", "b"]}})"_json;
+  EXPECT_EQ(Strategic(kinds::kPersistentVolume, document,
+                      R"({"metadata": {"finalizers": ["b", "c"]}})"_json),
+            R"({"metadata": {"finalizers": ["a", "b", "c"]}})"_json);
+  EXPECT_EQ(Strategic(kinds::kPersistentVolume, document,
+                      R"({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"],
+                                       "$setElementOrder/finalizers": ["b"]}})"_json),
+            R"({"metadata": {"finalizers": ["b"]}})"_json);
+}
+
+TEST(StrategicMergeTest, PatchDirectives) {
+  const Json document =
+      R"({"spec": {"volumes": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}})"_json;
+  EXPECT_EQ(Strategic(kinds::kPod, document,
+                      R"({"spec": {"volumes": [{"$patch": "delete", "name": "b"}]}})"_json),
+            R"({"spec": {"volumes": [{"name": "a"}, {"name": "c"}]}})"_json);
+  EXPECT_EQ(Strategic(kinds::kPod, document,
+                      R"({"spec": {"volumes": [{"$patch": "replace"}, {"name": "z"}]}})"_json),
+            R"({"spec": {"volumes": [{"name": "z"}]}})"_json);
+  EXPECT_EQ(Strategic(kinds::kPod, R"({"metadata": {"labels": {"a": "1"}, "name": "n"}})"_json,
+                      R"({"metadata": {"labels": {"$patch": "replace", "b": "2"}}})"_json),
+            R"({"metadata": {"labels": {"b": "2"}, "name": "n"}})"_json);
+  EXPECT_EQ(Strategic(kinds::kPod, R"({"metadata": {"labels": {"a": "1"}, "name": "n"}})"_json,
+                      R"({"metadata": {"labels": {"$patch": "delete"}}})"_json),
+            R"({"metadata": {"name": "n"}})"_json);
+}
+
+TEST(StrategicMergeTest, RetainKeysDropsTheOtherMembers) {
+  EXPECT_EQ(Strategic(kinds::kPod, R"({"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}})"_json,
+                      R"({"spec": {"volumes": [{"name": "a", "$retainKeys": ["name", "hostPath"],
+                                                "hostPath": {"path": "/x"}}]}})"_json),
+            R"({"spec": {"volumes": [{"name": "a", "hostPath": {"path": "/x"}}]}})"_json);
+}
+
+TEST(StrategicMergeTest, ElementOrderKeepsWhatItsAuthorDidNotKnowInPlace) {
+  const Json document =
+      R"({"spec": {"containers": [{"name": "injected"}, {"name": "a"}, {"name": "b"}]}})"_json;
+  EXPECT_EQ(
+      Strategic(
+          kinds::kPod, document,
+          R"({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}, {"name": "c"}],
+                             "containers": [{"name": "c"}]}})"_json),
+      R"({"spec": {"containers": [{"name": "injected"}, {"name": "b"}, {"name": "a"}, {"name": "c"}]}})"_json);
+}
+
+TEST(StrategicMergeTest, DirectivesNeverReachTheObject) {
+  EXPECT_EQ(Strategic(kinds::kPod, Json::object(),
+                      R"({"spec": {"$setElementOrder/volumes": [{"name": "a"}],
+                                   "volumes": [{"name": "a", "$retainKeys": ["name"], "x": null},
+                                               {"name": "b", "$patch": "delete"}]}})"_json),
+            R"({"spec": {"volumes": [{"name": "a"}]}})"_json);
+}
+
+TEST(StrategicMergeTest, RefusesWhatItCannotApply) {
+  EXPECT_EQ(ApplyStrategicMergePatch(kinds::kPod, R"({"spec": {"containers": []}})"_json,
+                                     R"({"spec": {"containers": [{"image": "x"}]}})"_json)
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(ApplyStrategicMergePatch(kinds::kPod, Json::object(), R"({"$patch": "explode"})"_json)
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      ApplyStrategicMergePatch(kinds::kHostMount, Json::object(), Json::object()).status().code(),
+      StatusCode::kInvalidArgument);
+  EXPECT_FALSE(SupportsStrategicMerge(kinds::kHostMount));
+  EXPECT_TRUE(SupportsStrategicMerge(kinds::kCsiNode));
+}
+
+}  // namespace
+}  // namespace berth::api

@@ -1,0 +1,273 @@
+// Strategic merge patches: which lists are merged, and by what, is in the schema of the kind; the
+// directives are those of Kubernetes' own client and command line.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/codecs/protobuf.h"
+#include "api/merging/patch.h"
+#include "api/schema/schema.h"
+#include "base/log.h"
+
+namespace berth::api {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr std::string_view kDirective = "$patch";
+constexpr std::string_view kRetainKeys = "$retainKeys";
+constexpr std::string_view kSetOrder = "$setElementOrder/";
+constexpr std::string_view kDeletePrimitives = "$deleteFromPrimitiveList/";
+
+Status Bad(std::string_view what) {
+  return Error(StatusCode::kInvalidArgument, "strategic merge patch: {}", what);
+}
+
+std::string DirectiveOf(const Json& patch) { return base::json::String(patch, {kDirective}); }
+
+bool Contains(const Json& list, const Json& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// The part of a patch's value that is data: without directives, and without nulls, which mean
+// "absent". Used where the document has nothing to merge with.
+Json WithoutDirectives(const Json& value) {
+  if (value.is_object()) {
+    Json out = Json::object();
+    for (const auto& [key, member] : value.items()) {
+      if (key == kDirective || key == kRetainKeys || key.starts_with(kSetOrder) ||
+          key.starts_with(kDeletePrimitives) || member.is_null()) {
+        continue;
+      }
+      out[key] = WithoutDirectives(member);
+    }
+    return out;
+  }
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value) {
+      const std::string directive = DirectiveOf(item);
+      // A deletion has nothing to delete; "replace" and "merge" as items of their own say nothing
+      // more.
+      if (directive == "delete" || (!directive.empty() && item.size() == 1)) continue;
+      out.push_back(WithoutDirectives(item));
+    }
+    return out;
+  }
+  return value;
+}
+
+// The type of a member; nullptr if nothing is known of it.
+const Schema* MemberOf(const Schema* schema, std::string_view name) {
+  if (schema == nullptr) return nullptr;
+  if (schema->type == FieldType::kMap) return schema->element;
+  const Field* field = schema->Find(name);
+  return field == nullptr ? nullptr : field->type;
+}
+
+bool MergesList(const Schema* type) {
+  return type != nullptr && type->type == FieldType::kList && type->patch_merge;
+}
+
+// Merges `patch` into `target`, an object of the type `schema` (nullptr: not known).
+Status MergeObject(Json& target, const Json& patch, const Schema* schema);
+
+// Items with the same key merge, new ones go to the end, "$patch: delete" items remove.
+Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
+  const std::string_view key = type.patch_merge_key;
+  for (const Json& item : patch) {
+    if (!item.is_object()) return Bad(fmt::format("an item of {} is no object", name));
+    if (DirectiveOf(item) == "replace" && item.size() == 1) {
+      target = WithoutDirectives(patch);
+      return base::OkStatus();
+    }
+  }
+  std::map<Json, size_t> places;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (const Json* id = base::json::Find(target[i], {key}); id != nullptr) places.emplace(*id, i);
+  }
+  std::set<size_t> deleted;
+  for (const Json& item : patch) {
+    const std::string directive = DirectiveOf(item);
+    if (directive == "merge" && item.size() == 1) continue;
+    const Json* id = base::json::Find(item, {key});
+    if (id == nullptr) {
+      return Bad(fmt::format("an item of {} does not contain the merge key \"{}\"", name, key));
+    }
+    const auto same = places.find(*id);
+    if (directive == "delete") {
+      if (same != places.end()) {
+        deleted.insert(same->second);
+        places.erase(same);
+      }
+    } else if (same == places.end()) {
+      places.emplace(*id, target.size());
+      target.push_back(WithoutDirectives(item));
+    } else {
+      RETURN_IF_ERROR(MergeObject(target[same->second], item, type.element));
+    }
+  }
+  if (deleted.empty()) return base::OkStatus();
+  Json kept = Json::array();
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (!deleted.contains(i)) kept.push_back(std::move(target[i]));
+  }
+  target = std::move(kept);
+  return base::OkStatus();
+}
+
+Status MergeMember(Json& target, const std::string& key, const Json& value, const Schema* type) {
+  if (value.is_null()) {
+    target.erase(key);
+    return base::OkStatus();
+  }
+  const auto present = target.find(key);
+  if (value.is_object()) {
+    if (present == target.end() || !present->is_object()) {
+      if (DirectiveOf(value) == "delete") {
+        target.erase(key);
+      } else {
+        target[key] = WithoutDirectives(value);
+      }
+      return base::OkStatus();
+    }
+    if (DirectiveOf(value) == "delete") {
+      target.erase(key);
+      return base::OkStatus();
+    }
+    return MergeObject(*present, value, type);
+  }
+  if (!value.is_array() || !MergesList(type) || present == target.end() || !present->is_array()) {
+    target[key] = WithoutDirectives(value);
+    return base::OkStatus();
+  }
+  if (type->patch_merge_key.empty()) {
+    for (const Json& item : value) {
+      if (!Contains(*present, item)) present->push_back(item);
+    }
+    return base::OkStatus();
+  }
+  return MergeList(*present, value, *type, key);
+}
+
+Status RetainKeys(Json& target, const Json& patch) {
+  const auto keys = patch.find(kRetainKeys);
+  if (keys == patch.end()) return base::OkStatus();
+  if (!keys->is_array()) return Bad("$retainKeys is no list");
+  for (const auto& [key, value] : patch.items()) {
+    if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
+      return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
+    }
+  }
+  for (auto it = target.begin(); it != target.end();) {
+    it = Contains(*keys, it.key()) ? std::next(it) : target.erase(it);
+  }
+  return base::OkStatus();
+}
+
+Status DeletePrimitives(Json& target, const Json& patch) {
+  for (const auto& [key, values] : patch.items()) {
+    if (!key.starts_with(kDeletePrimitives)) continue;
+    if (!values.is_array()) return Bad(fmt::format("{} is no list", key));
+    const auto list = target.find(key.substr(kDeletePrimitives.size()));
+    if (list == target.end() || !list->is_array()) continue;
+    list->erase(std::remove_if(list->begin(), list->end(),
+                               [&](const Json& item) { return Contains(values, item); }),
+                list->end());
+  }
+  return base::OkStatus();
+}
+
+// Items that `order` names come in its order; the others, which the author of the patch did not
+// know, stay before the named item that they stood before.
+void Order(Json& list, const Json& order, std::string_view key) {
+  const auto id_of = [&](const Json& item) {
+    if (key.empty()) return item;
+    const Json* id = base::json::Find(item, {key});
+    return id == nullptr ? Json() : *id;
+  };
+  std::map<Json, size_t> places;
+  for (size_t i = 0; i < list.size(); ++i) places.emplace(id_of(list[i]), i);
+  std::vector<size_t> named;  // places in the present list, in the new order
+  std::vector<bool> is_named(list.size());
+  for (const Json& entry : order) {
+    const auto place = places.find(id_of(entry));
+    if (place == places.end() || is_named[place->second]) continue;
+    is_named[place->second] = true;
+    named.push_back(place->second);
+  }
+  Json out = Json::array();
+  size_t next = 0;  // of the others
+  const auto take_others_before = [&](size_t end) {
+    for (; next < end; ++next) {
+      if (!is_named[next]) out.push_back(list[next]);
+    }
+  };
+  for (const size_t place : named) {
+    take_others_before(place);
+    out.push_back(list[place]);
+  }
+  take_others_before(list.size());
+  list = std::move(out);
+}
+
+Status SetOrders(Json& target, const Json& patch, const Schema* schema) {
+  for (const auto& [key, order] : patch.items()) {
+    if (!key.starts_with(kSetOrder)) continue;
+    if (!order.is_array()) return Bad(fmt::format("{} is no list", key));
+    const std::string field = key.substr(kSetOrder.size());
+    const auto list = target.find(field);
+    if (list == target.end() || !list->is_array()) continue;
+    const Schema* type = MemberOf(schema, field);
+    if (!MergesList(type)) continue;  // replaced whole: it has the patch's order already
+    Order(*list, order, type->patch_merge_key);
+  }
+  return base::OkStatus();
+}
+
+Status MergeObject(Json& target, const Json& patch, const Schema* schema) {
+  const std::string directive = DirectiveOf(patch);
+  if (directive == "replace") {
+    target = WithoutDirectives(patch);
+    return base::OkStatus();
+  }
+  if (directive == "delete") {
+    target = Json::object();
+    return base::OkStatus();
+  }
+  if (!directive.empty() && directive != "merge") {
+    return Bad(fmt::format("unknown $patch directive {}", base::Quote(directive)));
+  }
+  RETURN_IF_ERROR(RetainKeys(target, patch));
+  RETURN_IF_ERROR(DeletePrimitives(target, patch));
+  for (const auto& [key, value] : patch.items()) {
+    if (key.starts_with('$')) continue;
+    RETURN_IF_ERROR(MergeMember(target, key, value, MemberOf(schema, key)));
+  }
+  return SetOrders(target, patch, schema);
+}
+
+}  // namespace
+
+bool SupportsStrategicMerge(const KindInfo& kind) { return HasProtobuf(SchemaOf(kind)); }
+
+StatusOr<Json> ApplyStrategicMergePatch(const KindInfo& kind, Json document, const Json& patch) {
+  if (!patch.is_object()) return Bad("a patch is an object");
+  if (!document.is_object()) return Bad("the document is no object");
+  if (!SupportsStrategicMerge(kind)) {
+    return Error(StatusCode::kInvalidArgument, "{} does not support strategic merge patches",
+                 kind.group_resource());
+  }
+  RETURN_IF_ERROR(MergeObject(document, patch, SchemaOf(kind)));
+  return document;
+}
+
+}  // namespace berth::api

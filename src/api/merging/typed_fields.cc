@@ -1,0 +1,316 @@
+#include "api/merging/typed_fields.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/merging/typed_value.h"
+
+namespace berth::api {
+
+using base::Json;
+
+namespace {
+
+// What `ignored` says of a member: nothing (null), or the node there.
+const FieldSet::Node* IgnoredAt(const FieldSet* ignored, std::string_view name) {
+  return ignored == nullptr || ignored->empty() ? nullptr : ignored->Find(FieldElement(name));
+}
+
+// The field goes with all that is below it.
+bool IgnoredWhole(const FieldSet::Node* node) {
+  return node != nullptr && node->member && node->children.empty();
+}
+
+const FieldSet* Below(const FieldSet::Node* node) {
+  return node == nullptr ? nullptr : &node->children;
+}
+
+// The fields below `value`.
+FieldSet Collect(const Schema* schema, const Json& value, const FieldSet* ignored);
+
+FieldSet CollectItems(const Schema& list, const Json& value) {
+  std::vector<std::pair<std::string, size_t>> items;
+  items.reserve(value.size());
+  for (size_t i = 0; i < value.size(); ++i) items.emplace_back(ItemElement(list, value[i]), i);
+  std::sort(items.begin(), items.end());
+  FieldSet out;
+  for (size_t i = 0; i < items.size();) {
+    size_t end = i + 1;
+    while (end < items.size() && items[end].first == items[i].first) ++end;
+    // Items of the same key are one field: whose members would be whose cannot be told.
+    FieldSet below =
+        end - i > 1 ? FieldSet() : Collect(list.element, value[items[i].second], nullptr);
+    out.Add(std::move(items[i].first), true, std::move(below));
+    i = end;
+  }
+  return out;
+}
+
+FieldSet Collect(const Schema* schema, const Json& value, const FieldSet* ignored) {
+  const ValueShape shape = ShapeOf(schema, value);
+  if (shape == ValueShape::kLeaf) return {};
+  if (shape == ValueShape::kItems) return CollectItems(*schema, value);
+  FieldSet out;
+  for (const auto& [name, item] : value.items()) {
+    const FieldSet::Node* skip = IgnoredAt(ignored, name);
+    if (IgnoredWhole(skip)) continue;
+    const MemberType type = MemberTypeOf(schema, name);
+    const ValueShape below = ShapeOf(type.schema, item);
+    const bool empty_object = below == ValueShape::kMembers && item.empty();
+    const bool member = below == ValueShape::kLeaf || empty_object || !type.named;
+    out.Add(FieldElement(name), member && (skip == nullptr || !skip->member),
+            Collect(type.schema, item, Below(skip)));
+  }
+  return out;
+}
+
+enum class Change { kNone, kAdded, kModified, kRemoved };
+
+// How a value changed itself, and what changed below it.
+struct Difference {
+  Change self = Change::kNone;
+  Comparison below;
+};
+
+Difference Compare(const Schema* schema, const Json* before, const Json* after,
+                   const FieldSet* ignored);
+
+// Puts what changed at `element` into its parent's comparison. The text is made only if needed.
+template <typename MakeElement>
+void Put(Comparison& out, Difference change, const MakeElement& make_element) {
+  if (change.self == Change::kNone && change.below.same()) return;
+  const std::string element = make_element();
+  out.added.Add(element, change.self == Change::kAdded, std::move(change.below.added));
+  out.modified.Add(element, change.self == Change::kModified, std::move(change.below.modified));
+  out.removed.Add(element, change.self == Change::kRemoved, std::move(change.below.removed));
+}
+
+void CompareMembers(const Schema* schema, const Json& before, const Json& after,
+                    const FieldSet* ignored, Comparison& out) {
+  auto a = before.begin();
+  auto b = after.begin();
+  while (a != before.end() || b != after.end()) {
+    const int order = a == before.end() ? 1 : b == after.end() ? -1 : a.key().compare(b.key());
+    const std::string& name = order <= 0 ? a.key() : b.key();
+    const FieldSet::Node* skip = IgnoredAt(ignored, name);
+    if (!IgnoredWhole(skip)) {
+      Difference change = Compare(MemberTypeOf(schema, name).schema, order <= 0 ? &*a : nullptr,
+                                  order >= 0 ? &*b : nullptr, Below(skip));
+      if (skip != nullptr && skip->member) change.self = Change::kNone;
+      Put(out, std::move(change), [&name] { return FieldElement(name); });
+    }
+    if (order <= 0) ++a;
+    if (order >= 0) ++b;
+  }
+}
+
+// The items of a list by element, those of the same element in their order.
+using Items = std::vector<std::pair<std::string, const Json*>>;
+
+Items ItemsOf(const Schema& list, const Json& value) {
+  Items out;
+  out.reserve(value.size());
+  for (const Json& item : value) out.emplace_back(ItemElement(list, item), &item);
+  std::sort(out.begin(), out.end());  // those of one element by their place in the list
+  return out;
+}
+
+using ItemRange = std::span<const std::pair<std::string, const Json*>>;
+
+// Takes the items of `element` from the front of `items`.
+ItemRange TakeItems(ItemRange& items, const std::string& element) {
+  size_t count = 0;
+  while (count < items.size() && items[count].first == element) ++count;
+  const ItemRange taken = items.first(count);
+  items = items.subspan(count);
+  return taken;
+}
+
+// Several items of one key count as one value, which comes and goes as a whole.
+Difference CompareSameKey(const Schema* element, ItemRange before, ItemRange after) {
+  const auto only = [](ItemRange items) { return items.size() == 1 ? items[0].second : nullptr; };
+  if (before.size() <= 1 && after.size() <= 1) {
+    return Compare(element, only(before), only(after), nullptr);
+  }
+  if (before.size() > 1 && after.size() > 1) {
+    const bool same =
+        std::equal(before.begin(), before.end(), after.begin(), after.end(),
+                   [](const auto& a, const auto& b) { return *a.second == *b.second; });
+    return {.self = same ? Change::kNone : Change::kModified, .below = {}};
+  }
+  // One of them is a lone item: its own members come or go.
+  Difference out = before.size() > 1 && after.empty() ? Difference{}
+                   : after.size() > 1 && before.empty()
+                       ? Difference{}
+                       : Compare(element, only(before), only(after), nullptr);
+  out.self = before.size() > 1 && after.empty()   ? Change::kRemoved
+             : after.size() > 1 && before.empty() ? Change::kAdded
+                                                  : Change::kModified;
+  return out;
+}
+
+void CompareItems(const Schema& list, const Json& before, const Json& after, Comparison& out) {
+  const Items before_items = ItemsOf(list, before);
+  const Items after_items = ItemsOf(list, after);
+  ItemRange a = before_items;
+  ItemRange b = after_items;
+  while (!a.empty() || !b.empty()) {
+    const std::string& element =
+        b.empty() || (!a.empty() && a[0].first < b[0].first) ? a[0].first : b[0].first;
+    const ItemRange left = TakeItems(a, element);
+    const ItemRange right = TakeItems(b, element);
+    Put(out, CompareSameKey(list.element, left, right), [&element] { return element; });
+  }
+}
+
+// What is below `value` as if all of it had come (or, swapped by the caller, gone).
+Comparison CompareBelow(const Schema* schema, ValueShape shape, const Json& before,
+                        const Json& after, const FieldSet* ignored) {
+  Comparison out;
+  if (shape == ValueShape::kMembers) CompareMembers(schema, before, after, ignored, out);
+  if (shape == ValueShape::kItems) CompareItems(*schema, before, after, out);
+  return out;
+}
+
+Difference Compare(const Schema* schema, const Json* before, const Json* after,
+                   const FieldSet* ignored) {
+  static const Json no_members = Json::object();
+  static const Json no_items = Json::array();
+  const auto nothing = [](ValueShape shape) -> const Json& {
+    return shape == ValueShape::kItems ? no_items : no_members;
+  };
+  if (before == nullptr || after == nullptr) {
+    const Json& value = before == nullptr ? *after : *before;
+    const ValueShape shape = ShapeOf(schema, value);
+    if (before == nullptr) {
+      return {Change::kAdded, CompareBelow(schema, shape, nothing(shape), value, ignored)};
+    }
+    return {Change::kRemoved, CompareBelow(schema, shape, value, nothing(shape), ignored)};
+  }
+  const ValueShape was = ShapeOf(schema, *before);
+  const ValueShape is = ShapeOf(schema, *after);
+  if (was == is) {
+    if (was == ValueShape::kLeaf) {
+      return {*before == *after ? Change::kNone : Change::kModified, {}};
+    }
+    return {Change::kNone, CompareBelow(schema, was, *before, *after, ignored)};
+  }
+  // One whole value turned into something with members, or the other way round.
+  Difference out{Change::kModified, {}};
+  out.below.removed = CompareBelow(schema, was, *before, nothing(was), ignored).removed;
+  out.below.added = CompareBelow(schema, is, nothing(is), *after, ignored).added;
+  return out;
+}
+
+const Schema* TypeBelow(const Schema* schema, const std::string& element, bool* named) {
+  *named = false;
+  if (schema == nullptr) return nullptr;
+  if (schema->type == FieldType::kList) return schema->element;
+  const MemberType type = MemberTypeOf(schema, std::string_view(element).substr(2));
+  *named = type.named;
+  return type.schema;
+}
+
+// A type that is an object, map or list, and whether it is replaced whole.
+bool HasParts(const Schema* schema) {
+  return schema != nullptr && (schema->type == FieldType::kObject ||
+                               schema->type == FieldType::kMap || schema->type == FieldType::kList);
+}
+bool IsAtomic(const Schema& schema) {
+  return schema.type == FieldType::kList ? schema.list_type == ListType::kAtomic : schema.atomic;
+}
+
+using FieldPath = std::vector<std::string>;
+
+// What `set` has below `path`, or nullptr.
+const FieldSet* BelowPath(const FieldSet& set, const FieldPath& path) {
+  const FieldSet* at = &set;
+  for (const std::string& element : path) {
+    const FieldSet::Node* node = at->Find(element);
+    if (node == nullptr) return nullptr;
+    at = &node->children;
+  }
+  return at;
+}
+
+class SchemaFollower {
+ public:
+  SchemaFollower(const Schema* schema, const Json& object, std::span<FieldSet* const> sets)
+      : schema_(schema), object_(object), sets_(sets) {}
+
+  void Run() {
+    std::vector<FieldSet> followed;
+    for (const FieldSet* set : sets_) followed.push_back(Follow(schema_, *set));
+    for (size_t i = 0; i < sets_.size(); ++i) *sets_[i] = std::move(followed[i]);
+  }
+
+ private:
+  FieldSet Follow(const Schema* schema, const FieldSet& set) {
+    FieldSet out;
+    for (const FieldSet::Node& node : set.nodes()) {
+      bool named = false;
+      const Schema* type = TypeBelow(schema, node.element, &named);
+      if (!HasParts(type)) {
+        out.Add(node.element, node.member, node.children);
+      } else if (IsAtomic(*type)) {
+        out.Add(node.element);
+      } else {
+        path_.push_back(node.element);
+        const bool whole = node.member && node.children.empty();
+        out.Add(node.element, node.member, whole ? PartsOfWhole() : Follow(type, node.children));
+        path_.pop_back();
+      }
+    }
+    return out;
+  }
+
+  // The parts of what a manager has as one value. If another has parts of it already, it was
+  // granular all the time, and what the manager has was empty.
+  FieldSet PartsOfWhole() {
+    for (const FieldSet* set : sets_) {
+      const FieldSet* below = BelowPath(*set, path_);
+      if (below != nullptr && !below->empty()) return {};
+    }
+    if (!live_) live_ = Collect(schema_, object_, nullptr);
+    const FieldSet* below = BelowPath(*live_, path_);
+    return below == nullptr ? FieldSet() : *below;
+  }
+
+  const Schema* schema_;
+  const Json& object_;
+  const std::span<FieldSet* const> sets_;
+  FieldPath path_;
+  std::optional<FieldSet> live_;  // worked out when first asked, which is seldom
+};
+
+}  // namespace
+
+FieldSet FieldsOf(const Schema* schema, const Json& object, const FieldSet& ignored) {
+  return Collect(schema, object, &ignored);
+}
+
+Comparison CompareFields(const Schema* schema, const Json& before, const Json& after,
+                         const FieldSet& ignored) {
+  return Compare(schema, &before, &after, &ignored).below;
+}
+
+FieldSet WithNamedParents(const Schema* schema, const FieldSet& set) {
+  FieldSet out;
+  for (const FieldSet::Node& node : set.nodes()) {
+    bool named = false;
+    const Schema* type = TypeBelow(schema, node.element, &named);
+    out.Add(node.element, node.member || (named && !node.children.empty()),
+            WithNamedParents(type, node.children));
+  }
+  return out;
+}
+
+void FollowSchema(const Schema* schema, const Json& object, std::span<FieldSet* const> sets) {
+  if (schema != nullptr) SchemaFollower(schema, object, sets).Run();
+}
+
+}  // namespace berth::api

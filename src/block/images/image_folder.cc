@@ -1,0 +1,479 @@
+#include "block/images/image_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "block/sizes.h"
+#include "platform/devices/loop_table.h"
+#include "platform/errno.h"
+#include "platform/file_systems/reflink.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::seconds kAnswerTime{10};  // of the folder's file system
+constexpr std::chrono::hours kCopyTime{1};
+constexpr size_t kLongestStem = 200;  // with its suffixes within the 255 bytes of a file name
+constexpr std::chrono::minutes kTornAge{10};
+constexpr std::string_view kRecordSuffix = ".json";
+
+base::Status NoImage(const std::string& image, const std::string& folder) {
+  return Error(StatusCode::kNotFound, "image {} does not exist in {}", Quote(image), Quote(folder));
+}
+
+bool IsFile(const std::string& path, const ImageIdentity& identity) {
+  struct stat st;
+  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == identity.inode;
+}
+
+base::StatusOr<int64_t> RoundedSize(int64_t size) {
+  if (size <= 0 || size > INT64_MAX - kSizeStep) {
+    return Error(StatusCode::kInvalidArgument, "{} bytes is no size of an image", size);
+  }
+  return (size + kSizeStep - 1) / kSizeStep * kSizeStep;
+}
+
+}  // namespace
+
+std::string ImageFolder::Beside(const std::string& image, std::string_view suffix) const {
+  const std::string stem = image.size() <= kLongestStem
+                               ? image
+                               : image.substr(0, kLongestStem - 64) + base::Sha256Hex(image);
+  return fmt::format("{}/.berth/{}{}", folder_, stem, suffix);
+}
+
+// Asked in a child, so that a file system that answers no more costs a deadline and not a thread.
+base::StatusOr<PoolPlace> ImageFolder::Place() const {
+  const std::string context = fmt::format("look at the folder of images {}", Quote(folder_));
+  ASSIGN_OR_RETURN(
+      const struct stat st,
+      platform::AskChild<struct stat>(context, kAnswerTime, [folder = folder_](struct stat& st) {
+        if (stat(folder.c_str(), &st) != 0) return errno;
+        return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+      }));
+  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  return PoolPlace{.device = st.st_dev, .boot_id = std::move(boot_id)};
+}
+
+base::StatusOr<std::optional<ImageRecord>> ImageFolder::Read(const std::string& image) const {
+  const auto text = platform::ReadFile(Beside(image, kRecordSuffix));
+  if (text.status().code() == StatusCode::kNotFound) return std::optional<ImageRecord>();
+  RETURN_IF_ERROR(text);
+  auto record = DecodeImageRecord(*text);
+  if (record.ok() && record->name == image) return std::optional(*std::move(record));
+  return Error(StatusCode::kDataLoss, "record {}: {}", Quote(Beside(image, kRecordSuffix)),
+               record.ok() ? "it is another image's" : base::Message(record.status()));
+}
+
+base::Status ImageFolder::Write(const ImageRecord& record) {
+  return platform::WriteDurably<"block.image_record">(Beside(record.name, kRecordSuffix),
+                                                      Encode(record));
+}
+
+base::StatusOr<ImageRecord> ImageFolder::ReadReady(const std::string& image) const {
+  RETURN_IF_ERROR(CheckImageName(image));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Read(image));
+  if (!record.has_value() || record->state != ImageState::kReady) return NoImage(image, folder_);
+  return *std::move(record);
+}
+
+base::StatusOr<ChangeLock> ImageFolder::LockForChange(const std::string& image) const {
+  RETURN_IF_ERROR(platform::MakeFolders(folder_ + "/.berth", 0700));
+  return ChangeLock::Take({.lock = Beside(image, ".lock"), .record = Beside(image, kRecordSuffix)},
+                          image);
+}
+
+base::StatusOr<std::optional<ImageRecord>> ImageFolder::Settle(const std::string& image,
+                                                               const PoolPlace& place) {
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Read(image));
+  if (!record.has_value()) return record;
+  const bool complete =
+      IsFile(Beside(image, ".new"), record->identity) || IsFile(PathOf(image), record->identity);
+  switch (record->state) {
+    case ImageState::kReady:
+      if (record->growing_from == 0) return record;
+      {
+        ASSIGN_OR_RETURN(ImageRecord grown, CompleteGrowth(*std::move(record), place));
+        return std::optional(std::move(grown));
+      }
+    case ImageState::kPlacing:
+      if (complete) {
+        ASSIGN_OR_RETURN(ImageRecord ready, Finish(*std::move(record), place));
+        return std::optional(std::move(ready));
+      }
+      break;
+    case ImageState::kCreating:
+    case ImageState::kDeleting:
+      break;
+  }
+  LOG_INFO("image {} in {}: what was begun before a crash is undone", Quote(image), Quote(folder_));
+  RETURN_IF_ERROR(Remove(*std::move(record), place));
+  return std::optional<ImageRecord>();
+}
+
+base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
+  RETURN_IF_ERROR(CheckImageName(wanted.name));
+  if (!wanted.source.empty()) RETURN_IF_ERROR(CheckImageName(wanted.source));
+  ASSIGN_OR_RETURN(const int64_t size, RoundedSize(wanted.size_bytes));
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(wanted.name));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(wanted.name, place));
+  if (before.has_value()) {
+    if (before->made_bytes == size && before->source == wanted.source &&
+        before->snapshot_of.empty()) {
+      return before->Info();
+    }
+    return Error(StatusCode::kAlreadyExists,
+                 "image {} was made with {} bytes{}{}, and is wanted with {} bytes{}{}",
+                 Quote(wanted.name), before->made_bytes, before->source.empty() ? "" : " from ",
+                 before->source, size, wanted.source.empty() ? "" : " from ", wanted.source);
+  }
+  ImageRecord record{.name = wanted.name,
+                     .size_bytes = size,
+                     .made_bytes = size,
+                     .source = wanted.source,
+                     .created = base::SystemClock().Now()};
+  return Make(std::move(record), place);
+}
+
+base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
+                                                      const std::string& snapshot) {
+  RETURN_IF_ERROR(CheckImageName(snapshot));
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(snapshot));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(snapshot, place));
+  if (before.has_value()) {
+    if (before->snapshot_of == image) return before->Info();
+    return Error(StatusCode::kAlreadyExists, "{} exists and is no snapshot of image {}",
+                 Quote(snapshot), Quote(image));
+  }
+  ASSIGN_OR_RETURN(const ImageRecord source, ReadReady(image));
+  ImageRecord record{.name = snapshot,
+                     .size_bytes = source.size_bytes,
+                     .made_bytes = source.size_bytes,
+                     .source = image,
+                     .snapshot_of = image,
+                     .created = base::SystemClock().Now()};
+  return Make(std::move(record), place);
+}
+
+base::StatusOr<ImageInfo> ImageFolder::Make(ImageRecord record, const PoolPlace& place) {
+  struct stat st;
+  if (lstat(PathOf(record.name).c_str(), &st) == 0) {
+    return Error(StatusCode::kAlreadyExists,
+                 "{} is there and has no record: move it away, or give the image another name",
+                 Quote(PathOf(record.name)));
+  }
+  RETURN_IF_ERROR(Write(record));
+  const base::Status filled = [&]() -> base::Status {
+    const std::string path = Beside(record.name, ".new");
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return platform::ErrnoError(errno, "remove " + Quote(path));
+    }
+    ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
+    RETURN_IF_ERROR(base::FaultPoint<"block.image_fill.before">());
+    RETURN_IF_ERROR(Fill(image, record));
+    if (!record.snapshot_of.empty() && fchmod(image.get(), 0400) != 0) {
+      return platform::ErrnoError(errno, "make read-only " + Quote(path));
+    }
+    ASSIGN_OR_RETURN(record.identity, FinishImage(image, path, place.boot_id));
+    return base::FaultPoint<"block.image_fill.after">();
+  }();
+  if (!filled.ok()) {
+    if (const base::Status undone = Remove(record, place); !undone.ok()) {
+      LOG_WARNING("undo the creation of image {}: {}", Quote(record.name), base::ToString(undone));
+    }
+    return base::Annotate(filled, fmt::format("make image {}", Quote(record.name)));
+  }
+  record.state = ImageState::kPlacing;
+  RETURN_IF_ERROR(Write(record));
+  ASSIGN_OR_RETURN(record, Finish(std::move(record), place));
+  return record.Info();
+}
+
+base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& record) {
+  if (!record.source.empty()) {
+    ASSIGN_OR_RETURN(const Located source, Locate(record.source));
+    if (source.info.size_bytes > record.size_bytes) {
+      return Error(StatusCode::kOutOfRange, "its source {} has {} bytes, more than {}",
+                   Quote(record.source), source.info.size_bytes, record.size_bytes);
+    }
+    const bool frozen = !source.info.snapshot_of.empty();
+    // An exclusive lock needs a descriptor that could write, which nothing does here.
+    ASSIGN_OR_RETURN(const base::UniqueFd from,
+                     OpenLocked(source, frozen ? O_RDONLY : O_RDWR,
+                                frozen ? ImageLock::kReader : ImageLock::kCopy));
+    // Locked, so that no mkfs goes on there. One that was cut short is not copied: without its note
+    // nobody would take the copy for what may be made anew.
+    ASSIGN_OR_RETURN(const std::string formatting, Formatting(record.source));
+    if (formatting.empty()) {
+      RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
+                                          {.deadline = steady_clock::now() + kCopyTime}));
+    }
+  }
+  return ExtendImage(image, record.size_bytes);
+}
+
+// From `placing` to `ready`: gives the complete image its name. By a link, since a rename would
+// replace what came to be under that name meanwhile.
+base::StatusOr<ImageRecord> ImageFolder::Finish(ImageRecord record, const PoolPlace& place) {
+  const std::string made = Beside(record.name, ".new");
+  const std::string path = PathOf(record.name);
+  if (!IsFile(path, record.identity)) {
+    RETURN_IF_ERROR(base::FaultPoint<"block.image_place.before">());
+    if (link(made.c_str(), path.c_str()) != 0) {
+      return platform::ErrnoError(errno, "place image " + Quote(path));
+    }
+    RETURN_IF_ERROR(base::FaultPoint<"block.image_place.linked">());
+  }
+  {
+    ASSIGN_OR_RETURN(const base::UniqueFd image,
+                     OpenImage(path, record.AsPoolRecord(), place, O_RDONLY));
+    RETURN_IF_ERROR(FinishImage(image, path, place.boot_id));
+  }
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(made));
+  record.state = ImageState::kReady;
+  RETURN_IF_ERROR(Write(record));
+  return record;
+}
+
+base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
+  if (record.state == ImageState::kReady) {
+    record.state = ImageState::kDeleting;
+    const base::Status written = Write(record);
+    // On a full file system the image goes all the same, or room could never be made there. A
+    // record that still says `ready` then lacks its image, and the repeated call removes it.
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
+  }
+  // Whatever is under its name before it was placed is not the image.
+  if (record.identity.inode != 0) {
+    RETURN_IF_ERROR(RemoveImage(PathOf(record.name), record.AsPoolRecord(), place));
+  }
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(Beside(record.name, ".new")));
+  unlink(Beside(record.name, ".holder").c_str());
+  return platform::RemoveDurably<"block.image_record">(Beside(record.name, kRecordSuffix));
+}
+
+// Temp files of its record, which a crash left: whoever holds the lock writes none.
+base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
+  const std::string record = Beside(image, kRecordSuffix);
+  const std::string prefix = "." + record.substr(record.rfind('/') + 1) + ".";
+  const std::string folder = folder_ + "/.berth/";
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix) || !platform::IsTornWrite(name)) continue;
+    if (unlink((folder + name).c_str()) != 0 && errno != ENOENT) {
+      return platform::ErrnoError(errno, fmt::format("remove {}", Quote(folder + name)));
+    }
+  }
+  return base::OkStatus();
+}
+
+base::Status ImageFolder::Delete(const std::string& image) {
+  RETURN_IF_ERROR(CheckImageName(image));
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
+  RETURN_IF_ERROR(RemoveTornRecords(image));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, Settle(image, place));
+  if (!record.has_value()) return base::OkStatus();
+  struct stat st;
+  if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
+  // Held until the image is gone, so that nobody maps it meanwhile.
+  base::UniqueFd held;
+  if (record->snapshot_of.empty()) {
+    ASSIGN_OR_RETURN(const Located located, Locate(image));
+    ASSIGN_OR_RETURN(held, OpenLocked(located, O_RDWR, ImageLock::kWriter));
+  } else {
+    ASSIGN_OR_RETURN(const bool locked, HasLock(image));
+    if (locked) {
+      return Error(StatusCode::kFailedPrecondition, "snapshot {} is mapped", Quote(image));
+    }
+  }
+  return Remove(*record, place);
+}
+
+base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t size_bytes) {
+  ASSIGN_OR_RETURN(const int64_t size, RoundedSize(size_bytes));
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  RETURN_IF_ERROR(CheckImageName(image));
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
+  if (!record.has_value()) return NoImage(image, folder_);
+  if (!record->snapshot_of.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "{} is a snapshot, which never changes",
+                 Quote(image));
+  }
+  if (record->size_bytes >= size) return record->Info();
+  record->growing_from = record->size_bytes;
+  record->size_bytes = size;
+  RETURN_IF_ERROR(Write(*record));
+  ASSIGN_OR_RETURN(const ImageRecord grown, CompleteGrowth(*std::move(record), place));
+  return grown.Info();
+}
+
+base::StatusOr<ImageRecord> ImageFolder::CompleteGrowth(ImageRecord record,
+                                                        const PoolPlace& place) {
+  ASSIGN_OR_RETURN(const base::UniqueFd image,
+                   OpenImage(PathOf(record.name), record.AsPoolRecord(), place, O_RDWR));
+  RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image_grow.extended">());
+  record.growing_from = 0;
+  RETURN_IF_ERROR(Write(record));
+  return record;
+}
+
+base::Status ImageFolder::NoteFormatting(const std::string& image, const std::string& uuid) {
+  RETURN_IF_ERROR(CheckImageName(image));
+  if (!uuid.empty() && !IsId(uuid)) {
+    return Error(StatusCode::kInvalidArgument, "{} is no UUID of a file system", Quote(uuid));
+  }
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
+  if (!record.has_value()) return NoImage(image, folder_);
+  if (record->formatting == uuid) return base::OkStatus();
+  record->formatting = uuid;
+  return Write(*record);
+}
+
+base::StatusOr<std::string> ImageFolder::Formatting(const std::string& image) const {
+  ASSIGN_OR_RETURN(ImageRecord record, ReadReady(image));
+  return std::move(record.formatting);
+}
+
+base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  const auto names = platform::ListFolder(folder_ + "/.berth");
+  if (names.status().code() == StatusCode::kNotFound) return std::vector<ImageInfo>();
+  RETURN_IF_ERROR(names);
+  std::vector<ImageInfo> images;
+  for (const std::string& name : *names) {
+    const std::string path = folder_ + "/.berth/" + name;
+    if (platform::IsTornWrite(name)) {
+      // Of a write that may still be under way, by another process.
+      struct stat st;
+      if (lstat(path.c_str(), &st) == 0 &&
+          base::SystemClock().Now() - std::chrono::system_clock::from_time_t(st.st_mtime) >
+              kTornAge) {
+        unlink(path.c_str());
+      }
+      continue;
+    }
+    if (!name.ends_with(kRecordSuffix)) continue;
+    const auto text = platform::ReadFile(path);
+    if (text.status().code() == StatusCode::kNotFound) continue;  // deleted meanwhile
+    RETURN_IF_ERROR(text);
+    auto record = DecodeImageRecord(*text);
+    if (!record.ok()) {
+      LOG_WARNING("record {}: {}", Quote(path), base::ToString(record.status()));
+      continue;
+    }
+    if (record->state != ImageState::kReady) {
+      const auto change = LockForChange(record->name);
+      if (!change.ok()) continue;  // it is being made at this moment
+      const auto settled = Settle(record->name, place);
+      RETURN_IF_ERROR(settled);
+      if (!settled->has_value()) continue;
+      *record = **settled;
+    }
+    images.push_back(record->Info());
+  }
+  std::sort(images.begin(), images.end(),
+            [](const ImageInfo& a, const ImageInfo& b) { return a.name < b.name; });
+  return images;
+}
+
+base::StatusOr<ImageFolder::Located> ImageFolder::Locate(const std::string& image) const {
+  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
+  RETURN_IF_ERROR(OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY));
+  return Located{.info = record.Info(),
+                 .path = PathOf(image),
+                 .identity = {.dev = place.device, .ino = record.identity.inode}};
+}
+
+base::StatusOr<base::UniqueFd> ImageFolder::Open(const Located& image, int flags) const {
+  return OpenBy(image, flags, std::nullopt);
+}
+
+base::StatusOr<base::UniqueFd> ImageFolder::OpenLocked(const Located& image, int flags,
+                                                       ImageLock lock) const {
+  return OpenBy(image, flags, lock);
+}
+
+base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int flags,
+                                                   std::optional<ImageLock> lock) const {
+  const std::string context = fmt::format("open image {}", Quote(image.path));
+  // The lock is the open file's, so that a child can take it for this process.
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kAnswerTime, [path = image.path, flags, lock] {
+                     const int fd = open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
+                     if (fd < 0) return -errno;
+                     const int error = lock.has_value() ? LockImage(fd, *lock) : 0;
+                     return error == 0 ? fd : -error;
+                   }));
+  if (opened.error == EAGAIN) {
+    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another: {}",
+                 Quote(image.info.name), Holders(image));
+  }
+  if (opened.error == ENOENT) return NoImage(image.info.name, folder_);
+  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
+  // What was deleted between the look and the lock has no name any more.
+  struct stat st;
+  if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
+  if (st.st_nlink == 0) return NoImage(image.info.name, folder_);
+  if (st.st_dev != image.identity.dev || st.st_ino != image.identity.ino) {
+    return Error(StatusCode::kDataLoss, "image {} became another file (inode {}, was {})",
+                 Quote(image.path), st.st_ino, image.identity.ino);
+  }
+  return std::move(opened.fd);
+}
+
+base::StatusOr<bool> ImageFolder::HasLock(const std::string& image) const {
+  ASSIGN_OR_RETURN(const Located located, Locate(image));
+  ASSIGN_OR_RETURN(const base::UniqueFd fd, Open(located, O_RDONLY));
+  return HasImageLock(fd.get());
+}
+
+void ImageFolder::NoteHolder(const std::string& image, const std::string& who) {
+  const std::string path = Beside(image, ".holder");
+  const base::UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid() || write(fd.get(), who.data(), who.size()) < 0) {
+    LOG_DEBUG("note who has image {}: {}", Quote(image), strerrordesc_np(errno));
+  }
+}
+
+std::string ImageFolder::Holders(const Located& image) const {
+  const std::string deleted = image.path + " (deleted)";
+  const std::string name = "/" + image.info.name;
+  std::vector<std::string> known;
+  const auto loops =
+      platform::LookAtLoops([&](std::string_view path) { return path.ends_with(name); });
+  if (loops.ok()) {
+    for (const platform::LoopEntry& entry : *loops) {
+      if (entry.loop.backing == image.identity) known.push_back(entry.loop.path + " shows it");
+    }
+  }
+  const auto noted = platform::ReadFile(Beside(image.info.name, ".holder"), 4096);
+  if (noted.ok() && !noted->empty()) known.push_back("last mapped by " + *noted);
+  if (known.empty()) return "a node or process that is not known here";
+  return fmt::format("{}", fmt::join(known, "; "));
+}
+
+}  // namespace berth::block

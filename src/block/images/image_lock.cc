@@ -1,0 +1,68 @@
+#include "block/images/image_lock.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "platform/errno.h"
+
+namespace berth::block {
+namespace {
+
+struct Ranges {
+  short image;
+  short writers;  // F_UNLCK: none
+};
+
+Ranges RangesOf(ImageLock lock) {
+  switch (lock) {
+    case ImageLock::kWriter:
+      return {F_WRLCK, F_WRLCK};
+    case ImageLock::kReader:
+      return {F_RDLCK, F_UNLCK};
+    case ImageLock::kSharedWriter:
+      return {F_RDLCK, F_RDLCK};
+    case ImageLock::kCopy:
+      return {F_RDLCK, F_WRLCK};
+  }
+  return {F_WRLCK, F_WRLCK};
+}
+
+struct flock Range(short type, off_t start, off_t length) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = start;
+  range.l_len = length;
+  return range;
+}
+
+base::StatusOr<bool> Stands(int fd, struct flock range) {
+  if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
+    return platform::ErrnoError(errno, "look for locks of an image");
+  }
+  return range.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+int LockImage(int fd, ImageLock lock) {
+  const Ranges types = RangesOf(lock);
+  struct flock image = Range(types.image, 0, kWritersByte);
+  if (fcntl(fd, F_OFD_SETLK, &image) != 0) return errno == EACCES ? EAGAIN : errno;
+  if (types.writers == F_UNLCK) return 0;
+  struct flock writers = Range(types.writers, kWritersByte, 1);
+  if (fcntl(fd, F_OFD_SETLK, &writers) == 0) return 0;
+  return errno == EACCES ? EAGAIN : errno;
+}
+
+base::StatusOr<bool> HasImageLock(int fd) { return Stands(fd, Range(F_WRLCK, 0, 0)); }
+
+base::StatusOr<bool> IsAgainst(int fd, ImageLock lock) {
+  const Ranges types = RangesOf(lock);
+  ASSIGN_OR_RETURN(const bool image, Stands(fd, Range(types.image, 0, kWritersByte)));
+  if (image || types.writers == F_UNLCK) return image;
+  return Stands(fd, Range(types.writers, kWritersByte, 1));
+}
+
+}  // namespace berth::block

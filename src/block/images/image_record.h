@@ -1,0 +1,60 @@
+// What a folder of images knows of one of them, and its durable form.
+//
+//                  content complete, synced        under its name               removal asked for
+//   (none) ─▶ creating ──────────────────▶ placing ──────────────▶ ready ────────────────────▶
+//                │  crash: both are removed    │  crash: goes on                deleting ─▶ (none)
+//                └─ by whoever comes next      └─ by whoever comes next
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "block/backend.h"
+#include "block/images/image.h"
+#include "block/record.h"
+
+namespace berth::block {
+
+enum class ImageState { kCreating, kPlacing, kReady, kDeleting };
+
+struct ImageRecord {
+  std::string name;
+  ImageState state = ImageState::kCreating;
+  int64_t size_bytes = 0;
+  int64_t made_bytes = 0;    // what it was made with: a creation is repeated with that
+  int64_t growing_from = 0;  // while the image is made longer: what it was; else 0
+  std::string source;        // the image or snapshot that it was copied from; empty: none
+  std::string snapshot_of;   // of a snapshot: the image; else empty
+  base::WallTime created;
+  ImageIdentity identity;  // since kPlacing
+  // UUID of a file system that is in the making there, and was never mounted; empty: none.
+  std::string formatting;
+
+  ImageInfo Info() const {
+    return {.name = name, .size_bytes = size_bytes, .snapshot_of = snapshot_of};
+  }
+  // For the checks of block/images/image.h.
+  Record AsPoolRecord() const {
+    Record record;
+    record.name = name;
+    record.size_bytes = size_bytes;
+    record.growing_from = growing_from;
+    record.image = identity;
+    return record;
+  }
+};
+
+// Names that may become part of paths and export names: lower-case letters, digits, '-' and '.', at
+// most 253 bytes, beginning with a letter or digit.
+bool IsImageName(std::string_view name);
+// INVALID_ARGUMENT.
+base::Status CheckImageName(std::string_view name);
+
+std::string Encode(const ImageRecord& record);
+// DATA_LOSS for text that is not a whole record of this version.
+base::StatusOr<ImageRecord> DecodeImageRecord(std::string_view text);
+
+}  // namespace berth::block

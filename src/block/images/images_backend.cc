@@ -1,0 +1,201 @@
+#include "block/images/images_backend.h"
+
+#include <fcntl.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "block/images/image_folder.h"
+#include "block/images/loop_mappings.h"
+#include "block/images/proxy_mappings.h"
+#include "block/key_locks.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+namespace {
+
+ImageLock LockOf(const MapOptions& options) {
+  if (options.read_only) return ImageLock::kReader;
+  return options.shared_writers ? ImageLock::kSharedWriter : ImageLock::kWriter;
+}
+
+// What is the same for either access: the images.
+class Images : public Backend {
+ public:
+  explicit Images(const std::string& folder) : folder_(folder) {}
+
+  base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
+    return folder_.Create(wanted);
+  }
+  base::Status Delete(const std::string& image) override { return folder_.Delete(image); }
+  base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
+                                           const std::string& snapshot) override {
+    return folder_.CreateSnapshot(image, snapshot);
+  }
+  base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    return folder_.Grow(image, size_bytes);
+  }
+  base::StatusOr<std::vector<ImageInfo>> List() override { return folder_.List(); }
+  base::StatusOr<bool> HasLock(const std::string& image) override { return folder_.HasLock(image); }
+  base::Status Fence(const std::string& /*image*/, const std::string& node) override {
+    return Error(StatusCode::kUnimplemented,
+                 "a folder of images cannot shut node {} out: power it off and give it the taint "
+                 "node.kubernetes.io/out-of-service",
+                 Quote(node));
+  }
+  base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
+    return folder_.NoteFormatting(image, uuid);
+  }
+  base::StatusOr<std::string> Formatting(const std::string& image) override {
+    return folder_.Formatting(image);
+  }
+
+ protected:
+  base::StatusOr<ImageFolder::Located> LocateFor(const std::string& image,
+                                                 const MapOptions& options) const {
+    ASSIGN_OR_RETURN(ImageFolder::Located located, folder_.Locate(image));
+    if (!located.info.snapshot_of.empty() && !options.read_only) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "{} is a snapshot: it is mapped for reading only", Quote(image));
+    }
+    return located;
+  }
+
+  ImageFolder folder_;
+  KeyLocks keys_;
+};
+
+class LoopImages : public Images {
+ public:
+  LoopImages(const ImagesOptions& options, const BackendParts& parts)
+      : Images(options.folder),
+        node_(parts.node),
+        loops_({.node = parts.node, .store = "images:" + options.folder, .folder = options.folder},
+               parts.mounter) {}
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
+    ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(image));
+    if (found.mine.has_value()) return Again(*found.mine, located, options);
+    for (const platform::LoopEntry& other : found.others) {
+      if (other.loop.backing == located.identity && !other.label.starts_with("berth ")) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "image {} is shown by {} already, which Berth did not attach: detach it",
+                     Quote(image), other.loop.path);
+      }
+    }
+    ASSIGN_OR_RETURN(
+        const base::UniqueFd file,
+        folder_.OpenLocked(located, options.read_only ? O_RDONLY : O_RDWR, LockOf(options)));
+    ASSIGN_OR_RETURN(Mapping mapping, loops_.Attach(file, image, options.read_only));
+    folder_.NoteHolder(image, fmt::format("node {} as {}{}", Quote(node_), mapping.device,
+                                          options.read_only ? " for reading" : ""));
+    return mapping;
+  }
+
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    ASSIGN_OR_RETURN(LoopMappings::Found found, loops_.Find(image));
+    return std::move(found.mine);
+  }
+  base::StatusOr<std::vector<Mapping>> Mappings() override { return loops_.All(); }
+  base::Status Check(const Mapping& mapping) override { return loops_.Check(mapping); }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    return loops_.Refresh(mapping);
+  }
+  base::Status Unmap(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    return loops_.Detach(mapping);
+  }
+  // Also while another call for the image waits for what does not answer.
+  base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
+    return loops_.Force(mapping, patience);
+  }
+
+ private:
+  // What is mapped already, if it serves.
+  base::StatusOr<Mapping> Again(const Mapping& mapping, const ImageFolder::Located& located,
+                                const MapOptions& options) {
+    if (!(LoopMappings::BackingOf(mapping) == located.identity)) {
+      return Error(StatusCode::kDataLoss, "{} shows another file than image {}", mapping.device,
+                   Quote(mapping.image));
+    }
+    if (mapping.read_only && !options.read_only) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "image {} is mapped for reading only, as {}: unmap it first",
+                   Quote(mapping.image), mapping.device);
+    }
+    if (!mapping.read_only && !options.read_only && !options.shared_writers) {
+      // What was mapped for several writers may have a second one.
+      ASSIGN_OR_RETURN(const base::UniqueFd file, folder_.Open(located, O_RDWR));
+      ASSIGN_OR_RETURN(const bool exclusive, IsAgainst(file.get(), ImageLock::kReader));
+      if (!exclusive) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "image {} is mapped as {} without an exclusive lock: unmap it first",
+                     Quote(mapping.image), mapping.device);
+      }
+    }
+    if (mapping.size_bytes == located.info.size_bytes) return mapping;
+    return loops_.Refresh(mapping);
+  }
+
+  const std::string node_;
+  const LoopMappings loops_;
+};
+
+class ProxiedImages : public Images {
+ public:
+  ProxiedImages(const ImagesOptions& options, const BackendParts& parts)
+      : Images(options.folder), node_(parts.node), mappings_("images:" + options.folder, parts) {}
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
+    ASSIGN_OR_RETURN(Mapping mapping, mappings_.Map({.image = image,
+                                                     .path = located.path,
+                                                     .device = located.identity.dev,
+                                                     .inode = located.identity.ino,
+                                                     .read_only = options.read_only,
+                                                     .shared = options.shared_writers}));
+    folder_.NoteHolder(
+        image, fmt::format("node {} as {}, by its I/O proxy{}", Quote(node_), mapping.device,
+                           options.read_only ? ", for reading" : ""));
+    return mapping;
+  }
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    return mappings_.Find(image);
+  }
+  base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    // Nobody grows it meanwhile: the daemon makes the file exactly as long as it is told.
+    ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
+    return mappings_.Refresh(mapping, located.info.size_bytes);
+  }
+  base::Status Check(const Mapping& mapping) override { return mappings_.Check(mapping); }
+  base::Status Unmap(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    return mappings_.Unmap(mapping);
+  }
+  base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
+    return mappings_.Force(mapping, patience);
+  }
+
+ private:
+  const std::string node_;
+  const ProxyMappings mappings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewImagesBackend(const ImagesOptions& options, const BackendParts& parts) {
+  if (options.access == ImageAccess::kProxy) return std::make_unique<ProxiedImages>(options, parts);
+  return std::make_unique<LoopImages>(options, parts);
+}
+
+}  // namespace berth::block

@@ -1,0 +1,319 @@
+// Images of a folder as real loop devices, with their locks.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <utility>
+
+#include "base/assert_ok.h"
+#include "block/backend.h"
+#include "block/images/image_lock.h"
+#include "block/sizes.h"
+#include "platform/devices/loop_device.h"
+#include "platform/devices/loop_table.h"
+#include "platform/file_systems/file_system.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/processes/exec.h"
+
+namespace berth::block {
+namespace {
+
+using base::StatusCode;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+// Others act just before or just after the next look at the mount table.
+class WatchedMounter : public platform::Mounter {
+ public:
+  explicit WatchedMounter(platform::Mounter& mounter) : mounter_(mounter) {}
+
+  std::function<void()> before_list, after_list;
+
+  base::StatusOr<std::vector<platform::MountEntry>> List() override {
+    if (before_list) std::exchange(before_list, nullptr)();
+    auto table = mounter_.List();
+    if (after_list) std::exchange(after_list, nullptr)();
+    return table;
+  }
+  base::Status Mount(const platform::MountRequest& request) override {
+    return mounter_.Mount(request);
+  }
+  base::Status Unmount(std::string_view target) override { return mounter_.Unmount(target); }
+  base::Status UnmountLazy(std::string_view target) override {
+    return mounter_.UnmountLazy(target);
+  }
+  base::Status MakeShared(std::string_view folder) override { return mounter_.MakeShared(folder); }
+
+ private:
+  platform::Mounter& mounter_;
+};
+
+class ImagesBackendTest : public testing::Test {
+ protected:
+  ImagesBackendTest() {
+    images_ = folder_ / "images";
+    EXPECT_EQ(mkdir(images_.c_str(), 0755), 0);
+    one_ = Open("one");
+    two_ = Open("two");
+  }
+  ~ImagesBackendTest() override {
+    for (const auto& backend : {one_.get(), two_.get()}) {
+      const auto mappings = backend->Mappings();
+      for (const Mapping& mapping : *mappings) {
+        EXPECT_TRUE(mounter_->UnmountLazy(mount_).ok());
+        EXPECT_TRUE(backend->Unmap(mapping).ok()) << mapping.device;
+      }
+    }
+  }
+  std::unique_ptr<Backend> Open(const std::string& node) { return Open(node, *mounter_); }
+  std::unique_ptr<Backend> Open(const std::string& node, platform::Mounter& mounter) {
+    auto backend =
+        OpenBackend({{"images", {{"folder", images_}}}},
+                    {.exec = *exec_, .mounter = mounter, .proxy_socket = "", .node = node});
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    return *std::move(backend);
+  }
+  void Mount(const Mapping& mapping, const std::string& type = "ext4") {
+    ASSERT_OK(platform::FormatIfBlank(*exec_, mapping.device, type, {}));
+    ASSERT_OK(platform::MakeFolders(mount_));
+    ASSERT_OK(mounter_->Mount({.source = mapping.device, .target = mount_, .fs_type = type}));
+  }
+
+  const platform::TempFolder folder_;
+  std::string images_;
+  const std::string mount_ = folder_ / "mount";
+  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
+  std::unique_ptr<Backend> one_, two_;
+};
+
+TEST_F(ImagesBackendTest, AnImageIsMappedFoundAgainAndUnmapped) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = 16 * kMiB}));
+  EXPECT_FALSE(one_->FindMapping("pvc-1")->has_value());
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  EXPECT_EQ(mapping->size_bytes, 16 * kMiB);
+  EXPECT_FALSE(mapping->read_only);
+  EXPECT_EQ(one_->Map("pvc-1", {})->device, mapping->device);
+  one_ = Open("one");
+  ASSERT_TRUE(one_->FindMapping("pvc-1")->has_value());
+  EXPECT_EQ(one_->FindMapping("pvc-1")->value().state, mapping->state);
+  EXPECT_THAT(*one_->Mappings(), SizeIs(1));
+  EXPECT_THAT(*two_->Mappings(), SizeIs(0));
+  ASSERT_OK(one_->Grow("pvc-1", 32 * kMiB));
+  EXPECT_EQ(one_->Refresh(*mapping)->size_bytes, 32 * kMiB);
+  ASSERT_OK(one_->Check(*mapping));
+  ASSERT_OK(one_->Unmap(*mapping));
+  ASSERT_OK(one_->Unmap(*mapping));
+  EXPECT_EQ(one_->Check(*mapping).code(), StatusCode::kDataLoss);
+  EXPECT_FALSE(one_->FindMapping("pvc-1")->has_value());
+  EXPECT_FALSE(*one_->HasLock("pvc-1"));
+}
+
+TEST_F(ImagesBackendTest, AMappedDeviceIsNeverTakenForAnotherImages) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  ASSERT_OK(one_->Unmap(*mapping));
+  // The kernel gives the same device to another image; the old mapping is nobody's any more.
+  ASSERT_OK(one_->Create({.name = "pvc-2", .size_bytes = kMiB}));
+  const auto other = one_->Map("pvc-2", {});
+  ASSERT_OK(other);
+  ASSERT_OK(one_->Unmap(*mapping));
+  ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  EXPECT_TRUE(one_->FindMapping("pvc-2")->has_value());
+  EXPECT_EQ(one_->Refresh(*mapping).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ImagesBackendTest, TwoNodesNeverWriteToOneImage) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  EXPECT_TRUE(*two_->HasLock("pvc-1"));
+  for (const bool read_only : {false, true}) {
+    const auto refused = two_->Map("pvc-1", {.read_only = read_only});
+    EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(base::Message(refused.status()), HasSubstr(mapping->device));
+    EXPECT_THAT(base::Message(refused.status()), HasSubstr("node 'one'"));
+  }
+  ASSERT_OK(one_->Unmap(*mapping));
+  ASSERT_OK(two_->Map("pvc-1", {}));
+}
+
+TEST_F(ImagesBackendTest, ReadersShareAnImageAndKeepWritersOut) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto mapping = one_->Map("pvc-1", {.read_only = true});
+  ASSERT_OK(mapping);
+  EXPECT_TRUE(mapping->read_only);
+  ASSERT_OK(two_->Map("pvc-1", {.read_only = true}));
+  EXPECT_EQ(one_->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
+  const base::UniqueFd device(open(mapping->device.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(!device.valid() || pwrite(device.get(), "x", 1, 0) < 0);
+}
+
+TEST_F(ImagesBackendTest, SeveralNodesMayWriteWhereTheFileSystemIsMadeForIt) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  ASSERT_OK(one_->Map("pvc-1", {.shared_writers = true}));
+  ASSERT_OK(two_->Map("pvc-1", {.shared_writers = true}));
+  EXPECT_EQ(one_->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(one_->CreateSnapshot("pvc-1", "snap").status().code(), StatusCode::kFailedPrecondition);
+}
+
+// The lock is the open file's, which the loop device holds on to.
+TEST_F(ImagesBackendTest, TheLockOutlivesTheProcessThatMadeTheMapping) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool mapped = Open("one")->Map("pvc-1", {}).ok();
+    kill(getpid(), mapped ? SIGKILL : SIGTERM);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_TRUE(*two_->HasLock("pvc-1"));
+  EXPECT_EQ(two_->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
+  const auto found = one_->FindMapping("pvc-1");
+  ASSERT_TRUE(found.ok() && found->has_value());
+  ASSERT_OK(one_->Unmap(**found));
+  EXPECT_FALSE(*two_->HasLock("pvc-1"));
+}
+
+TEST_F(ImagesBackendTest, AnImageThatSomebodyElseAttachedIsNotMapped) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto loop = platform::AttachLoop(images_ + "/pvc-1", {});
+  ASSERT_OK(loop);
+  const auto refused = one_->Map("pvc-1", {});
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused.status()), HasSubstr(loop->path));
+  ASSERT_OK(platform::DetachLoop(*loop));
+  ASSERT_OK(one_->Map("pvc-1", {}));
+}
+
+TEST_F(ImagesBackendTest, AMappedImageIsNotDeletedNorCopiedWhileItIsWritten) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = 64 * kMiB}));
+  auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  Mount(*mapping);
+  std::ofstream(mount_ + "/file") << "precious";
+  EXPECT_EQ(one_->Unmap(*mapping).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(two_->Delete("pvc-1").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(two_->CreateSnapshot("pvc-1", "snap").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(
+      two_->Create({.name = "pvc-2", .size_bytes = 64 * kMiB, .source = "pvc-1"}).status().code(),
+      StatusCode::kFailedPrecondition);
+  EXPECT_THAT(*one_->List(), SizeIs(1));
+  ASSERT_OK(mounter_->Unmount(mount_));
+  ASSERT_OK(one_->Unmap(*mapping));
+  ASSERT_OK(two_->CreateSnapshot("pvc-1", "snap"));
+  ASSERT_OK(two_->Create({.name = "pvc-2", .size_bytes = 96 * kMiB, .source = "snap"}));
+  ASSERT_OK(one_->Delete("pvc-1"));
+  EXPECT_EQ(one_->Map("snap", {}).status().code(), StatusCode::kFailedPrecondition);
+  mapping = one_->Map("pvc-2", {});
+  ASSERT_OK(mapping);
+  EXPECT_EQ(mapping->size_bytes, 96 * kMiB);
+  Mount(*mapping);
+  EXPECT_EQ(*platform::ReadFile(mount_ + "/file"), "precious");
+  ASSERT_OK(mounter_->Unmount(mount_));
+}
+
+TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesOfWhateverHasItOpen) {
+  for (const std::string type : {"ext4", "xfs"}) {
+    const std::string image = "pvc-" + type;
+    ASSERT_OK(one_->Create({.name = image, .size_bytes = 320 * kMiB}));
+    const auto mapping = one_->Map(image, {});
+    ASSERT_OK(mapping);
+    Mount(*mapping, type);
+    base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(write(file.get(), "a", 1), 1);
+    ASSERT_EQ(fsync(file.get()), 0);
+    const auto begun = std::chrono::steady_clock::now();
+    ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+    EXPECT_TRUE(write(file.get(), "b", 1) < 0 || fsync(file.get()) < 0) << type;
+    EXPECT_FALSE(one_->FindMapping(image)->has_value());
+    // Until its last user lets go, the kernel has it, and so its lock.
+    EXPECT_TRUE(*two_->HasLock(image));
+    file.Reset();
+    ASSERT_OK(mounter_->UnmountLazy(mount_));
+    EXPECT_FALSE(*two_->HasLock(image)) << type;
+    ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  }
+}
+
+// The kernel gives the number to another image before the mounts are looked at, or after.
+TEST_F(ImagesBackendTest, AForcedUnmapLeavesWhateverHasItsNumberMeanwhile) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  ASSERT_OK(one_->Create({.name = "pvc-2", .size_bytes = 64 * kMiB}));
+  for (const bool before : {true, false}) {
+    SCOPED_TRACE(before ? "before" : "after");
+    WatchedMounter mounter(*mounter_);
+    const auto forcing = Open("one", mounter);
+    bool met = false;
+    for (int i = 0; i < 20 && !met; ++i) {  // others on this machine may get the number
+      const auto mapping = one_->Map("pvc-1", {});
+      ASSERT_OK(mapping);
+      base::StatusOr<Mapping> other;
+      (before ? mounter.before_list : mounter.after_list) = [&] {
+        ASSERT_OK(one_->Unmap(*mapping));
+        other = one_->Map("pvc-2", {});
+        ASSERT_OK(other);
+        Mount(*other);
+      };
+      ASSERT_OK(forcing->ForceUnmap(*mapping, std::chrono::seconds(5)));
+      met = other->device == mapping->device;
+      base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+      EXPECT_TRUE(write(file.get(), "a", 1) == 1 && fsync(file.get()) == 0);
+      file.Reset();
+      ASSERT_OK(mounter_->Unmount(mount_));
+      ASSERT_TRUE(one_->FindMapping("pvc-2")->has_value());
+      ASSERT_OK(one_->Unmap(*other));
+    }
+    EXPECT_TRUE(met);
+  }
+}
+
+// Where a mount was is then a folder of another file system.
+TEST_F(ImagesBackendTest, AForcedUnmapLeavesWhatIsBelowAMountThatIsGone) {
+  for (const std::string image : {"below", "pvc-1"}) {
+    ASSERT_OK(one_->Create({.name = image, .size_bytes = 64 * kMiB}));
+  }
+  const auto below = one_->Map("below", {});
+  ASSERT_OK(below);
+  Mount(*below);
+  const std::string inner = mount_ + "/inner";
+  ASSERT_OK(platform::MakeFolders(inner));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  ASSERT_OK(platform::FormatIfBlank(*exec_, mapping->device, "ext4", {}));
+  ASSERT_OK(mounter_->Mount({.source = mapping->device, .target = inner, .fs_type = "ext4"}));
+  WatchedMounter mounter(*mounter_);
+  mounter.after_list = [&] { ASSERT_OK(mounter_->Unmount(inner)); };
+  ASSERT_OK(Open("one", mounter)->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  EXPECT_FALSE(one_->FindMapping("pvc-1")->has_value());
+  const base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  EXPECT_TRUE(write(file.get(), "a", 1) == 1 && fsync(file.get()) == 0);
+}
+
+TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesToARawDevice) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  base::UniqueFd device(open(mapping->device.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  alignas(4096) static char block[4096] = "x";
+  ASSERT_EQ(pwrite(device.get(), block, sizeof block, 0), 4096);
+  ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  EXPECT_LT(pwrite(device.get(), block, sizeof block, 0), 0);
+  device.Reset();
+  EXPECT_FALSE(*two_->HasLock("pvc-1"));
+}
+
+}  // namespace
+}  // namespace berth::block

@@ -1,0 +1,150 @@
+#include "block/images/proxy_mappings.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "block/proxy/fuse_control.h"
+#include "platform/errno.h"
+#include "platform/processes/child.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+namespace {
+
+constexpr std::chrono::seconds kProxyAnswerTime{10};
+
+// A node of another test on this kernel shows the same image by a proxy of its own, so that the
+// proxy's file, not its lock alone, tells them apart.
+base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_only) {
+  const std::string context = fmt::format("open {}", Quote(shown.path));
+  const int flags = read_only ? O_RDONLY : O_RDWR;
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kProxyAnswerTime, [shown, flags] {
+                     const int fd = open(shown.path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
+                     if (fd < 0) return -errno;
+                     struct stat st;
+                     if (fstat(fd, &st) != 0) return -errno;
+                     // Where this mount namespace does not see the mount, beneath is an empty file.
+                     return st.st_dev == shown.device ? fd : -ENODEV;
+                   }));
+  if (opened.error == ENODEV) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{}: the I/O proxy's mount is not seen here: its folder has to be shared with it",
+                 context);
+  }
+  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
+  return std::move(opened.fd);
+}
+
+}  // namespace
+
+ProxyMappings::ProxyMappings(const std::string& store, const BackendParts& parts)
+    : node_(parts.node),
+      client_(parts.proxy_socket, store),
+      loops_({.node = parts.node, .store = store, .folder = client_.Folder()}, parts.mounter) {}
+
+base::StatusOr<Mapping> ProxyMappings::Map(const proxy::Volume& volume) const {
+  ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(volume.image));
+  if (found.mine.has_value() && found.mine->read_only && !volume.read_only) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} is mapped for reading only, as {}: unmap it first", Quote(volume.image),
+                 found.mine->device);
+  }
+  proxy::Volume wanted = volume;
+  // A reader is content with what is shown for writing already.
+  if (found.mine.has_value() && !found.mine->read_only) wanted.read_only = false;
+  ASSIGN_OR_RETURN(const proxy::Shown shown, client_.Open(wanted));
+  if (found.mine.has_value()) {
+    if (LoopMappings::BackingOf(*found.mine).dev == shown.device) return *found.mine;
+    RETURN_IF_ERROR_WITH(loops_.Detach(*found.mine),
+                         fmt::format("{} shows image {} through a daemon that died",
+                                     found.mine->device, Quote(volume.image)));
+  }
+  auto attached = [&]() -> base::StatusOr<Mapping> {
+    ASSIGN_OR_RETURN(const base::UniqueFd file, OpenShown(shown, wanted.read_only));
+    ASSIGN_OR_RETURN(const Mapping mapping, loops_.Attach(file, volume.image, wanted.read_only));
+    // Without direct I/O writes would reach the daemon side by side (exports.cc, Begin).
+    if (base::json::Bool(mapping.state, {"directIo"})) return mapping;
+    RETURN_IF_ERROR(loops_.Detach(mapping));
+    return Error(StatusCode::kFailedPrecondition,
+                 "the kernel gives {} no direct I/O to the file of the I/O proxy, without which "
+                 "it is not safe",
+                 mapping.device);
+  }();
+  if (!attached.ok() && attached.status().code() != StatusCode::kDeadlineExceeded) {
+    if (const base::Status closed = client_.Close(volume.image); !closed.ok()) {
+      LOG_WARNING("volume {}: {}", Quote(volume.image), base::ToString(closed));
+    }
+  }
+  return attached;
+}
+
+base::StatusOr<std::optional<Mapping>> ProxyMappings::Find(const std::string& image) const {
+  ASSIGN_OR_RETURN(LoopMappings::Found found, loops_.Find(image));
+  return std::move(found.mine);
+}
+
+base::StatusOr<Mapping> ProxyMappings::Refresh(const Mapping& mapping, int64_t size_bytes) const {
+  RETURN_IF_ERROR(client_.Resize(mapping.image, size_bytes));
+  return loops_.Refresh(mapping);
+}
+
+base::Status ProxyMappings::Check(const Mapping& mapping) const {
+  ASSIGN_OR_RETURN(const std::vector<base::Json> exports, client_.List(mapping.image));
+  const auto found = std::ranges::find_if(exports, [&](const base::Json& one) {
+    return base::json::String(one, {"image"}) == mapping.image;
+  });
+  if (found == exports.end()) {
+    return Error(StatusCode::kDataLoss,
+                 "the I/O proxy does not show image {} any more: end the pods that use it, so that "
+                 "it is mapped anew",
+                 Quote(mapping.image));
+  }
+  if (base::json::String(*found, {"state"}) == "quarantined") {
+    return Error(StatusCode::kDataLoss, "quarantined: {}", base::json::String(*found, {"reason"}));
+  }
+  // Of what is only read the next daemon shows a file of its own.
+  const auto shown = static_cast<uint64_t>(base::json::Int(*found, {"shownOn"}));
+  if (shown != 0 && shown != LoopMappings::BackingOf(mapping).dev) {
+    return Error(StatusCode::kDataLoss,
+                 "{} shows image {} through a daemon that died: end the pods that use it, so that "
+                 "it is mapped anew",
+                 mapping.device, Quote(mapping.image));
+  }
+  return base::OkStatus();
+}
+
+base::Status ProxyMappings::Unmap(const Mapping& mapping) const {
+  RETURN_IF_ERROR(loops_.Detach(mapping));
+  return client_.Close(mapping.image);
+}
+
+// The daemon first: what waits for it gets errors then, and nothing it had in hand is written any
+// more.
+base::Status ProxyMappings::Force(const Mapping& mapping,
+                                  std::chrono::milliseconds patience) const {
+  const base::Status killed = client_.Kill(mapping.image, patience);
+  if (!killed.ok()) {
+    LOG_WARNING("volume {}: {}: what it is shown by is cut off", Quote(mapping.image),
+                base::ToString(killed));
+    // Once the device is gone, so may be what it was shown by, and its number be another's.
+    const dev_t device = LoopMappings::BackingOf(mapping).dev;
+    if (device != 0 && loops_.Check(mapping).ok()) {
+      proxy::AbortFuse(client_.run_folder(), device);
+    }
+  }
+  const base::Status forced = loops_.Force(mapping, patience);
+  // With its daemon gone, nothing can be written, whatever still has the device.
+  return killed.ok() && forced.code() == StatusCode::kFailedPrecondition ? base::OkStatus()
+                                                                         : forced;
+}
+
+}  // namespace berth::block

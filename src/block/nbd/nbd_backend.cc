@@ -1,0 +1,314 @@
+#include "block/nbd/nbd_backend.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "block/images/image_folder.h"
+#include "block/images/image_record.h"
+#include "block/images/proxy_mappings.h"
+#include "block/key_locks.h"
+#include "block/mount_shutdown.h"
+#include "block/nbd/nbd_kernel.h"
+#include "platform/devices/loop_table.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr seconds kConnectTime{15};
+constexpr seconds kFlushTime{60};
+constexpr seconds kGoneTime{10};
+constexpr milliseconds kGonePause{10};
+
+class NbdBackend : public Backend {
+ public:
+  NbdBackend(const NbdOptions& options, const BackendParts& parts)
+      : options_(options),
+        exec_(parts.exec),
+        mounter_(parts.mounter),
+        prefix_(fmt::format("berth {} {} ", base::Sha256Hex(parts.node).substr(0, 12),
+                            base::Sha256Hex(options.server).substr(0, 12))),
+        proxied_("nbd:" + options.server, parts) {
+    if (!options_.folder.empty()) folder_.emplace(options_.folder);
+  }
+
+  base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
+    RETURN_IF_ERROR(NeedFolder("made"));
+    return folder_->Create(wanted);
+  }
+  base::Status Delete(const std::string& image) override {
+    RETURN_IF_ERROR(NeedFolder("deleted"));
+    return folder_->Delete(image);
+  }
+  base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
+                                           const std::string& snapshot) override {
+    RETURN_IF_ERROR(NeedFolder("copied"));
+    return folder_->CreateSnapshot(image, snapshot);
+  }
+  base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    RETURN_IF_ERROR(NeedFolder("grown"));
+    return folder_->Grow(image, size_bytes);
+  }
+  base::StatusOr<std::vector<ImageInfo>> List() override {
+    RETURN_IF_ERROR(NeedFolder("listed"));
+    return folder_->List();
+  }
+  base::StatusOr<bool> HasLock(const std::string& image) override {
+    RETURN_IF_ERROR(NeedFolder("looked at for locks"));
+    ASSIGN_OR_RETURN(const bool locked, folder_->HasLock(image));
+    if (locked) return true;
+    return Error(StatusCode::kUnimplemented,
+                 "image {} has no lock, which says nothing: a server of NBD need not hold one for "
+                 "its clients",
+                 Quote(image));
+  }
+  base::Status Fence(const std::string& /*image*/, const std::string& node) override {
+    return Error(StatusCode::kUnimplemented,
+                 "an NBD server cannot shut node {} out: power the node off and give it the taint "
+                 "node.kubernetes.io/out-of-service, or stop the server",
+                 Quote(node));
+  }
+
+  // The folder of the images, if it has a name at all, need not be reached from here.
+  base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
+    return Formatting(image).status();
+  }
+  base::StatusOr<std::string> Formatting(const std::string& image) override {
+    return Error(StatusCode::kUnimplemented, "an NBD server keeps nothing with its export {}",
+                 Quote(image));
+  }
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
+    const bool proxied = found.has_value() ? !IsKernels(*found) : UsesProxy();
+    if (proxied) {
+      return proxied_.Map({.image = image,
+                           .server = options_.server,
+                           .export_name = image,
+                           .read_only = options.read_only,
+                           .shared = options.shared_writers});
+    }
+    if (found.has_value()) {
+      if (!found->read_only || options.read_only) return *found;
+      return Error(StatusCode::kFailedPrecondition,
+                   "image {} is mapped for reading only, as {}: unmap it first", Quote(image),
+                   found->device);
+    }
+    return Connect(image, options.read_only);
+  }
+
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    return Find(image);
+  }
+  base::StatusOr<std::vector<Mapping>> Mappings() override {
+    ASSIGN_OR_RETURN(std::vector<Mapping> mappings, proxied_.All());
+    ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
+    for (const NbdDevice& device : devices) {
+      if (!device.identifier.starts_with(prefix_)) continue;
+      ASSIGN_OR_RETURN(Mapping mapping, ToMapping(device));
+      mappings.push_back(std::move(mapping));
+    }
+    return mappings;
+  }
+
+  base::Status Check(const Mapping& mapping) override {
+    return IsKernels(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
+  }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    if (!IsKernels(mapping)) {
+      return Error(StatusCode::kUnimplemented,
+                   "the I/O proxy shows image {} in the size that it had when it was mapped: its "
+                   "next mapping has the new one",
+                   Quote(mapping.image));
+    }
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    if (!device.has_value()) {
+      return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
+                   Quote(mapping.image));
+    }
+    // The server tells the size at the beginning of a connection only.
+    ASSIGN_OR_RETURN(const NbdConnection asked,
+                     OpenNbd(options_.server, mapping.image, steady_clock::now() + kConnectTime));
+    if (asked.exported.size_bytes > device->size_bytes) {
+      RETURN_IF_ERROR(
+          ResizeNbdDevice(device->index, device->identifier, asked.exported.size_bytes));
+    }
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> now, Still(mapping));
+    return ToMapping(now.has_value() ? *now : *device);
+  }
+
+  base::Status Unmap(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    if (!IsKernels(mapping)) return proxied_.Unmap(mapping);
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    if (!device.has_value()) return base::OkStatus();
+    // A disconnect asks nobody, so that it is made sure here that nobody has it.
+    const std::string context = fmt::format("unmap {}", mapping.device);
+    ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                     platform::OpenInChild(context, kFlushTime, [path = device->path] {
+                       const int fd =
+                           open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+                       return fd < 0 ? -errno : fd;
+                     }));
+    if (opened.error != 0) return platform::ErrnoError(opened.error, context);
+    // What a dead server did not take was lost when it was unmounted.
+    const base::Status flushed = platform::RunInChild(
+        context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; },
+        {opened.fd.get()});
+    if (flushed.code() == StatusCode::kDeadlineExceeded) return flushed;
+    if (!flushed.ok()) LOG_ERROR("flush {}: {}", mapping.device, base::ToString(flushed));
+    RETURN_IF_ERROR(DisconnectNbdDevice(device->index, device->identifier, kConnectTime));
+    opened.fd.Reset();  // the kernel keeps the device's settings for whoever has it open
+    return WaitUntilGone(mapping, steady_clock::now() + kGoneTime);
+  }
+
+  base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
+    if (!IsKernels(mapping)) return proxied_.Force(mapping, patience);
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    if (!device.has_value()) return base::OkStatus();
+    bool mounted = false;
+    const base::Status shut_down =
+        ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number},
+                       platform::DiskSequence(device->path), patience, mounted);
+    if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
+    RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
+    // The kernel keeps the device's settings for whoever still has it open: without room it is
+    // known for what it is (ListNbdDevices).
+    const base::Status emptied = ResizeNbdDevice(device->index, device->identifier, kForcedNbdSize);
+    if (!emptied.ok()) LOG_WARNING("{}", base::ToString(emptied));
+    // Without a connection every request fails, whoever has the device.
+    return DisconnectNbdDevice(device->index, device->identifier, patience);
+  }
+
+ private:
+  base::Status NeedFolder(std::string_view what) const {
+    if (folder_.has_value()) return base::OkStatus();
+    return Error(StatusCode::kUnimplemented,
+                 "images of NBD server {} cannot be {} from here: do it at the server, or name "
+                 "the folder of its images in the StorageCluster (spec.backend.nbd.folder)",
+                 Quote(options_.server), what);
+  }
+
+  bool UsesProxy() const {
+    if (options_.access != NbdAccess::kAuto) return options_.access == NbdAccess::kProxy;
+    return !HasKernelNbd();
+  }
+
+  static bool IsKernels(const Mapping& mapping) { return mapping.state.contains("nbd"); }
+
+  base::StatusOr<Mapping> ToMapping(const NbdDevice& device) const {
+    ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+    return Mapping{.image = device.identifier.substr(prefix_.size()),
+                   .device = device.path,
+                   .device_number = device.device_number,
+                   .size_bytes = static_cast<int64_t>(device.size_bytes),
+                   .read_only = device.read_only,
+                   .state = {{"nbd", device.index},
+                             {"identifier", device.identifier},
+                             {"bootId", std::move(boot_id)}}};
+  }
+
+  base::StatusOr<std::optional<Mapping>> Find(const std::string& image) const {
+    ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
+    std::optional<Mapping> found;
+    for (const NbdDevice& device : devices) {
+      if (device.identifier != prefix_ + image) continue;
+      if (found.has_value()) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "image {} is attached twice, as {} and {}: detach the one that is not in use",
+                     Quote(image), found->device, device.path);
+      }
+      ASSIGN_OR_RETURN(found, ToMapping(device));
+    }
+    if (found.has_value()) return found;
+    return proxied_.Find(image);
+  }
+
+  // The device, if it still shows that image of that server to this node.
+  static base::StatusOr<std::optional<NbdDevice>> Still(const Mapping& mapping) {
+    ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
+    for (const NbdDevice& device : devices) {
+      if (device.path == mapping.device &&
+          device.identifier == base::json::String(mapping.state, {"identifier"}) &&
+          boot_id == base::json::String(mapping.state, {"bootId"})) {
+        return std::optional(device);
+      }
+    }
+    return std::optional<NbdDevice>();
+  }
+
+  base::StatusOr<Mapping> Connect(const std::string& image, bool read_only) {
+    if (!HasKernelNbd()) {
+      // What it says if it cannot is told below by what it did not do.
+      const auto loaded = exec_.Run({.argv = {"modprobe", "nbd"}, .timeout = seconds(20)});
+      if (!loaded.ok()) LOG_DEBUG("modprobe nbd: {}", base::ToString(loaded.status()));
+    }
+    ASSIGN_OR_RETURN(const NbdConnection connection,
+                     OpenNbd(options_.server, image, steady_clock::now() + kConnectTime));
+    if (connection.exported.read_only() && !read_only) {
+      return Error(StatusCode::kFailedPrecondition, "NBD server {} gives image {} for reading only",
+                   Quote(options_.server), Quote(image));
+    }
+    ASSIGN_OR_RETURN(const uint32_t index,
+                     ConnectNbdDevice(connection, {.identifier = prefix_ + image,
+                                                   .timeout = options_.timeout,
+                                                   .read_only = read_only}));
+    ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
+    for (const NbdDevice& device : devices) {
+      if (device.index == index && device.identifier == prefix_ + image) return ToMapping(device);
+    }
+    const base::Status undone = DisconnectNbdDevice(index, prefix_ + image, kConnectTime);
+    return Error(StatusCode::kFailedPrecondition,
+                 "/dev/nbd{} cannot be known again: this kernel keeps no identifiers of NBD "
+                 "devices (Linux 5.14 does): use access Proxy{}{}",
+                 index, undone.ok() ? "" : "; ", base::Message(undone));
+  }
+
+  static base::Status WaitUntilGone(const Mapping& mapping, steady_clock::time_point deadline) {
+    for (;;) {
+      ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+      if (!device.has_value()) return base::OkStatus();
+      if (steady_clock::now() > deadline) {
+        return Error(StatusCode::kDeadlineExceeded, "{} is still connected", mapping.device);
+      }
+      std::this_thread::sleep_for(kGonePause);
+    }
+  }
+
+  const NbdOptions options_;
+  platform::Exec& exec_;
+  platform::Mounter& mounter_;
+  const std::string prefix_;
+  const ProxyMappings proxied_;
+  std::optional<ImageFolder> folder_;
+  KeyLocks keys_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewNbdBackend(const NbdOptions& options, const BackendParts& parts) {
+  return std::make_unique<NbdBackend>(options, parts);
+}
+
+}  // namespace berth::block

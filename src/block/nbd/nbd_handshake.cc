@@ -1,0 +1,259 @@
+#include "block/nbd/nbd_handshake.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "base/log.h"
+#include "platform/errno.h"
+
+namespace berth::block {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+using std::chrono::steady_clock;
+
+constexpr uint64_t kMagic = 0x4e42444d41474943;        // "NBDMAGIC"
+constexpr uint64_t kOptionMagic = 0x49484156454f5054;  // "IHAVEOPT"
+constexpr uint64_t kReplyMagic = 0x3e889045565a9;
+constexpr uint16_t kFixedNewstyle = 1;
+constexpr uint16_t kNoZeroes = 2;
+constexpr uint32_t kGo = 7;
+constexpr uint32_t kAck = 1;
+constexpr uint32_t kInfo = 3;
+constexpr uint32_t kErrorBit = 1U << 31;
+constexpr uint32_t kErrorTls = kErrorBit | 5;
+constexpr uint32_t kErrorUnknown = kErrorBit | 6;
+constexpr uint16_t kInfoExport = 0;
+constexpr uint16_t kInfoBlockSize = 3;
+constexpr uint32_t kLargestReply = 64 * 1024;
+constexpr int kMostReplies = 64;
+constexpr uint32_t kPage = 4096;
+
+base::Status WaitFor(int fd, short events, NbdDeadline deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) {
+      return Error(StatusCode::kDeadlineExceeded, "the NBD server does not answer");
+    }
+    pollfd ready = {fd, events, 0};
+    const int polled = poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000)));
+    if (polled > 0) return base::OkStatus();
+    if (polled < 0 && errno != EINTR) return platform::ErrnoError(errno, "wait for an NBD server");
+  }
+}
+
+base::Status SendAll(int fd, std::string_view bytes, NbdDeadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {
+      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, deadline));
+    } else if (n < 0 && errno != EINTR) {
+      return Error(StatusCode::kUnavailable, "the NBD server closed the connection");
+    }
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<std::string> ReceiveAll(int fd, size_t size, NbdDeadline deadline) {
+  std::string bytes(size, '\0');
+  for (size_t got = 0; got < size;) {
+    RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline));
+    const ssize_t n = recv(fd, bytes.data() + got, size - got, MSG_DONTWAIT);
+    if (n > 0) {
+      got += static_cast<size_t>(n);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return Error(StatusCode::kUnavailable, "the NBD server closed the connection");
+    }
+  }
+  return bytes;
+}
+
+// Big-endian, as all of it.
+template <typename T>
+T Number(std::string_view bytes, size_t at) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    number = (number << 8) | static_cast<unsigned char>(bytes[at + i]);
+  }
+  return static_cast<T>(number);
+}
+
+template <typename T>
+void Append(std::string& bytes, T number) {
+  for (size_t i = sizeof(T); i-- > 0;) {
+    bytes += static_cast<char>((static_cast<uint64_t>(number) >> (8 * i)) & 0xff);
+  }
+}
+
+base::Status NotNbd(std::string_view what) {
+  return Error(StatusCode::kInternal, "the NBD server does not keep to its protocol: {}", what);
+}
+
+base::Status Refused(uint32_t type, std::string_view name, std::string_view said) {
+  const std::string words = said.empty() ? "" : fmt::format(": {}", base::Quote(said));
+  if (type == kErrorUnknown) {
+    return Error(StatusCode::kNotFound, "the NBD server has no export {}{}", base::Quote(name),
+                 words);
+  }
+  if (type == kErrorTls) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the NBD server wants TLS, which the kernel's client does not speak{}", words);
+  }
+  return Error(StatusCode::kFailedPrecondition, "the NBD server refuses export {} (error {}){}",
+               base::Quote(name), type & ~kErrorBit, words);
+}
+
+base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t size,
+                                              NbdDeadline deadline) {
+  base::UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return platform::ErrnoError(errno, "make a socket");
+  if (connect(fd.get(), address, size) != 0) {
+    if (errno != EINPROGRESS && errno != EAGAIN) {
+      const int error = errno;
+      return Error(StatusCode::kUnavailable, "nobody serves NBD there: {}", strerrordesc_np(error));
+    }
+    RETURN_IF_ERROR(WaitFor(fd.get(), POLLOUT, deadline));
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) {
+      return Error(StatusCode::kUnavailable, "nobody serves NBD there: {}", strerrordesc_np(error));
+    }
+  }
+  const int one = 1;
+  if (address->sa_family != AF_UNIX) {
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  }
+  // The kernel's client waits by itself.
+  fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+}  // namespace
+
+base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline) {
+  const std::string context = fmt::format("connect to {}", base::Quote(server));
+  constexpr std::string_view kUnix = "unix:";
+  if (server.starts_with(kUnix)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    const std::string path = server.substr(kUnix.size());
+    if (!path.starts_with('/') || path.size() >= sizeof address.sun_path) {
+      return Error(StatusCode::kInvalidArgument, "{}: no path of a UNIX socket", context);
+    }
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    auto fd = ConnectAddress(reinterpret_cast<const sockaddr*>(&address), sizeof address, deadline);
+    if (!fd.ok()) return base::Annotate(fd.status(), context);
+    return fd;
+  }
+  const size_t colon = server.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == server.size()) {
+    return Error(StatusCode::kInvalidArgument, "{}: it is neither HOST:PORT nor unix:/PATH",
+                 context);
+  }
+  std::string host = server.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* raw = nullptr;
+  const int failed = getaddrinfo(host.c_str(), server.c_str() + colon + 1, &hints, &raw);
+  if (failed != 0) {
+    return Error(StatusCode::kUnavailable, "{}: {}", context, gai_strerror(failed));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(raw, &freeaddrinfo);
+  base::Status last = Error(StatusCode::kUnavailable, "{}: the name has no address", context);
+  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+    auto fd = ConnectAddress(each->ai_addr, each->ai_addrlen, deadline);
+    if (fd.ok()) return fd;
+    last = base::Annotate(fd.status(), context);
+  }
+  return last;
+}
+
+base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
+                                    NbdDeadline deadline) {
+  const int fd = socket.get();
+  ASSIGN_OR_RETURN(const std::string greeting, ReceiveAll(fd, 16, deadline));
+  if (Number<uint64_t>(greeting, 0) != kMagic) return NotNbd("its greeting is another");
+  if (Number<uint64_t>(greeting, 8) != kOptionMagic) {
+    return Error(StatusCode::kFailedPrecondition, "the NBD server speaks the oldstyle protocol");
+  }
+  ASSIGN_OR_RETURN(const std::string said, ReceiveAll(fd, 2, deadline));
+  const auto server_flags = Number<uint16_t>(said, 0);
+  if ((server_flags & kFixedNewstyle) == 0) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the NBD server does not speak the fixed newstyle protocol");
+  }
+  std::string request;
+  Append<uint32_t>(request, kFixedNewstyle | (server_flags & kNoZeroes));
+  Append<uint64_t>(request, kOptionMagic);
+  Append<uint32_t>(request, kGo);
+  Append<uint32_t>(request, static_cast<uint32_t>(4 + name.size() + 2 + 2));
+  Append<uint32_t>(request, static_cast<uint32_t>(name.size()));
+  request += name;
+  Append<uint16_t>(request, 1);
+  Append<uint16_t>(request, kInfoBlockSize);
+  RETURN_IF_ERROR(SendAll(fd, request, deadline));
+  NbdExport exported;
+  bool told = false;
+  for (int i = 0; i < kMostReplies; ++i) {
+    ASSIGN_OR_RETURN(const std::string head, ReceiveAll(fd, 20, deadline));
+    const auto type = Number<uint32_t>(head, 12);
+    const auto length = Number<uint32_t>(head, 16);
+    if (Number<uint64_t>(head, 0) != kReplyMagic || Number<uint32_t>(head, 8) != kGo) {
+      return NotNbd("an answer to nothing that was asked");
+    }
+    if (length > kLargestReply) return NotNbd("an answer beyond all bounds");
+    ASSIGN_OR_RETURN(const std::string body, ReceiveAll(fd, length, deadline));
+    if ((type & kErrorBit) != 0) return Refused(type, name, body);
+    if (type == kAck) {
+      if (!told) return NotNbd("it does not tell the export's size");
+      return exported;
+    }
+    if (type != kInfo || body.size() < 2) return NotNbd("an answer of no known kind");
+    const auto info = Number<uint16_t>(body, 0);
+    if (info == kInfoExport) {
+      if (body.size() < 12) return NotNbd("half an answer");
+      exported.size_bytes = Number<uint64_t>(body, 2);
+      exported.flags = Number<uint16_t>(body, 10);
+      if (exported.size_bytes > static_cast<uint64_t>(INT64_MAX))
+        return NotNbd("an endless export");
+      told = true;
+    } else if (info == kInfoBlockSize) {
+      if (body.size() < 14) return NotNbd("half an answer");
+      if (const auto least = Number<uint32_t>(body, 2); least > kPage) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "the NBD server's blocks have {} bytes, more than the kernel's client takes",
+                     least);
+      }
+    }
+  }
+  return NotNbd("answers without end");
+}
+
+base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,
+                                      NbdDeadline deadline) {
+  ASSIGN_OR_RETURN(base::UniqueFd socket, ConnectNbd(server, deadline));
+  const auto exported = Negotiate(socket, name, deadline);
+  if (!exported.ok()) {
+    return base::Annotate(exported.status(), fmt::format("NBD server {}", base::Quote(server)));
+  }
+  return NbdConnection{.socket = std::move(socket), .exported = *exported};
+}
+
+}  // namespace berth::block

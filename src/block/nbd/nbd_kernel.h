@@ -1,0 +1,51 @@
+// The kernel's NBD client, by generic netlink (linux/nbd-netlink.h).
+//
+// UNIMPLEMENTED: this kernel has none, or this process is in a network namespace that does not see
+// it. All calls have an end; thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "block/nbd/nbd_handshake.h"
+
+namespace berth::block {
+
+// Whether there is one; its module is not loaded for that.
+bool HasKernelNbd();
+
+struct NbdConnectOptions {
+  // What the device is known by later (/sys/block/nbdN/backend, Linux 5.14).
+  std::string identifier;
+  std::chrono::seconds timeout{30};  // of a request, after which its connection counts as dead
+  bool read_only = false;
+};
+
+// Gives the connection to a free device; its number.
+base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
+                                          const NbdConnectOptions& options);
+base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint64_t size_bytes);
+// Whatever has it open. OK if it is not connected.
+base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
+                                 std::chrono::milliseconds timeout);
+
+struct NbdDevice {
+  uint32_t index = 0;
+  std::string path;  // "/dev/nbd0"
+  uint64_t device_number = 0;
+  std::string identifier;
+  uint64_t size_bytes = 0;
+  bool read_only = false;
+};
+
+// The size of a device that was forced off, and that somebody still has open: less than a block.
+inline constexpr uint64_t kForcedNbdSize = 512;
+
+// Those that are connected and have an identifier, without those that were forced off.
+base::StatusOr<std::vector<NbdDevice>> ListNbdDevices();
+
+}  // namespace berth::block

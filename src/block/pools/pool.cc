@@ -1,0 +1,349 @@
+#include "block/pools/pool.h"
+
+#include <fcntl.h>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "block/space.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::block {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+
+int64_t Promisable(const Space& space, double overcommit) {
+  return static_cast<int64_t>(static_cast<double>(space.total) * overcommit);
+}
+
+// What a copy of an image with `source` content is.
+Content CopyOf(Content source) {
+  switch (source) {
+    case Content::kRaw:
+      return Content::kRaw;
+    case Content::kBlank:
+    case Content::kFormatting:
+      return Content::kBlank;
+    case Content::kCopied:
+    case Content::kFormatted:
+      return Content::kCopied;
+  }
+  return Content::kRaw;
+}
+
+base::Status CheckExisting(const Record& existing, const NewVolume& wanted) {
+  std::string_view differs;
+  if (!Satisfies(existing.size_bytes, wanted.size)) differs = "size";
+  if (existing.access != wanted.access) differs = "access type";
+  if (!wanted.fs_type.empty() && wanted.fs_type != existing.fs_type) differs = "file system";
+  if (existing.source != wanted.source) differs = "content source";
+  if (existing.inline_target != wanted.inline_target) differs = "place in a pod";
+  if (differs.empty()) return base::OkStatus();
+  return Error(StatusCode::kAlreadyExists, "volume {} exists with another {}",
+               base::Quote(wanted.name), differs);
+}
+
+base::Status NoSuch(Kind kind, std::string_view id) {
+  return Error(StatusCode::kNotFound, "{} {} does not exist", Name(kind), base::Quote(id));
+}
+
+}  // namespace
+
+std::string Pool::LockKey(Kind kind, std::string_view id) {
+  return fmt::format("{} {}", Name(kind), id);
+}
+
+std::string Pool::NameKey(Kind kind, std::string_view name) {
+  return fmt::format("{} name {}", Name(kind), name);
+}
+
+void Pool::Remember(const Record& record) {
+  shelf(record.kind).records[record.id] = record;
+  shelf(record.kind).ids[record.name] = record.id;
+}
+
+std::optional<Record> Pool::FindByName(Kind kind, const std::string& name) const {
+  base::MutexLock lock(mutex_);
+  const auto id = shelf(kind).ids.find(name);
+  if (id == shelf(kind).ids.end()) return std::nullopt;
+  return shelf(kind).records.at(id->second);
+}
+
+std::optional<Record> Pool::FindVolume(const std::string& name) const {
+  std::optional<Record> found = FindByName(Kind::kVolume, name);
+  if (found.has_value() && found->state != State::kReady) return std::nullopt;
+  return found;
+}
+
+base::StatusOr<Record> Pool::Get(Kind kind, const std::string& id) const {
+  base::MutexLock lock(mutex_);
+  if (const auto why = shelf(kind).unreadable.find(id); why != shelf(kind).unreadable.end()) {
+    return Error(StatusCode::kDataLoss, "the record of {} {} cannot be read: {}", Name(kind),
+                 base::Quote(id), why->second);
+  }
+  const auto it = shelf(kind).records.find(id);
+  if (it == shelf(kind).records.end() || it->second.state != State::kReady) return NoSuch(kind, id);
+  return it->second;
+}
+
+std::vector<Record> Pool::List(Kind kind) const {
+  base::MutexLock lock(mutex_);
+  std::vector<Record> ready;
+  for (const auto& [id, record] : shelf(kind).records) {
+    if (record.state == State::kReady) ready.push_back(record);
+  }
+  return ready;
+}
+
+base::StatusOr<base::UniqueFd> Pool::OpenChecked(const Record& record, int flags) const {
+  return OpenImage(paths_.Image(record.kind, record.id), record, place_, flags);
+}
+
+base::Status Pool::CheckImage(const Record& record) const {
+  return OpenChecked(record, O_RDONLY).status();
+}
+
+base::StatusOr<KeyLocks::Hold> Pool::Lock(const std::string& volume_id) {
+  return locks_.Exclusive(LockKey(Kind::kVolume, volume_id));
+}
+
+base::StatusOr<KeyLocks::Hold> Pool::LockSource(const Source& source) {
+  const std::string key = LockKey(source.kind, source.id);
+  return source.kind == Kind::kSnapshot ? locks_.Shared(key) : locks_.Exclusive(key);
+}
+
+int64_t Pool::CommittedBytes() const {
+  int64_t sum = 0;
+  for (const auto& [id, record] : shelf(Kind::kVolume).records) sum += record.size_bytes;
+  // A snapshot never grows: it takes what it takes.
+  for (const auto& [id, record] : shelf(Kind::kSnapshot).records) {
+    sum += AllocatedBytes(paths_.Image(Kind::kSnapshot, id));
+  }
+  return sum;
+}
+
+base::StatusOr<Capacity> Pool::GetCapacity() const {
+  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
+  Capacity capacity;
+  capacity.promisable_bytes = Promisable(space, options_.overcommit) / kSizeStep * kSizeStep;
+  if (space.free < space.reserve()) return capacity;
+  base::MutexLock lock(mutex_);
+  capacity.available_bytes =
+      std::max<int64_t>(0, capacity.promisable_bytes - CommittedBytes()) / kSizeStep * kSizeStep;
+  return capacity;
+}
+
+// Enters `record`, with its size, into the shelf if the pool may promise that much more.
+base::Status Pool::Reserve(const Record& record) {
+  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
+  const int64_t promisable = Promisable(space, options_.overcommit);
+  if (record.kind == Kind::kVolume && record.size_bytes > promisable) {
+    return Error(StatusCode::kOutOfRange,
+                 "{} bytes are more than pool {} can ever hold: {} bytes, over-commit {}",
+                 record.size_bytes, base::Quote(paths_.folder()), promisable, options_.overcommit);
+  }
+  if (space.free < space.reserve()) {
+    return Error(StatusCode::kResourceExhausted,
+                 "the file system of pool {} is full: {} bytes are free, and {} are kept back",
+                 base::Quote(paths_.folder()), space.free, space.reserve());
+  }
+  base::MutexLock lock(mutex_);
+  int64_t committed = CommittedBytes();
+  if (record.kind == Kind::kVolume) {
+    const auto now = shelf(Kind::kVolume).records.find(record.id);
+    const int64_t held = now == shelf(Kind::kVolume).records.end() ? 0 : now->second.size_bytes;
+    committed += record.size_bytes - held;
+  }
+  if (committed > promisable) {
+    return Error(StatusCode::kResourceExhausted,
+                 "pool {} has no room: {} bytes would be promised, and {} may be (over-commit {})",
+                 base::Quote(paths_.folder()), committed, promisable, options_.overcommit);
+  }
+  Remember(record);
+  return base::OkStatus();
+}
+
+base::Status Pool::WriteRecord(const Record& record) {
+  return base::Annotate(
+      platform::WriteDurably<"block.record">(paths_.Record(record.kind, record.id), Encode(record)),
+      fmt::format("write the record of {} {}", Name(record.kind), base::Quote(record.id)));
+}
+
+base::Status Pool::Update(const Record& record) {
+  RETURN_IF_ERROR(WriteRecord(record));
+  base::MutexLock lock(mutex_);
+  Remember(record);
+  return base::OkStatus();
+}
+
+base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
+                                        const std::optional<Record>& source) {
+  Record record{.kind = Kind::kVolume, .id = base::NewUuid(), .name = wanted.name};
+  record.access = wanted.access;
+  record.fs_type = wanted.fs_type;
+  record.content = wanted.access == AccessType::kBlock ? Content::kRaw : Content::kBlank;
+  record.source = wanted.source;
+  record.inline_target = wanted.inline_target;
+  SizeRange range = wanted.size;
+  int64_t minimum = MinimumSize(wanted.fs_type);
+  if (source.has_value()) {
+    if (source->access != wanted.access) {
+      return Error(StatusCode::kInvalidArgument,
+                   "{} {} is a {} volume and cannot become a {} volume", Name(source->kind),
+                   base::Quote(source->id), Name(source->access), Name(wanted.access));
+    }
+    if (!wanted.fs_type.empty() && wanted.fs_type != source->fs_type) {
+      return Error(StatusCode::kInvalidArgument, "{} {} holds {} and cannot become {}",
+                   Name(source->kind), base::Quote(source->id), source->fs_type, wanted.fs_type);
+    }
+    record.fs_type = source->fs_type;
+    record.sector_size = source->sector_size;
+    record.content = CopyOf(source->content);
+    minimum = std::max(MinimumSize(record.fs_type), source->size_bytes);
+    if (range.required == 0) range.required = source->size_bytes;
+    if (range.limit > 0 && range.limit < source->size_bytes) {
+      return Error(StatusCode::kOutOfRange, "{} {} has {} bytes, above the limit of {}",
+                   Name(source->kind), base::Quote(source->id), source->size_bytes, range.limit);
+    }
+  }
+  if (record.access == AccessType::kMount) record.fs_uuid = base::NewUuid();
+  ASSIGN_OR_RETURN(record.size_bytes, ChooseSize(range, minimum));
+  record.grow_file_system = record.content == Content::kCopied &&
+                            (source->grow_file_system || record.size_bytes > source->size_bytes);
+  return record;
+}
+
+base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
+  ASSIGN_OR_RETURN(const auto name_hold, locks_.Exclusive(NameKey(Kind::kVolume, wanted.name)));
+  if (const auto existing = FindByName(Kind::kVolume, wanted.name)) {
+    if (existing->state == State::kReady) {
+      RETURN_IF_ERROR(CheckExisting(*existing, wanted));
+      return *existing;
+    }
+    RETURN_IF_ERROR(Delete(Kind::kVolume, existing->id));
+  }
+  std::optional<Record> source;
+  KeyLocks::Hold source_hold;
+  if (!wanted.source.id.empty()) {
+    ASSIGN_OR_RETURN(source_hold, LockSource(wanted.source));
+    ASSIGN_OR_RETURN(source, Get(wanted.source.kind, wanted.source.id));
+  }
+  ASSIGN_OR_RETURN(Record record, PlanVolume(wanted, source));
+  return Make(std::move(record), source);
+}
+
+base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const std::string& name) {
+  ASSIGN_OR_RETURN(const auto name_hold, locks_.Exclusive(NameKey(Kind::kSnapshot, name)));
+  if (const auto existing = FindByName(Kind::kSnapshot, name)) {
+    if (existing->state == State::kReady) {
+      if (existing->source.id == volume_id) return *existing;
+      return Error(StatusCode::kAlreadyExists, "snapshot {} exists, of another volume",
+                   base::Quote(name));
+    }
+    RETURN_IF_ERROR(Delete(Kind::kSnapshot, existing->id));
+  }
+  ASSIGN_OR_RETURN(const auto volume_hold, Lock(volume_id));
+  ASSIGN_OR_RETURN(const Record volume, Get(Kind::kVolume, volume_id));
+  Record record = volume;
+  record.kind = Kind::kSnapshot;
+  record.id = base::NewUuid();
+  record.name = name;
+  record.content = CopyOf(volume.content);
+  record.source = {Kind::kVolume, volume_id};
+  record.inline_target.clear();
+  record.image = {};
+  return Make(std::move(record), volume);
+}
+
+base::StatusOr<Record> Pool::Make(Record record, const std::optional<Record>& source) {
+  record.state = State::kCreating;
+  record.created = clock_.Now();
+  RETURN_IF_ERROR(Reserve(record));
+  const base::Status made = MakeSteps(record, source);
+  if (made.ok()) return record;
+  if (const base::Status removed = Remove(record); !removed.ok()) {
+    LOG_ERROR("a {} that could not be made is not removed yet: {}", Name(record.kind),
+              base::ToString(removed));
+  }
+  return base::Annotate(made,
+                        fmt::format("make {} {}", Name(record.kind), base::Quote(record.name)));
+}
+
+base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source) {
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.before">());
+  RETURN_IF_ERROR(WriteRecord(record));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.recorded">());
+  const std::string path = paths_.Image(record.kind, record.id);
+  ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
+  if (source.has_value() && record.content != Content::kBlank) {
+    RETURN_IF_ERROR(Fill(image, record, *source));
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.create.copied">());
+  }
+  RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
+  ASSIGN_OR_RETURN(record.image, FinishImage(image, path, place_.boot_id));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.synced">());
+  record.state = State::kReady;
+  RETURN_IF_ERROR(WriteRecord(record));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.after">());
+  base::MutexLock lock(mutex_);
+  Remember(record);
+  return base::OkStatus();
+}
+
+// Takes a volume or snapshot away, from whatever state. The record says `deleting` first, unless it
+// still says `creating`, which at open means the same.
+base::Status Pool::Remove(Record record) {
+  if (record.state == State::kReady) {
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.before">());
+    record.state = State::kDeleting;
+    const base::Status written = WriteRecord(record);
+    // On a full disk the image goes all the same, or the pool could never be emptied. A record that
+    // still says `ready` then lacks its image, and the repeated call removes it.
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
+    RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.recorded">());
+  }
+  {
+    base::MutexLock lock(mutex_);
+    Remember(record);
+  }
+  RETURN_IF_ERROR(RemoveImage(paths_.Image(record.kind, record.id), record, place_));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.unlinked">());
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.record">(paths_.Record(record.kind, record.id)));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.after">());
+  base::MutexLock lock(mutex_);
+  shelf(record.kind).records.erase(record.id);
+  shelf(record.kind).ids.erase(record.name);
+  return base::OkStatus();
+}
+
+base::Status Pool::Delete(Kind kind, const std::string& id) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.Exclusive(LockKey(kind, id)));
+  Record record;
+  {
+    base::MutexLock lock(mutex_);
+    if (const auto why = shelf(kind).unreadable.find(id); why != shelf(kind).unreadable.end()) {
+      return Error(StatusCode::kDataLoss,
+                   "the record of {} {} cannot be read, so its image is not removed: {}",
+                   Name(kind), base::Quote(id), why->second);
+    }
+    const auto it = shelf(kind).records.find(id);
+    if (it == shelf(kind).records.end()) return base::OkStatus();
+    record = it->second;
+  }
+  if (kind == Kind::kVolume) {
+    ASSIGN_OR_RETURN(const std::optional<platform::LoopDevice> device, FindDevice(id));
+    if (device.has_value()) {
+      return Error(StatusCode::kFailedPrecondition, "volume {} is in use as {}", base::Quote(id),
+                   device->path);
+    }
+  }
+  return base::Annotate(Remove(record), fmt::format("remove {} {}", Name(kind), base::Quote(id)));
+}
+
+base::Status Pool::DeleteVolume(const std::string& id) { return Delete(Kind::kVolume, id); }
+base::Status Pool::DeleteSnapshot(const std::string& id) { return Delete(Kind::kSnapshot, id); }
+
+}  // namespace berth::block

@@ -1,0 +1,131 @@
+// Filling an image with the content of another: by reference where the pool's file system can, else
+// byte by byte, and consistently also while the source is in use.
+//
+//   source                     reflink pool                    other pool
+//   snapshot, idle volume      clone                           sparse copy
+//   mounted file system        freeze, clone, thaw             freeze, sparse copy, thaw; within
+//                                                              the limit
+//   mounted out of sight       refused                         refused
+//   deferred                   flush, clone (as after a crash) refused
+//   raw block, mapped          flush, clone (as after a crash) refused
+//
+// A deferred volume has its file system mounted by a container runtime, in a kernel that nobody can
+// ask to freeze it. What a clone then has is what the device had at one moment: the file system's
+// journal makes it whole at the first mount, and what programs had not synced is missing.
+#include <fcntl.h>
+
+#include "base/log.h"
+#include "block/device.h"
+#include "block/mounts.h"
+#include "block/pools/pool.h"
+#include "block/space.h"
+#include "platform/file_systems/reflink.h"
+#include "platform/mounts/freeze.h"
+
+namespace berth::block {
+namespace {
+
+using base::Error;
+using base::StatusCode;
+using std::chrono::steady_clock;
+
+base::Status CopyBy(const base::UniqueFd& from, const base::UniqueFd& to,
+                    steady_clock::time_point deadline) {
+  return base::Annotate(platform::CopyImage(from.get(), to.get(), {.deadline = deadline}).status(),
+                        "copy the image");
+}
+
+}  // namespace
+
+base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& device) const {
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
+  for (const platform::MountEntry& entry : table) {
+    if (ShowsFileSystemOf(entry, device)) return entry.mount_point;
+  }
+  return std::string();
+}
+
+// A byte-by-byte copy that fills the pool to its last block would fail the writes of every other
+// volume, so that it is not even begun.
+base::Status Pool::CheckRoomFor(const Record& source) const {
+  if (reflink_) return base::OkStatus();
+  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
+  const int64_t wanted = AllocatedBytes(paths_.Image(source.kind, source.id));
+  if (wanted <= space.free - space.reserve()) return base::OkStatus();
+  return Error(
+      StatusCode::kResourceExhausted,
+      "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are kept back",
+      base::Quote(paths_.folder()), wanted, space.free, space.reserve());
+}
+
+base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const Record& source) {
+  RETURN_IF_ERROR(CheckRoomFor(source));
+  ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
+  std::optional<platform::LoopDevice> device;
+  if (source.kind == Kind::kVolume) {
+    ASSIGN_OR_RETURN(device, FindDevice(source.id));
+  }
+  if (device.has_value()) return CopyInUse(from, image, source, *device);
+  return CopyBy(from, image, steady_clock::now() + options_.copy_limit);
+}
+
+base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
+                             const Record& source, const platform::LoopDevice& device) {
+  const bool deferred = is_deferred_ && is_deferred_(source.id);
+  if (source.access == AccessType::kBlock || deferred) {
+    if (!reflink_) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "{} volume {} is in use as {}, and pool {} is on a file system without "
+                   "reflinks: copy it while no pod uses it",
+                   deferred ? "deferred" : "raw block", base::Quote(source.id), device.path,
+                   base::Quote(paths_.folder()));
+    }
+    if (deferred) {
+      LOG_INFO(
+          "volume {} is copied as after a crash: a container runtime has its file system "
+          "mounted, and nobody can ask it to hold still",
+          base::Quote(source.id));
+    }
+    RETURN_IF_ERROR(Flush(device, /*exclusive=*/false));
+    return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+  }
+  ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
+  if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
+  RETURN_IF_ERROR(Flush(device, /*exclusive=*/true));
+  return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+}
+
+base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
+                              const std::string& mount_point) {
+  const auto deadline = steady_clock::now() + options_.freeze_limit;
+  ASSIGN_OR_RETURN(const std::unique_ptr<platform::FrozenFileSystem> frozen,
+                   platform::FreezeFileSystem(mount_point, options_.freeze_limit));
+  const base::Status copied = CopyBy(from, to, deadline);
+  const base::Status thawed = frozen->Thaw();
+  if (copied.code() == StatusCode::kDeadlineExceeded ||
+      thawed.code() == StatusCode::kDeadlineExceeded) {
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "copying the volume takes longer than its file system may stay frozen, {} s: copy it "
+        "while no pod uses it",
+        std::chrono::duration_cast<std::chrono::seconds>(options_.freeze_limit).count());
+  }
+  RETURN_IF_ERROR(copied);
+  return thawed;
+}
+
+// The process that froze a file system thaws it when this one dies; this is for the case that it
+// died too.
+void Pool::ThawSource(const Record& record) {
+  if (record.source.id.empty() || record.source.kind != Kind::kVolume) return;
+  const auto device = FindDevice(record.source.id);
+  if (!device.ok() || !device->has_value()) return;
+  const base::StatusOr<std::string> mount_point = MountPointOf(**device);
+  if (!mount_point.ok() || mount_point->empty()) return;
+  if (const base::Status thawed = platform::ThawFileSystem(*mount_point); !thawed.ok()) {
+    LOG_ERROR("volume {} may still be frozen: {}", base::Quote(record.source.id),
+              base::ToString(thawed));
+  }
+}
+
+}  // namespace berth::block

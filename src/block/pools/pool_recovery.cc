@@ -1,0 +1,113 @@
+// Opening a pool: what a crash left is finished before anything is served.
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "block/pools/pool.h"
+#include "platform/errno.h"
+#include "platform/file_systems/reflink.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::block {
+
+base::StatusOr<std::unique_ptr<Pool>> Pool::Open(const std::string& folder,
+                                                 const PoolOptions& options,
+                                                 platform::Mounter& mounter,
+                                                 const base::Clock& clock) {
+  if (!(options.overcommit > 0)) {
+    return base::Error(base::StatusCode::kInvalidArgument, "over-commit ratio {} is not above 0",
+                       options.overcommit);
+  }
+  std::unique_ptr<Pool> pool(new Pool(folder, options, mounter, clock));
+  RETURN_IF_ERROR_WITH(pool->Recover(), fmt::format("open pool {}", base::Quote(folder)));
+  return pool;
+}
+
+base::Status Pool::Recover() {
+  for (const std::string& folder : {paths_.folder(), paths_.Folder(Kind::kVolume),
+                                    paths_.Folder(Kind::kSnapshot), paths_.Node()}) {
+    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  }
+  ASSIGN_OR_RETURN(lock_, platform::LockFile(paths_.Lock()));
+  ASSIGN_OR_RETURN(place_.boot_id, platform::BootId());
+  struct stat st;
+  if (stat(paths_.Folder(Kind::kVolume).c_str(), &st) != 0) {
+    return platform::ErrnoError(errno, "stat the volumes' folder");
+  }
+  place_.device = st.st_dev;
+  ASSIGN_OR_RETURN(reflink_, platform::CanReflink(paths_.Folder(Kind::kVolume)));
+  std::vector<Record> unfinished;
+  {
+    base::MutexLock lock(mutex_);
+    RETURN_IF_ERROR(Load(Kind::kVolume));
+    RETURN_IF_ERROR(Load(Kind::kSnapshot));
+    for (const Shelf& shelf : shelves_) {
+      for (const auto& [id, record] : shelf.records) {
+        if (record.state != State::kReady || record.growing_from > 0) unfinished.push_back(record);
+      }
+    }
+  }
+  for (const Record& record : unfinished) {
+    // One volume that cannot be finished must not keep the others from being served; the next open
+    // or the CO's repeated call tries again.
+    if (const base::Status status = Resume(record); !status.ok()) {
+      LOG_ERROR("{} {} was left {} by a crash, and finishing it failed: {}", Name(record.kind),
+                base::Quote(record.id), Name(record.state), base::ToString(status));
+    }
+  }
+  return base::OkStatus();
+}
+
+base::Status Pool::Load(Kind kind) {
+  RETURN_IF_ERROR(platform::RemoveTornWrites(paths_.Folder(kind)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(paths_.Folder(kind)));
+  for (const std::string& name : names) {
+    const std::string_view id = std::string_view(name).substr(0, name.rfind('.'));
+    if (name.ends_with(".json") && IsId(id)) {
+      LoadRecord(kind, std::string(id));
+    } else if (!name.ends_with(".img") ||
+               !std::ranges::binary_search(names, std::string(id) + ".json")) {
+      // Not made by this pool, whose records come before images and go after them.
+      LOG_WARNING("{} in pool {} belongs to no record and is left alone", base::Quote(name),
+                  base::Quote(paths_.folder()));
+    }
+  }
+  return base::OkStatus();
+}
+
+void Pool::LoadRecord(Kind kind, const std::string& id) {
+  const auto read = [&]() -> base::StatusOr<Record> {
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(paths_.Record(kind, id)));
+    ASSIGN_OR_RETURN(Record record, DecodeRecord(text));
+    if (record.id != id || record.kind != kind) {
+      return base::Error(base::StatusCode::kDataLoss, "it is the record of {} {}",
+                         Name(record.kind), base::Quote(record.id));
+    }
+    return record;
+  };
+  base::StatusOr<Record> record = read();
+  if (record.ok() && shelf(kind).ids.contains(record->name)) {
+    record = base::Error(base::StatusCode::kDataLoss, "the name {} is taken by another",
+                         base::Quote(record->name));
+  }
+  if (record.ok()) {
+    Remember(*record);
+    return;
+  }
+  const std::string why(base::Message(record.status()));
+  LOG_ERROR("the record of {} {} cannot be used; its image is left alone: {}", Name(kind),
+            base::Quote(id), why);
+  shelf(kind).unreadable[id] = why;
+}
+
+base::Status Pool::Resume(const Record& record) {
+  RETURN_IF_ERROR(base::FaultPoint<"block.open.resume.before">());
+  if (record.state == State::kReady) return CompleteGrowth(record);
+  if (record.state == State::kCreating) ThawSource(record);
+  LOG_INFO("removing {} {}, left {} by a crash", Name(record.kind), base::Quote(record.id),
+           Name(record.state));
+  return Remove(record);
+}
+
+}  // namespace berth::block

@@ -1,0 +1,89 @@
+#include "cli/plugins/mount_pods.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "api/kinds/taints.h"
+
+namespace berth::cli {
+namespace {
+
+constexpr char kRevisionHash[] = "controller-revision-hash";
+
+bool Controls(const api::DaemonSet& set, const api::Object& object) {
+  const auto owner = object.controller();
+  return owner.has_value() && owner->uid == set.uid();
+}
+
+// A static pod: what the API shows of it is a picture, which nobody can evict.
+bool IsMirror(const api::Pod& pod) {
+  return !pod.annotation("kubernetes.io/config.mirror").empty();
+}
+
+// Volumes whose mounts the node makes outside of the pod's own folder contents: any that a mount
+// utility may serve. Contents of the API and empty folders are none.
+bool HasMounts(const api::Pod& pod) {
+  static constexpr std::string_view kNone[] = {"configMap", "secret",   "projected", "downwardAPI",
+                                               "emptyDir",  "hostPath", "image",     ""};
+  const std::vector<api::PodVolume> volumes = pod.volumes();
+  return std::any_of(volumes.begin(), volumes.end(), [](const api::PodVolume& volume) {
+    return std::find(std::begin(kNone), std::end(kNone), volume.source_type()) == std::end(kNone);
+  });
+}
+
+}  // namespace
+
+base::Json UpgradeTaint() { return api::MakeTaint(kUpgradeTaint, "", "NoExecute"); }
+
+std::string NewestHash(const api::DaemonSet& set,
+                       const std::vector<api::ControllerRevision>& revisions) {
+  // Until the controller has seen the template its revision is not there.
+  if (set.Int({"status", "observedGeneration"}) < set.generation()) return "";
+  const api::ControllerRevision* newest = nullptr;
+  for (const api::ControllerRevision& one : revisions) {
+    if (!Controls(set, one)) continue;
+    if (newest == nullptr || one.revision() > newest->revision()) newest = &one;
+  }
+  return newest == nullptr ? "" : newest->label(kRevisionHash);
+}
+
+MountPodState StateOf(const MountPodWorld& world) {
+  MountPodState state;
+  std::vector<const api::DaemonSet*> served;
+  for (const api::Pod& pod : world.pods) {
+    const auto set = std::find_if(world.sets.begin(), world.sets.end(),
+                                  [&](const api::DaemonSet& one) { return Controls(one, pod); });
+    if (set == world.sets.end()) {
+      if (pod.terminated() || IsMirror(pod)) continue;
+      if (!api::AnyTolerates(pod.tolerations(), UpgradeTaint())) {
+        state.evicted.push_back(pod);
+      } else if (HasMounts(pod)) {
+        state.tolerating.push_back(pod);
+      }
+    } else if (pod.deleting()) {
+      state.leaving.push_back(pod);
+    } else if (const std::string hash = NewestHash(*set, world.revisions);
+               !hash.empty() && pod.label(kRevisionHash) != hash) {
+      state.old.push_back(pod);
+    } else {
+      state.fresh.push_back(pod);
+      if (pod.ready() && !hash.empty()) served.push_back(&*set);
+    }
+  }
+  for (const api::DaemonSet& set : world.sets) {
+    if (std::find(served.begin(), served.end(), &set) == served.end()) {
+      state.without.push_back(set.key());
+    }
+  }
+  return state;
+}
+
+std::string NamesOf(const std::vector<api::Pod>& pods) {
+  std::vector<std::string> names;
+  names.reserve(pods.size());
+  for (const api::Pod& pod : pods) names.push_back(pod.key());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,292 @@
+#include "cli/plugins/shims.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/ids.h"
+#include "base/ipc/message.h"
+#include "base/ipc/utility_call.h"
+#include "base/log.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace utility = base::ipc::utility;
+using base::Error;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kLargestShim = 16 * 1024 * 1024;
+
+struct Type {
+  std::string_view name;
+  std::string_view plugin;
+  std::vector<std::string> utilities;
+};
+
+const std::vector<Type>& Types() {
+  static const std::vector<Type> types = {
+      {"glusterfs", "kubernetes.io/glusterfs", {"mount.glusterfs"}},
+      {"cephfs", "kubernetes.io/cephfs", {"ceph-fuse", "mount.ceph", "mount.fuse.ceph"}},
+      {"nfs", "kubernetes.io/nfs", {"mount.nfs", "mount.nfs4"}},
+  };
+  return types;
+}
+
+// A utility that has, or is to have, a shim.
+struct Shim {
+  std::string utility;
+  std::string plugin;  // empty: nobody said
+};
+
+Status CheckName(const std::string& name) {
+  const bool plain = !name.empty() && name[0] != '.' && name[0] != '-' &&
+                     std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                       return isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+                     });
+  if (plain && name != "berth-shim") return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument, "{} is no name of a utility", Quote(name));
+}
+
+// The shims of the names; with `plugin`, each name is a utility.
+StatusOr<std::vector<Shim>> ShimsOf(const ShimOptions& options) {
+  std::vector<Shim> shims;
+  for (const std::string& name : options.names) {
+    RETURN_IF_ERROR(CheckName(name));
+    if (!options.plugin.empty()) {
+      shims.push_back({name, options.plugin});
+      continue;
+    }
+    std::vector<Shim> found;
+    for (const Type& type : Types()) {
+      for (const std::string& utility : type.utilities) {
+        if (name == type.name || name == utility) {
+          found.push_back({utility, std::string(type.plugin)});
+        }
+      }
+    }
+    if (found.empty()) found.push_back({name, ""});
+    shims.insert(shims.end(), found.begin(), found.end());
+  }
+  return shims;
+}
+
+class Shims {
+ public:
+  Shims(const ShimOptions& options, const Tell& tell) : options_(options), tell_(tell) {}
+
+  Status Install() {
+    ASSIGN_OR_RETURN(const std::vector<Shim> shims, ShimsOf(options_));
+    if (shims.empty()) return Error(StatusCode::kInvalidArgument, "no type or utility is named");
+    RETURN_IF_ERROR(ReadProgram());
+    if (content_.empty()) {
+      return Error(StatusCode::kNotFound, "there is no berth-shim at {}", Quote(program_));
+    }
+    // All are looked at before the first is touched.
+    for (const Shim& shim : shims) RETURN_IF_ERROR(CheckFree(shim));
+    RETURN_IF_ERROR(platform::MakeFolders(options_.records, 0755));
+    for (const Shim& shim : shims) RETURN_IF_ERROR(InstallOne(shim));
+    return base::OkStatus();
+  }
+
+  Status Remove() {
+    ASSIGN_OR_RETURN(std::vector<Shim> shims, ShimsOf(options_));
+    if (options_.names.empty()) {
+      ASSIGN_OR_RETURN(shims, Recorded());
+      if (shims.empty()) tell_("no shim is installed");
+    }
+    RETURN_IF_ERROR(ReadProgram());
+    for (const Shim& shim : shims) RETURN_IF_ERROR(RemoveOne(shim.utility));
+    return base::OkStatus();
+  }
+
+ private:
+  enum class Found { kNothing, kShim, kOther };
+
+  struct Record {
+    std::string path;
+    std::vector<std::string> contents;  // SHA-256 of each that it may have
+  };
+
+  std::string RecordPath(const std::string& utility) const {
+    return fmt::format("{}/{}.json", options_.records, utility);
+  }
+  std::string PathOf(const std::string& utility) const {
+    return fmt::format("{}/{}", options_.sbin, utility);
+  }
+  // Of a shim that is not in its place yet.
+  std::string NewPathOf(const std::string& utility) const {
+    return fmt::format("{}/.{}.berth-shim", options_.sbin, utility);
+  }
+
+  // The content of berth-shim; none where it isn't installed, which removing does without.
+  Status ReadProgram() {
+    std::error_code error;
+    program_ = options_.program;
+    if (program_.empty()) {
+      program_ = fs::read_symlink("/proc/self/exe", error).replace_filename("berth-shim").string();
+    }
+    program_ = fs::canonical(program_, error).string();
+    const auto content = platform::ReadFile(program_, kLargestShim);
+    if (!content.ok()) return base::OkStatus();
+    content_ = *content;
+    hash_ = base::Sha256Hex(content_);
+    return base::OkStatus();
+  }
+
+  // None: there is none, or one that cannot be read, by which nothing is known as a shim.
+  std::optional<Record> ReadRecord(const std::string& utility) const {
+    const auto text = platform::ReadFile(RecordPath(utility));
+    if (!text.ok()) return std::nullopt;
+    const auto message = base::ipc::ReadJson(*text);
+    if (!message.ok()) return std::nullopt;
+    const std::string* path = message->Text(utility::kShimPath);
+    const auto* contents = message->List(utility::kShimContent);
+    if (path == nullptr || contents == nullptr) return std::nullopt;
+    return Record{*path, *contents};
+  }
+
+  Status WriteRecord(const Shim& shim, std::vector<std::string> contents) const {
+    const std::string text =
+        base::ipc::WriteJson(base::ipc::Message()
+                                 .Set(utility::kPlugin, shim.plugin)
+                                 .Set(utility::kShimSocket, options_.socket)
+                                 .Set(utility::kShimPath, PathOf(shim.utility))
+                                 .Set(utility::kShimContent, std::move(contents))) +
+        "\n";
+    return platform::WriteDurably<"cli.shim_record">(RecordPath(shim.utility), text, 0644);
+  }
+
+  StatusOr<std::vector<Shim>> Recorded() const {
+    const auto names = platform::ListFolder(options_.records);
+    std::vector<Shim> shims;
+    if (names.status().code() == StatusCode::kNotFound) return shims;
+    RETURN_IF_ERROR(names);
+    for (const std::string& name : *names) {
+      if (name[0] != '.' && name.ends_with(".json")) {
+        shims.push_back({name.substr(0, name.size() - 5), ""});
+      }
+    }
+    return shims;
+  }
+
+  StatusOr<Found> LookAt(const std::string& path, const std::optional<Record>& record) const {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0) {
+      if (errno == ENOENT) return Found::kNothing;
+      return platform::ErrnoError(errno, fmt::format("look at {}", Quote(path)));
+    }
+    if (!S_ISREG(info.st_mode) || info.st_size > static_cast<off_t>(kLargestShim)) {
+      return Found::kOther;
+    }
+    ASSIGN_OR_RETURN(const std::string content, platform::ReadFile(path, kLargestShim));
+    if (!content_.empty() && content == content_) return Found::kShim;
+    const bool recorded = record && std::find(record->contents.begin(), record->contents.end(),
+                                              base::Sha256Hex(content)) != record->contents.end();
+    return recorded ? Found::kShim : Found::kOther;
+  }
+
+  Status CheckFree(const Shim& shim) const {
+    if (shim.plugin.empty()) {
+      std::vector<std::string_view> types;
+      for (const Type& type : Types()) types.push_back(type.name);
+      return Error(StatusCode::kInvalidArgument,
+                   "{} is none of the types {}: name the volume plugin whose pod has it, with "
+                   "--plugin",
+                   Quote(shim.utility), fmt::join(types, ", "));
+    }
+    const std::string path = PathOf(shim.utility);
+    const auto record = ReadRecord(shim.utility);
+    if (record && record->path != path) {
+      ASSIGN_OR_RETURN(const Found elsewhere, LookAt(record->path, record));
+      if (elsewhere == Found::kShim) {
+        return Error(StatusCode::kAlreadyExists,
+                     "the shim of {} is installed as {}: remove it there first",
+                     Quote(shim.utility), Quote(record->path));
+      }
+    }
+    ASSIGN_OR_RETURN(const Found found, LookAt(path, record));
+    if (found != Found::kOther) return base::OkStatus();
+    return Error(StatusCode::kAlreadyExists,
+                 "a real utility stands at {}, which the host's mounts use: nothing was installed",
+                 Quote(path));
+  }
+
+  Status InstallOne(const Shim& shim) const {
+    const std::string path = PathOf(shim.utility);
+    const auto old_record = ReadRecord(shim.utility);
+    ASSIGN_OR_RETURN(const Found found, LookAt(path, old_record));
+    std::vector<std::string> contents = {hash_};
+    if (found == Found::kShim && old_record) {
+      contents.insert(contents.end(), old_record->contents.begin(), old_record->contents.end());
+    }
+    RETURN_IF_ERROR(WriteRecord(shim, contents));
+    if (found == Found::kNothing) {
+      RETURN_IF_ERROR(Place(shim.utility));
+    } else if (found == Found::kShim) {
+      RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(shim.utility)));
+      RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(path, content_, 0755));
+      RETURN_IF_ERROR(WriteRecord(shim, {hash_}));
+    } else {
+      return Error(StatusCode::kAlreadyExists, "somebody put {} there meanwhile", Quote(path));
+    }
+    tell_(fmt::format("{} {}: runs in the pod of {}",
+                      found == Found::kShim ? "renewed" : "installed", path, shim.plugin));
+    return base::OkStatus();
+  }
+
+  // Puts a shim where nothing is: link(2) replaces nothing, whoever comes meanwhile.
+  Status Place(const std::string& utility) const {
+    const std::string path = PathOf(utility);
+    const std::string fresh = NewPathOf(utility);
+    RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(fresh, content_, 0755));
+    const int error = link(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
+    RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(fresh));
+    if (error == 0) return base::OkStatus();
+    return platform::ErrnoError(error, fmt::format("install {}", Quote(path)));
+  }
+
+  Status RemoveOne(const std::string& utility) const {
+    const auto record = ReadRecord(utility);
+    const std::string path = record ? record->path : PathOf(utility);
+    ASSIGN_OR_RETURN(const Found found, LookAt(path, record));
+    if (found == Found::kShim) {
+      RETURN_IF_ERROR(platform::RemoveDurably<"cli.shim">(path));
+      tell_(fmt::format("removed {}", path));
+    } else if (found == Found::kOther) {
+      tell_(fmt::format("left {}: it is no shim", path));
+    } else {
+      tell_(fmt::format("{} is not there", path));
+    }
+    RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(utility)));
+    // The last, so that what is a shim is known as one until it is gone.
+    return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));
+  }
+
+  const ShimOptions& options_;
+  const Tell& tell_;
+  std::string program_, content_, hash_;
+};
+
+}  // namespace
+
+Status InstallShims(const ShimOptions& options, const Tell& tell) {
+  return Shims(options, tell).Install();
+}
+
+Status RemoveShims(const ShimOptions& options, const Tell& tell) {
+  return Shims(options, tell).Remove();
+}
+
+}  // namespace berth::cli

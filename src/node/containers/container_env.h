@@ -1,0 +1,46 @@
+// The environment of a container: env, envFrom and the $(VAR) references in commands and arguments.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "base/status.h"
+
+namespace berth::node {
+
+// Reads an API object (a ConfigMap or Secret). NOT_FOUND; UNAVAILABLE while the API is away.
+using ObjectReader = std::function<base::StatusOr<base::Json>(
+    const api::KindInfo& kind, std::string_view ns, std::string_view name)>;
+
+// What is known of a pod and its node beyond the pod object.
+struct PodFacts {
+  std::string node_name;
+  std::string host_ip;
+  std::string runtime_name = "containerd";
+  std::vector<std::string> pod_ips;  // of the sandbox; the host's with hostNetwork
+  int64_t cpu_capacity_milli = 0;
+  int64_t memory_capacity = 0;
+};
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// In order of first appearance; a name that is given twice has its last value. Values hold secrets:
+// never log them. NOT_FOUND: a ConfigMap, Secret or key that is not optional; INVALID_ARGUMENT: a
+// field that cannot be referred to. The messages are the kubelet's ("secret \"x\" not found").
+base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container& container,
+                                            const PodFacts& facts, const ObjectReader& reader);
+
+// Replaces each $(NAME) whose NAME is in `values`; others stay as they are; "$$" is a "$" that
+// starts no reference.
+std::string ExpandReferences(std::string_view text,
+                             const std::map<std::string, std::string>& values);
+
+// As a map, for ExpandReferences.
+std::map<std::string, std::string> AsMap(const Environment& environment);
+
+}  // namespace berth::node

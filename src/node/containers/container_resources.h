@@ -1,0 +1,32 @@
+// Kubernetes' resource requests and limits as what the kernel is told. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+// "Guaranteed", "Burstable" or "BestEffort" (pod.status.qosClass).
+std::string QosClass(const api::Pod& pod);
+
+// Shares, quota, memory limit and OOM score of a container, as the kubelet computes them.
+// `memory_capacity` is the node's, in bytes.
+rpc::cri::LinuxContainerResources ContainerResources(const api::Pod& pod,
+                                                     const api::Container& container,
+                                                     int64_t memory_capacity);
+
+// env.valueFrom.resourceFieldRef: `resource` is "limits.cpu", "requests.memory", ...; whole units
+// of `divisor` ("" is 1), rounded up. A limit that is not set is the node's capacity
+// (`cpu_capacity` in thousandths). INVALID_ARGUMENT for another resource or divisor.
+base::StatusOr<std::string> ResourceField(const api::Container& container,
+                                          const std::string& resource, const std::string& divisor,
+                                          int64_t cpu_capacity_milli, int64_t memory_capacity);
+
+// The memory of this machine in bytes, and its processors in thousandths.
+int64_t MachineMemory();
+int64_t MachineCpuMilli();
+
+}  // namespace berth::node

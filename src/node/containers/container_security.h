@@ -1,0 +1,14 @@
+// The security context of a container, from the pod's and its own.
+#pragma once
+
+#include "api/kinds/kinds.h"
+#include "base/status.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+// FAILED_PRECONDITION: runAsNonRoot, and the container would run as root or nobody knows as whom.
+base::StatusOr<rpc::cri::LinuxContainerSecurityContext> ContainerSecurity(
+    const api::Pod& pod, const api::Container& container, const rpc::cri::Image& image);
+
+}  // namespace berth::node

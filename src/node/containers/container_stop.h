@@ -1,0 +1,67 @@
+// Stops containers in the background: preStop hook, stop signal, grace period, SIGKILL.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/event_sink.h"
+#include "base/mutex.h"
+#include "node/containers/container_handlers.h"
+#include "node/containers/cri_state.h"
+#include "node/containers/pod_tasks.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+// The least time that a container gets to end by itself, as in the kubelet.
+inline constexpr int64_t kMinGraceSeconds = 2;
+
+class ContainerStopper {
+ public:
+  // Called when a stop ended, with what became of it; what the runtime says was read anew before.
+  using OnStopped = std::function<void(const std::string& pod_uid, const base::Status& status)>;
+  // All borrowed.
+  ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTasks& tasks, base::EventSink& events,
+                   OnStopped on_stopped);
+
+  // A container that is being stopped already is left alone, unless `grace_seconds` is less than
+  // what it was given: then the runtime is told again.
+  void Stop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+            const std::string& why);
+  bool Stopping(const std::string& container_id) const;
+
+ private:
+  base::Status Run(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+                   bool with_hook, std::stop_token stop);
+  void PreStop(const api::Pod& pod, const ContainerState& container, std::chrono::seconds grace,
+               std::stop_token stop);
+
+  rpc::CriClient& cri_;
+  CriState& runtime_;
+  PodTasks& tasks_;
+  base::EventSink& events_;
+  const OnStopped on_stopped_;
+  mutable base::Mutex mutex_;
+  struct Running {
+    int64_t grace = 0;
+    int tasks = 0;
+  };
+  std::map<std::string, Running> running_ ABSL_GUARDED_BY(mutex_);  // by container id
+};
+
+// The container of a pod (also an init container) of that name.
+std::optional<api::Container> FindContainer(const api::Pod& pod, std::string_view name);
+
+// Runs a lifecycle hook: a handler of container_handlers.h, or sleep{seconds}, at most `timeout`
+// long.
+base::Status RunHook(rpc::CriClient& cri, const HandlerTarget& target, const base::Json& hook,
+                     std::chrono::milliseconds timeout, std::stop_token stop);
+
+}  // namespace berth::node

@@ -1,0 +1,64 @@
+// Reads from the container runtime what it has of pods.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "node/containers/cri_exit_watch.h"
+#include "node/containers/pod_runtime.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+// For a call that lists the runtime's sandboxes or containers.
+inline constexpr std::chrono::milliseconds kListTimeout{30000};
+
+// The value of a label or annotation; "" if there is none.
+template <typename Map>
+std::string ValueOf(const Map& map, const char* key) {
+  const auto it = map.find(key);
+  return it == map.end() ? std::string() : it->second;
+}
+
+// By pod uid.
+using PodListing = std::map<std::string, PodRuntime>;
+
+// Sandboxes and containers, newest first.
+void SortNewestFirst(PodRuntime& pod);
+
+// The pod's addresses, the first one first.
+std::vector<std::string> SandboxIps(const rpc::cri::PodSandboxStatus& status);
+
+// Thread-safe.
+class CriLister {
+ public:
+  using Known = std::function<PodRuntime(const std::string& pod_uid)>;
+  // `known` is what was read before: only what is new or changed is asked for in detail. Running
+  // containers' first processes are given to `exits`. Both borrowed: `cri`, `exits`.
+  CriLister(rpc::CriClient& cri, ExitWatch& exits, Known known)
+      : cri_(cri),
+        exits_(exits),
+        known_(std::move(known)),
+        started_ns_(
+            std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) {
+  }
+
+  // One pod, or all of them (""). What bears no pod's label is left out.
+  base::StatusOr<PodListing> List(const std::string& uid) const;
+
+ private:
+  base::Status FillDetails(PodRuntime& pod) const;
+  base::Status FillSandbox(SandboxState& sandbox) const;
+  base::Status FillContainer(ContainerState& container) const;
+
+  rpc::CriClient& cri_;
+  ExitWatch& exits_;
+  const Known known_;
+  const int64_t started_ns_;  // when this agent began, on the runtime's clock
+};
+
+}  // namespace berth::node

@@ -1,0 +1,117 @@
+// What the container runtime has of this node's pods: a copy that is kept fresh.
+//
+//   connect (retry 0.1 s to 3 s) ─▶ list all ─▶ reachable ─▶ events, or list again ─▶ lost ─▶
+//   connect …
+//
+// Changes come from the runtime's event stream (GetContainerEvents) and from the exit of
+// containers' first processes (cri_exit_watch.h). Listing repairs: each minute beside an event
+// stream; without one (containerd before 1.7) each second, and quickly after own actions. What the
+// caller did itself it tells by Put and Remove, so that its next look needs no round trip; a list
+// that began before such a call does not undo it.
+//
+// Thread-safe. `on_change` is called from the threads in here, without locks held.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "node/containers/cri_exit_watch.h"
+#include "node/containers/cri_listing.h"
+#include "node/containers/pod_runtime.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+class CriState {
+ public:
+  using OnChange = std::function<void(const std::string& pod_uid)>;
+
+  // `cri` is borrowed.
+  // `first_list` and `max_list` bound the wait between lists where the runtime has no event stream.
+  struct Options {
+    std::string endpoint;
+    std::chrono::milliseconds first_list{2};
+    std::chrono::milliseconds list_after_start{30};
+    std::chrono::milliseconds max_list{1000};
+    std::chrono::milliseconds repair_list{60000};  // with an event stream
+  };
+  CriState(rpc::CriClient& cri, Options options);
+  ~CriState();
+
+  void Start(OnChange on_change);
+  void Stop();
+
+  // OK while the runtime answers and its pods were listed. UNAVAILABLE says which runtime is not
+  // reachable and why. Pods are told of a change either way by on_change.
+  base::Status Reachable() const;
+  // False until the first attempt to reach it has ended.
+  bool Known() const;
+  // Name and version of the runtime that answered last: {"containerd", "1.6.20"}.
+  std::pair<std::string, std::string> Version() const;
+  // Called when Reachable is first known, and on its changes. Before Start only.
+  void OnReachable(std::function<void()> on_reachable) { on_reachable_ = std::move(on_reachable); }
+
+  PodRuntime Pod(const std::string& uid) const;
+  std::vector<std::string> Pods() const;
+  // The pod of a container, "" if unknown.
+  std::string PodOf(const std::string& container_id) const;
+
+  // What the caller just did.
+  void PutSandbox(const std::string& uid, std::string_view ns, std::string_view name,
+                  SandboxState sandbox);
+  void PutContainer(const std::string& uid, ContainerState container);
+  void RemoveSandbox(const std::string& uid, const std::string& id);  // with its containers
+  void RemoveContainer(const std::string& uid, const std::string& id);
+
+  // Reads one pod anew from the runtime; on_change is called if it differs from the copy.
+  base::Status Refresh(const std::string& uid);
+
+  // Lists soon: something is about to change in the runtime.
+  void Expect() { Hurry(); }
+
+ private:
+  void Loop(std::stop_token stop);
+  void EventLoop(std::stop_token stop);
+  base::Status ListAll();
+  base::Status AskVersion();
+  // Takes a listing that began at `sequence` over; gives the uids of pods that changed.
+  std::vector<std::string> Apply(const std::string& only_uid, PodListing listing,
+                                 uint64_t sequence);
+  void SetReachable(base::Status status);
+  // Lists soon, and then less and less often.
+  void Hurry();
+  void HurryLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits for the time of the next list; false: stopping.
+  bool WaitForTurn(std::chrono::milliseconds& interval);
+
+  rpc::CriClient& cri_;
+  const Options options_;
+  OnChange on_change_;
+  std::function<void()> on_reachable_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar wake_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<std::chrono::milliseconds> hurry_ ABSL_GUARDED_BY(mutex_);
+  bool streaming_ ABSL_GUARDED_BY(mutex_) = false;  // the event stream works
+  base::Status reachable_ ABSL_GUARDED_BY(mutex_);
+  bool told_reachable_ ABSL_GUARDED_BY(mutex_) = false;
+  std::pair<std::string, std::string> version_ ABSL_GUARDED_BY(mutex_){"containerd", ""};
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, PodRuntime> pods_ ABSL_GUARDED_BY(mutex_);
+  // When (by sequence_) an id was last put or removed by the caller.
+  std::map<std::string, uint64_t> told_ ABSL_GUARDED_BY(mutex_);
+  ExitWatch exits_;
+  const CriLister lister_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,79 @@
+// Sees to it that a container's image is there, by its pull policy.
+//
+//   Ensure ─▶ present ─▶ kReady
+//      └────▶ pull (in the background; `on_change` when it ended) ─▶ kReady
+//                 └────▶ failed ─▶ back-off 10 s, doubling to 5 min ─▶ pull …
+//
+// Quick: a pull never blocks the caller. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "base/mutex.h"
+#include "node/containers/container_env.h"
+#include "node/containers/pod_tasks.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+class ImagePuller {
+ public:
+  struct Result {
+    enum class State { kReady, kPulling, kFailed };
+    State state = State::kPulling;
+    rpc::cri::Image image;  // kReady
+    std::string reason;     // kFailed: "ErrImagePull", "ImagePullBackOff", ...
+    std::string message;
+    std::chrono::milliseconds retry_after{0};  // kFailed: ask again then
+  };
+  using OnChange = std::function<void(const std::string& pod_uid)>;
+
+  // All borrowed.
+  ImagePuller(rpc::CriClient& cri, PodTasks& tasks, base::EventSink& events,
+              const base::Clock& clock, ObjectReader reader, OnChange on_change);
+
+  // For the start number `restart_count` of a container; policy Always pulls once for each.
+  Result Ensure(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
+
+  // Begins a pull that Ensure would begin; says nothing if the image is there.
+  void Prefetch(const api::Pod& pod, const api::Container& container);
+
+  // The pod is gone.
+  void Forget(const std::string& pod_uid);
+
+ private:
+  struct Entry {
+    bool pulling = false;
+    bool pulled = false;  // for `restart_count`
+    uint32_t restart_count = 0;
+    base::Status error;  // of the last pull
+    std::chrono::milliseconds backoff{0};
+    base::WallTime failed_at;
+    bool backoff_told = false;
+  };
+
+  void StartPull(const api::Pod& pod, const api::Container& container, const std::string& key);
+  void Finish(const std::string& key, const base::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::StatusOr<rpc::cri::Image> Find(const std::string& image);
+
+  rpc::CriClient& cri_;
+  PodTasks& tasks_;
+  base::EventSink& events_;
+  const base::Clock& clock_;
+  const ObjectReader reader_;
+  const OnChange on_change_;
+  base::Mutex mutex_;
+  // By "<pod uid>/<container>".
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+// imagePullPolicy, or its default: Always for the tag "latest" and for none, else IfNotPresent.
+std::string PullPolicy(const api::Container& container);
+
+}  // namespace berth::node

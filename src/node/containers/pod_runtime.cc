@@ -1,0 +1,27 @@
+#include "node/containers/pod_runtime.h"
+
+namespace berth::node {
+
+const ContainerState* PodRuntime::Newest(std::string_view container) const {
+  for (const ContainerState& state : containers) {
+    if (state.name == container) return &state;
+  }
+  return nullptr;
+}
+
+const ContainerState* PodRuntime::Previous(std::string_view container) const {
+  const ContainerState* newest = Newest(container);
+  for (const ContainerState& state : containers) {
+    if (state.name == container && &state != newest) return &state;
+  }
+  return nullptr;
+}
+
+const ContainerState* PodRuntime::ById(std::string_view id) const {
+  for (const ContainerState& state : containers) {
+    if (state.id == id) return &state;
+  }
+  return nullptr;
+}
+
+}  // namespace berth::node

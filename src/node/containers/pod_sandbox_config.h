@@ -1,0 +1,44 @@
+// A pod as the PodSandboxConfig that the runtime gets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/kinds/kinds.h"
+#include "base/status.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+struct SandboxConfigOptions {
+  uint32_t attempt = 0;
+  std::string log_folder;   // of all pods; the pod's is <log_folder>/<namespace>_<name>_<uid>
+  std::string resolv_conf;  // the content of the host's /etc/resolv.conf
+  std::string agent;        // labels::kAgent
+};
+
+// <log_folder>/<namespace>_<name>_<uid>
+std::string PodLogFolder(std::string_view log_folder, const api::Pod& pod);
+
+// What the host name of the pod is: spec.hostname or its name, cut to the kernel's 63 bytes.
+std::string PodHostname(const api::Pod& pod);
+
+// POD, CONTAINER or NODE for network, pid and ipc, alike for the sandbox and its containers.
+rpc::cri::NamespaceOption PodNamespaces(const api::Pod& pod);
+
+rpc::cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod,
+                                             const SandboxConfigOptions& options);
+
+// seccompProfile and appArmorProfile of a security context, `field` one of these names; false: not
+// given.
+bool ReadSecurityProfile(const base::Json& context, std::string_view field,
+                         rpc::cri::SecurityProfile* out);
+bool ReadSelinuxOptions(const base::Json& context, rpc::cri::SELinuxOption* out);
+
+// pod.spec.securityContext: fsGroup first, then supplementalGroups, as the kubelet orders them.
+std::vector<int64_t> SupplementalGroups(const api::Pod& pod);
+
+// True if a container of the pod is privileged.
+bool AnyPrivileged(const api::Pod& pod);
+
+}  // namespace berth::node

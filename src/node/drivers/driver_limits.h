@@ -1,0 +1,56 @@
+// Keeps CSINode's count of the volumes that a driver can have on this node at what the driver says.
+//
+//   [registered] ── CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds ──▶ NodeGetInfo ──▶ CSINode
+//        ▲                                                                                  │
+//        └── an attachment to this node failed with RESOURCE_EXHAUSTED: asked at once ◀─────┘
+//
+// Only for drivers whose CSIDriver names a period. A failure is logged and asked again after the
+// period; the count stays as it was. Thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/keyed_workers.h"
+#include "kube/handler_gate.h"
+#include "kube/informer.h"
+#include "node/drivers/csi_node.h"
+#include "node/drivers/driver_identity.h"
+#include "volume/host.h"
+
+namespace berth::node {
+
+// CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds; nullopt: the count stays as registered.
+std::optional<std::chrono::seconds> UpdatePeriodOf(const api::CsiDriver& driver);
+
+// True if the attacher was refused for lack of room on the node (attachError.errorCode 8).
+bool FailedForLackOfRoom(const api::VolumeAttachment& attachment);
+
+class DriverLimits {
+ public:
+  // Everything is borrowed and outlives this; made before `informers` start.
+  DriverLimits(kube::Informers& informers, volume::DriverRegistry& drivers, CsiNodes& csi_nodes,
+               std::string node_name);
+  ~DriverLimits();
+
+  void Start() { workers_.Start(); }
+  void Stop() {
+    questions_.Cancel();
+    workers_.Stop();
+  }
+  void DriverRegistered(const std::string& driver);
+
+ private:
+  base::KeyedWorkers::Outcome Update(const std::string& driver);
+  std::optional<std::chrono::seconds> PeriodOf(const std::string& driver) const;
+
+  volume::DriverRegistry& drivers_;
+  CsiNodes& csi_nodes_;
+  const std::string node_name_;
+  kube::Informer<api::CsiDriver>& driver_objects_;
+  DriverQuestions questions_;
+  kube::HandlerGate<DriverLimits> gate_;
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node

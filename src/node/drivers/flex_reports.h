@@ -1,0 +1,47 @@
+// Tells how the node's Flexvolume drivers do: in an annotation of its Node
+// (api/kinds/flex_reports.h), which `berth get drivers` shows, and in figures. Thread-safe.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "api/kinds/flex_reports.h"
+#include "api/kinds/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "kube/client.h"
+#include "kube/handler_gate.h"
+#include "kube/informer.h"
+
+namespace berth::node {
+
+class FlexReports {
+ public:
+  // Borrowed, but for the name; no metrics: no figures.
+  FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
+              base::Metrics* metrics = nullptr);
+  ~FlexReports();
+
+  // As PluginRegistry::Options::on_state. NOT_FOUND: there is no such driver any more;
+  // FAILED_PRECONDITION: it was removed, and is kept for what it set up.
+  void Report(const std::string& driver, const base::Status& state);
+  void Start() { writer_.Start(); }
+  void Stop() { writer_.Stop(); }
+
+ private:
+  void Count(const std::string& driver, const base::Status& state) const;
+  base::KeyedWorkers::Outcome Write();
+
+  kube::Client& client_;
+  kube::Informer<api::Node>& nodes_;
+  const std::string node_name_;
+  base::Metrics* const metrics_;
+  base::Mutex mutex_;
+  std::map<std::string, api::FlexReport> drivers_ ABSL_GUARDED_BY(mutex_);
+  kube::HandlerGate<FlexReports> gate_;
+  base::KeyedWorkers writer_;
+};
+
+}  // namespace berth::node

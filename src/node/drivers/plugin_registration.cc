@@ -1,0 +1,483 @@
+#include "node/drivers/plugin_registration.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "api/kinds/csi_names.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "node/drivers/driver_identity.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using Outcome = base::KeyedWorkers::Outcome;
+
+constexpr auto kNotifyTimeout = std::chrono::seconds(5);
+constexpr int kMaxDepth = 4;
+constexpr size_t kMaxSockets = 1000;
+constexpr int kMaxWorkers = 32;
+constexpr std::string_view kDriverSocket = "csi.sock";
+// The key of the node's CSINode object; no path.
+constexpr std::string_view kCsiNode = "CSINode";
+// What is a driver's own socket lies in a folder of the driver's name: no deeper, where volumes are
+// mounted that may hang.
+constexpr int kPluginsDepth = 1;
+// No path: the work of RemoveAbsent.
+constexpr char kAbsent[] = "";
+
+StatusOr<PluginVersion> ParseVersion(std::string_view text) {
+  const auto wrong = [text] {
+    return Error(StatusCode::kInvalidArgument, "{} is no version", Quote(text));
+  };
+  std::string_view rest = text.starts_with('v') ? text.substr(1) : text;
+  PluginVersion version;
+  for (int* part : {&version.major, &version.minor, &version.patch}) {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), *part);
+    if (error != std::errc() || *part < 0) return wrong();
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    if (rest.empty()) return version;
+    // What follows the number is a pre-release or build tag.
+    if (rest.front() == '-' || rest.front() == '+') return version;
+    if (rest.front() != '.') return wrong();
+    rest.remove_prefix(1);
+  }
+  return wrong();
+}
+
+bool IsApiTrouble(const Status& status) {
+  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kAborted ||
+         status.code() == StatusCode::kDeadlineExceeded || status.code() == StatusCode::kNotFound ||
+         status.code() == StatusCode::kUnauthenticated ||
+         status.code() == StatusCode::kPermissionDenied;
+}
+
+// Marks a failure that lies with the API.
+constexpr absl::string_view kApiPayload = "berth/api";
+
+bool LiesWithApi(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
+
+Status WithContext(const Status& status, std::string_view context) {
+  Status out = base::Annotate(status, context);
+  if (LiesWithApi(status)) out.SetPayload(kApiPayload, absl::Cord("1"));
+  return out;
+}
+
+}  // namespace
+
+StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions) {
+  std::optional<PluginVersion> highest;
+  for (const std::string& text : versions) {
+    ASSIGN_OR_RETURN(const PluginVersion version, ParseVersion(text));
+    if (version.major < 1) {
+      return Error(StatusCode::kInvalidArgument, "version {} is not supported any more",
+                   Quote(text));
+    }
+    if (version.major == 1 && (!highest.has_value() || *highest < version)) highest = version;
+  }
+  if (!highest.has_value()) {
+    return Error(StatusCode::kInvalidArgument, "the plugin supports no version with major 1");
+  }
+  return *highest;
+}
+
+PluginRegistration::PluginRegistration(PluginRegistrationOptions options, CsiNodes& csi_nodes,
+                                       volume::DriverRegistry& drivers,
+                                       std::function<void(const std::string&)> on_registered)
+    : options_(std::move(options)),
+      csi_nodes_(csi_nodes),
+      drivers_(drivers),
+      on_registered_(std::move(on_registered)),
+      workers_({.name = "registration",
+                .workers = 2,
+                .max_workers = kMaxWorkers,
+                .retry_start = options_.retry_start,
+                .retry_max = options_.retry_max},
+               [this](const std::string& path) { return Reconcile(path); }) {}
+
+Status PluginRegistration::Start() {
+  RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.folder, 0755),
+                       "make the folder of plugins' registration sockets");
+  workers_.Start();
+  workers_.AddNow(std::string(kCsiNode));
+  workers_.AddAfter(kAbsent, options_.absent_delay);
+  // The watch calls once at the start: that finds the sockets which are there already.
+  ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
+  if (options_.plugins_folder.empty()) return OkStatus();
+  RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.plugins_folder, 0750),
+                       "make the folder of drivers' sockets");
+  ASSIGN_OR_RETURN(
+      plugins_watch_,
+      platform::WatchFolder(options_.plugins_folder, [this] { Scan(); }, {.depth = kPluginsDepth}));
+  return OkStatus();
+}
+
+void PluginRegistration::Stop() {
+  watch_.reset();
+  plugins_watch_.reset();
+  questions_.Cancel();
+  workers_.Stop();
+}
+
+std::optional<PluginRegistration::Identity> PluginRegistration::SocketAt(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
+  // An inode's number may be used again at once; with its time of making it is unique.
+  return Identity{.device = info.st_dev,
+                  .inode = info.st_ino,
+                  .seconds = info.st_mtim.tv_sec,
+                  .nanoseconds = info.st_mtim.tv_nsec};
+}
+
+void PluginRegistration::Collect(const std::string& folder, int depth, Sightings& out) {
+  const auto names = platform::ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.starts_with('.') || out.size() >= kMaxSockets) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (const auto socket = SocketAt(path)) {
+      out[path] = *socket;
+      continue;
+    }
+    struct stat info{};
+    if (depth < kMaxDepth && lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+      Collect(path, depth + 1, out);
+    }
+  }
+}
+
+void PluginRegistration::CollectUnannounced(const std::string& folder, Sightings& out) {
+  const auto names = platform::ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (out.size() >= kMaxSockets || name.starts_with('.')) continue;
+    const std::string path = fmt::format("{}/{}/{}", folder, name, kDriverSocket);
+    if (const auto socket = SocketAt(path)) out[path] = *socket;
+  }
+}
+
+void PluginRegistration::Scan() {
+  MutexLock scan(scan_mutex_);
+  Sightings announced, unannounced;
+  Collect(options_.folder, 0, announced);
+  if (!options_.plugins_folder.empty()) CollectUnannounced(options_.plugins_folder, unannounced);
+  std::vector<std::string> changed, later;
+  {
+    MutexLock lock(mutex_);
+    const auto see = [&](const Sightings& found, bool by_announcement)
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                           for (const auto& [path, identity] : found) {
+                             Socket& socket = sockets_[path];
+                             if (socket.seen == identity) continue;
+                             socket.seen = identity;
+                             socket.announced = by_announcement;
+                             (by_announcement ? changed : later).push_back(path);
+                           }
+                         };
+    see(announced, true);
+    see(unannounced, false);
+    for (auto& [path, socket] : sockets_) {
+      if (!socket.seen.has_value() || announced.contains(path) || unannounced.contains(path)) {
+        continue;
+      }
+      socket.seen.reset();
+      changed.push_back(path);
+    }
+  }
+  for (const std::string& path : changed) workers_.AddNow(path);
+  for (const std::string& path : later) workers_.AddAfter(path, options_.unannounced_delay);
+}
+
+Outcome PluginRegistration::Reconcile(const std::string& path) {
+  if (path == kCsiNode) return Outcome::From(csi_nodes_.Ensure());
+  if (path == kAbsent) return Outcome::From(RemoveAbsent());
+  Socket socket;
+  {
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    if (found == sockets_.end()) return Outcome::Done();
+    socket = found->second;
+  }
+  if (!socket.seen.has_value()) {
+    if (socket.registered.has_value()) {
+      if (const Status gone = Unregister(path, *socket.registered); !gone.ok()) {
+        return Outcome::Retry(gone);
+      }
+    }
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    if (found != sockets_.end() && !found->second.seen.has_value()) sockets_.erase(found);
+    return Outcome::Done();
+  }
+  if (socket.registered.has_value() && socket.registered->identity == *socket.seen) {
+    return socket.write_again ? Outcome::From(WriteOnceMore(path, *socket.registered))
+                              : Outcome::Done();
+  }
+  if (!socket.announced && IsAnnouncedElsewhere(path)) return Outcome::Done();
+  const Status registered = Register(path, socket);
+  if (registered.ok()) return Outcome::Done();
+  // What an earlier socket at this path had registered answers no more, unless the driver itself is
+  // in order.
+  const bool in_order = LiesWithApi(registered) || registered.code() == StatusCode::kCancelled;
+  if (socket.registered.has_value() && !in_order) {
+    if (const Status gone = Unregister(path, *socket.registered); !gone.ok()) {
+      LOG_WARNING("{}", base::ToString(gone));
+    }
+  }
+  return Outcome::Retry(registered);
+}
+
+Status PluginRegistration::Validate(const std::string& path, const rpc::PluginInfo& info,
+                                    PluginVersion& version) const {
+  if (info.type != "CSIPlugin") {
+    return Error(StatusCode::kInvalidArgument, "plugins of type {} are not handled here",
+                 Quote(info.type));
+  }
+  RETURN_IF_ERROR(api::CheckCsiDriverName(info.name));
+  ASSIGN_OR_RETURN(version, HighestVersion(info.supported_versions));
+  MutexLock lock(mutex_);
+  for (const auto& [other, socket] : sockets_) {
+    if (other == path || !socket.registered.has_value() || !socket.announced ||
+        socket.registered->driver != info.name || version > socket.registered->version) {
+      continue;
+    }
+    return Error(StatusCode::kAlreadyExists,
+                 "driver '{}' is registered already, with the same version or a higher one, by {}",
+                 info.name, Quote(other));
+  }
+  return OkStatus();
+}
+
+bool PluginRegistration::IsAnnouncedElsewhere(const std::string& path) const {
+  const std::string driver = std::filesystem::path(path).parent_path().filename();
+  return IsAnnounced(driver);
+}
+
+bool PluginRegistration::IsAnnounced(const std::string& driver) const {
+  MutexLock lock(mutex_);
+  return announced_.contains(driver);
+}
+
+bool PluginRegistration::Stands(const std::string& path, const Registered& registered) const {
+  MutexLock lock(mutex_);
+  const auto found = sockets_.find(path);
+  return found != sockets_.end() && found->second.registered.has_value() &&
+         found->second.registered->identity == registered.identity &&
+         found->second.registered->driver == registered.driver;
+}
+
+// Tells the API and the volumes' plugin of a driver whose announcement is in order.
+Status PluginRegistration::Enter(const std::string& path, const std::string& name,
+                                 const std::string& endpoint) {
+  const bool known = drivers_.Socket(name).ok();
+  const StatusOr<NodeDriver> driver = questions_.NodeInfo(name, endpoint);
+  if (driver.status().code() == StatusCode::kCancelled) return driver.status();
+  const auto take_out = [this, &name] {
+    drivers_.Unregister(name);
+    const Status undone = csi_nodes_.Remove(name);
+    if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+  };
+  if (!driver.ok()) {
+    // What an earlier version of it had said of the node holds no more.
+    take_out();
+    return base::Annotate(driver.status(), fmt::format("driver '{}'", name));
+  }
+  SetWriteAgain(path, false);
+  // Before the API tells of it: the first pod may come at once.
+  drivers_.Register(name, endpoint);
+  Status written = csi_nodes_.Add(*driver);
+  if (written.ok()) return OkStatus();
+  if (!IsApiTrouble(written)) {
+    take_out();
+    return written;
+  }
+  // One that was registered before stays so: pods end while the API is away, too.
+  if (!known) drivers_.Unregister(name);
+  written.SetPayload(kApiPayload, absl::Cord("1"));
+  return written;
+}
+
+void PluginRegistration::Tell(const std::string& path, const Socket& socket,
+                              const Status& why) const {
+  if (why.code() == StatusCode::kCancelled) return;
+  if (!LiesWithApi(why)) return Refused(path, socket, why);
+  if (options_.on_delayed) options_.on_delayed(why);
+}
+
+void PluginRegistration::Refused(const std::string& path, const Socket& socket,
+                                 const Status& why) const {
+  if (socket.announced) {
+    const Status told =
+        rpc::NotifyRegistrationStatus(path, false, std::string(base::Message(why)), kNotifyTimeout);
+    if (!told.ok()) LOG_WARNING("register the plugin at {}: {}", Quote(path), base::ToString(told));
+  }
+  if (options_.on_refused) options_.on_refused(why);
+}
+
+StatusOr<std::shared_ptr<void>> PluginRegistration::TakeName(const std::string& driver) {
+  MutexLock lock(mutex_);
+  if (!taken_.insert(driver).second) {
+    return Error(StatusCode::kUnavailable,
+                 "driver '{}' is being registered or unregistered by another socket", driver);
+  }
+  return std::shared_ptr<void>(nullptr, [this, driver](void*) {
+    MutexLock lock(mutex_);
+    taken_.erase(driver);
+  });
+}
+
+Status PluginRegistration::Register(const std::string& path, const Socket& socket) {
+  const std::string context = fmt::format("register the plugin at {}", Quote(path));
+  RETURN_IF_ERROR(base::FaultPoint<"node.registration.begin">());
+  const StatusOr<rpc::PluginInfo> info =
+      socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
+  if (!info.ok()) {
+    const Status why = base::Annotate(info.status(), context);
+    // What it says of itself is wrong; who does not answer may be about to.
+    if (why.code() == StatusCode::kInvalidArgument) Refused(path, socket, why);
+    return why;
+  }
+  if (!socket.announced) {
+    // Its own socket may lie in a folder of any name then.
+    if (IsAnnounced(info->name)) return OkStatus();
+    if (const Status folder = CheckDriverFolder(path, info->name); !folder.ok()) {
+      const Status why = base::Annotate(folder, context);
+      Refused(path, socket, why);
+      return why;
+    }
+  }
+  // Another driver than before at this path: nothing else tells of the end of the one before.
+  if (socket.registered.has_value() && socket.registered->driver != info->name) {
+    RETURN_IF_ERROR_WITH(Unregister(path, *socket.registered), context);
+  }
+  const auto name = TakeName(info->name);
+  RETURN_IF_ERROR_WITH(name, context);
+  if (socket.announced) {
+    MutexLock lock(mutex_);
+    announced_.insert(info->name);
+  }
+  Registered registered{.driver = info->name, .endpoint = info->endpoint, .identity = *socket.seen};
+  Status entered = Validate(path, *info, registered.version);
+  if (entered.ok()) entered = Enter(path, info->name, info->endpoint);
+  if (!entered.ok()) {
+    const Status why = WithContext(entered, context);
+    Tell(path, socket, why);
+    return why;
+  }
+  {
+    MutexLock lock(mutex_);
+    // A higher version takes the name over from another socket, and an announcement from none.
+    for (auto& [other, entry] : sockets_) {
+      if (entry.registered.has_value() && entry.registered->driver == info->name) {
+        entry.registered.reset();
+      }
+    }
+    sockets_[path].registered = registered;
+  }
+  LOG_INFO("CSI driver {} is registered, at {}", Quote(info->name), Quote(info->endpoint));
+  on_registered_(info->name);
+  if (!socket.announced) return OkStatus();
+  const Status told = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
+  // It is registered all the same; if it died, its socket will tell.
+  if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
+  return OkStatus();
+}
+
+void PluginRegistration::WriteAgain() {
+  std::vector<std::string> paths;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [path, socket] : sockets_) {
+      socket.write_again = true;  // of one whose registration runs, too: it may be past its writes
+      paths.push_back(path);
+    }
+  }
+  workers_.AddNow(std::string(kCsiNode));
+  for (const std::string& path : paths) workers_.AddNow(path);
+}
+
+void PluginRegistration::SetWriteAgain(const std::string& path, bool again) {
+  MutexLock lock(mutex_);
+  if (const auto found = sockets_.find(path); found != sockets_.end()) {
+    found->second.write_again = again;
+  }
+}
+
+Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
+  const std::string context = fmt::format("write driver '{}' again", registered.driver);
+  const auto name = TakeName(registered.driver);
+  RETURN_IF_ERROR_WITH(name, context);
+  // Another socket may have taken the name over while this waited for it.
+  if (!Stands(path, registered)) return OkStatus();
+  const Status entered = Enter(path, registered.driver, registered.endpoint);
+  if (entered.ok()) return OkStatus();
+  const Status why = WithContext(entered, context);
+  Socket socket;
+  {
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    if (found == sockets_.end()) return why;
+    if (LiesWithApi(why) || why.code() == StatusCode::kCancelled) {
+      found->second.write_again = true;
+    } else {
+      // Rolled back: from here on it is a socket whose registration failed.
+      found->second.registered.reset();
+    }
+    socket = found->second;
+  }
+  Tell(path, socket, why);
+  return why;
+}
+
+bool PluginRegistration::IsRegistered(const std::string& driver) const {
+  MutexLock lock(mutex_);
+  return std::any_of(sockets_.begin(), sockets_.end(), [&](const auto& entry) {
+    return entry.second.registered.has_value() && entry.second.registered->driver == driver;
+  });
+}
+
+Status PluginRegistration::RemoveAbsent() {
+  ASSIGN_OR_RETURN(const std::vector<std::string> listed, csi_nodes_.Drivers());
+  for (const std::string& driver : listed) {
+    ASSIGN_OR_RETURN(const auto name, TakeName(driver));
+    if (IsRegistered(driver)) continue;
+    RETURN_IF_ERROR(csi_nodes_.Remove(driver));
+    LOG_INFO("CSI driver {} is not on this node any more: it is taken out of CSINode",
+             Quote(driver));
+  }
+  return OkStatus();
+}
+
+Status PluginRegistration::Unregister(const std::string& path, const Registered& registered) {
+  ASSIGN_OR_RETURN(const auto name, TakeName(registered.driver));
+  {
+    MutexLock lock(mutex_);
+    const auto found = sockets_.find(path);
+    // Another socket has taken the name over.
+    if (found == sockets_.end() || !found->second.registered.has_value()) return OkStatus();
+  }
+  drivers_.Unregister(registered.driver);
+  RETURN_IF_ERROR_WITH(csi_nodes_.Remove(registered.driver),
+                       fmt::format("unregister driver '{}'", registered.driver));
+  LOG_INFO("CSI driver {} is unregistered: its socket is gone", Quote(registered.driver));
+  MutexLock lock(mutex_);
+  const auto found = sockets_.find(path);
+  if (found != sockets_.end() && found->second.registered.has_value() &&
+      found->second.registered->identity == registered.identity) {
+    found->second.registered.reset();
+  }
+  return OkStatus();
+}
+
+}  // namespace berth::node

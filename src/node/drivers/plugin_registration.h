@@ -1,0 +1,152 @@
+// Makes the node's CSINode object, and registers CSI drivers whose registration sockets appear in
+// the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
+// which nobody announces.
+//
+//   socket seen ─▶ GetInfo ─▶ validate ─▶ DriverRegistry ─▶ NodeGetInfo ─▶ Node, CSINode ─▶
+//   Notify(true)
+//        ▲            └───────────┴── failed: rolled back, Notify(false, why), again after a
+//        backoff
+//   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
+//   socket made anew at the same path ─▶ registered anew
+//   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
+//   the API has lost what it was told ─▶ Node, CSINode written again
+//   a while after the start: what CSINode lists and nobody has registered is taken out. Its end
+//   came while no node agent ran, or the one that saw it did not live to tell
+//
+// Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
+// too. An unannounced driver waits a while, since its registrar may be about to start; one that was
+// announced once is known by its announcement alone from then on, or its end would go unnoticed.
+// A failure of the API is no fault of the driver: it is retried without telling the driver,
+// which would exit, and a driver that was registered before stays usable meanwhile. A driver that
+// hangs holds up no other. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "node/drivers/csi_node.h"
+#include "node/drivers/driver_identity.h"
+#include "platform/files/watch_folder.h"
+#include "rpc/registration_client.h"
+#include "volume/host.h"
+
+namespace berth::node {
+
+// "1.10.0" of "v1.10.0"; parts that are missing are zero.
+struct PluginVersion {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  auto operator<=>(const PluginVersion&) const = default;
+};
+// The highest version with major 1; those from 2 on are ignored. INVALID_ARGUMENT: there is none,
+// one is no version, or one is older than 1.
+base::StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions);
+
+struct PluginRegistrationOptions {
+  std::string folder;  // "<kubelet>/plugins_registry"; made if missing
+  std::chrono::milliseconds retry_start{500};
+  std::chrono::milliseconds retry_max{122'000};
+  // Told why a driver's registration was refused, each time; may be empty.
+  std::function<void(const base::Status& why)> on_refused;
+  // Told why the API could not be written to, each time; may be empty.
+  std::function<void(const base::Status& why)> on_delayed;
+  // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
+  std::string plugins_folder = "";
+  std::chrono::milliseconds unannounced_delay{10'000};
+  // How long a driver that CSINode lists at the start may take to come; more than the delay above.
+  std::chrono::milliseconds absent_delay{20'000};
+};
+
+class PluginRegistration {
+ public:
+  // `on_registered` is called with a driver's name once it can be used. Everything outlives this.
+  PluginRegistration(PluginRegistrationOptions options, CsiNodes& csi_nodes,
+                     volume::DriverRegistry& drivers,
+                     std::function<void(const std::string& driver)> on_registered);
+  ~PluginRegistration() { Stop(); }
+
+  base::Status Start();
+  void Stop();
+
+  // What the API was told of the drivers is lost: their node was deleted and is registered anew.
+  void WriteAgain();
+
+ private:
+  // Which socket stood at a path.
+  struct Identity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t seconds = 0;
+    int64_t nanoseconds = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  struct Registered {
+    std::string driver;
+    std::string endpoint;
+    PluginVersion version;
+    Identity identity;
+  };
+  struct Socket {
+    std::optional<Identity> seen;  // none: it is gone
+    std::optional<Registered> registered;
+    bool write_again = false;  // the API lost what a registration had written
+    bool announced = true;     // by a registration socket; false: it is a driver's own
+  };
+  using Sightings = std::map<std::string, Identity>;
+
+  void Scan();
+  static std::optional<Identity> SocketAt(const std::string& path);
+  static void Collect(const std::string& folder, int depth, Sightings& out);
+  static void CollectUnannounced(const std::string& folder, Sightings& out);
+  base::KeyedWorkers::Outcome Reconcile(const std::string& path);
+  // True if what stands at a driver's own socket is registered, or will be, by an announcement.
+  bool IsAnnouncedElsewhere(const std::string& path) const;
+  bool IsAnnounced(const std::string& driver) const;
+  // Whether `registered` is still what the socket at `path` registered.
+  bool Stands(const std::string& path, const Registered& registered) const;
+  // A driver's name for the one socket that registers or unregisters it now; let go of by the
+  // value's end. Error: kUnavailable while another socket has it.
+  base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
+  base::Status Register(const std::string& path, const Socket& socket);
+  // Tells registrar and node of it; a failure of the API or the process's end is none of the
+  // driver.
+  void Tell(const std::string& path, const Socket& socket, const base::Status& why) const;
+  base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
+                        PluginVersion& version) const;
+  base::Status Enter(const std::string& path, const std::string& driver,
+                     const std::string& endpoint);
+  void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
+  base::Status Unregister(const std::string& path, const Registered& registered);
+  void SetWriteAgain(const std::string& path, bool again);
+  bool IsRegistered(const std::string& driver) const;
+  base::Status RemoveAbsent();
+  base::Status WriteOnceMore(const std::string& path, const Registered& registered);
+
+  const PluginRegistrationOptions options_;
+  CsiNodes& csi_nodes_;
+  volume::DriverRegistry& drivers_;
+  const std::function<void(const std::string&)> on_registered_;
+  // Of the two watches' scans: what is seen and what is made of it go together, or an older look
+  // would undo a newer one. Taken before mutex_.
+  base::Mutex scan_mutex_;
+  mutable base::Mutex mutex_;
+  std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> announced_
+      ABSL_GUARDED_BY(mutex_);                           // drivers, by their registration sockets
+  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
+  DriverQuestions questions_;
+  base::KeyedWorkers workers_;
+  std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;
+};
+
+}  // namespace berth::node

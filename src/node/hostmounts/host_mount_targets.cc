@@ -1,0 +1,309 @@
+#include "node/hostmounts/host_mount_targets.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <set>
+
+#include "base/fault.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "node/volumes/sub_path.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/mounts/probe_folder.h"
+#include "platform/mounts/safe_path.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+
+constexpr int kVersion = 1;
+constexpr std::string_view kSuffix = ".json";
+
+// Neither these nor anything in them.
+constexpr std::string_view kSystemTrees[] = {"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
+                                             "/lib64", "/proc", "/sbin", "/sys", "/usr", "/libx32"};
+// Not these themselves.
+constexpr std::string_view kSystemFolders[] = {
+    "/",        "/home",    "/opt",     "/root",    "/run",      "/srv",       "/tmp",      "/var",
+    "/var/lib", "/var/log", "/var/run", "/var/tmp", "/run/lock", "/var/cache", "/var/spool"};
+
+bool IsOrIsIn(std::string_view path, std::string_view folder) {
+  return path == folder ||
+         (path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/');
+}
+
+Json Encode(const HostMountRecord& record) {
+  return {{"version", kVersion},
+          {"type", "hostMount"},
+          {"uid", record.uid},
+          {"key", record.key},
+          {"path", record.path},
+          {"readOnly", record.read_only},
+          {"madeFolder", record.made_folder},
+          {"mounted", record.mounted},
+          {"bootId", record.boot_id},
+          {"mount",
+           {{"id", record.mount.id},
+            {"major", record.mount.major},
+            {"minor", record.mount.minor},
+            {"root", record.mount.root}}}};
+}
+
+StatusOr<HostMountRecord> Decode(const Json& json) {
+  HostMountRecord record{
+      .uid = base::json::String(json, {"uid"}),
+      .key = base::json::String(json, {"key"}),
+      .path = base::json::String(json, {"path"}),
+      .read_only = base::json::Bool(json, {"readOnly"}),
+      .made_folder = base::json::Bool(json, {"madeFolder"}),
+      .mounted = base::json::Bool(json, {"mounted"}),
+      .boot_id = base::json::String(json, {"bootId"}),
+      .mount = {.id = static_cast<uint64_t>(base::json::Int(json, {"mount", "id"})),
+                .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
+                .minor = static_cast<uint32_t>(base::json::Int(json, {"mount", "minor"})),
+                .root = base::json::String(json, {"mount", "root"})}};
+  if (base::json::Int(json, {"version"}) != kVersion ||
+      base::json::String(json, {"type"}) != "hostMount" || record.uid.empty() ||
+      record.key.empty() || !record.path.starts_with('/') || record.boot_id.empty()) {
+    return Error(StatusCode::kDataLoss, "not a host mount's record of version {}", kVersion);
+  }
+  return record;
+}
+
+// What the descriptor's folder is called now.
+StatusOr<std::string> NameOf(const UniqueFd& fd) {
+  std::array<char, PATH_MAX> name{};
+  const ssize_t size = readlink(platform::ProcPath(fd).c_str(), name.data(), name.size() - 1);
+  if (size < 0) return platform::ErrnoError(errno, "resolve the path");
+  return std::string(name.data(), static_cast<size_t>(size));
+}
+
+// The folder itself, by descriptor, if no symlink leads to it.
+StatusOr<UniqueFd> OpenExactly(const std::string& path, bool make) {
+  ASSIGN_OR_RETURN(const UniqueFd root, platform::OpenFolder("/"));
+  const std::string_view relative = std::string_view(path).substr(1);
+  StatusOr<UniqueFd> fd = make ? platform::MakeFoldersBeneath(root.get(), relative, 0755)
+                               : platform::OpenBeneath(root.get(), relative);
+  if (fd.status().code() == StatusCode::kPermissionDenied) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "a symlink is on the way to it: name the path that it leads to");
+  }
+  RETURN_IF_ERROR(fd);
+  ASSIGN_OR_RETURN(const std::string name, NameOf(*fd));
+  if (name != path) {
+    return Error(StatusCode::kFailedPrecondition, "a symlink leads to {}: name that path itself",
+                 Quote(name));
+  }
+  return fd;
+}
+
+}  // namespace
+
+Status CheckHostPath(std::string_view path, std::string_view own_folder) {
+  const auto refuse = [path](std::string_view why) {
+    return Error(StatusCode::kInvalidArgument, "no volume can be mounted at {}: {}", Quote(path),
+                 why);
+  };
+  if (path.empty() || path.front() != '/') return refuse("it is not an absolute path");
+  if (path.size() >= PATH_MAX || path.find('\0') != std::string_view::npos) {
+    return refuse("it is no path");
+  }
+  if (path == "/") return refuse("it is the root of the system");
+  for (size_t begin = 1; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") {
+      return refuse("it is to be written without '.', '..', '//' and a '/' at its end");
+    }
+    begin = end + 1;
+  }
+  for (const std::string_view tree : kSystemTrees) {
+    if (IsOrIsIn(path, tree)) return refuse(fmt::format("{} belongs to the system", tree));
+  }
+  for (const std::string_view folder : kSystemFolders) {
+    if (path == folder) return refuse("it belongs to the system");
+  }
+  if (IsOrIsIn(path, own_folder) || IsOrIsIn(own_folder, path)) {
+    return refuse(fmt::format("{} is where this program keeps its own", Quote(own_folder)));
+  }
+  return OkStatus();
+}
+
+std::string HostMountTargets::File(const std::string& uid) const {
+  return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), kSuffix);
+}
+
+StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::string>& damaged) {
+  RETURN_IF_ERROR(platform::MakeFolders(folder_, 0700));
+  ASSIGN_OR_RETURN(boot_id_, platform::BootId());
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  std::vector<HostMountRecord> records;
+  for (const std::string& name : names) {
+    const std::string path = fmt::format("{}/{}", folder_, name);
+    if (!name.ends_with(kSuffix)) continue;  // set aside before
+    StatusOr<HostMountRecord> record = [&]() -> StatusOr<HostMountRecord> {
+      ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, 64 * 1024));
+      ASSIGN_OR_RETURN(const Json json, base::json::Parse(text));
+      ASSIGN_OR_RETURN(HostMountRecord decoded, Decode(json));
+      if (File(decoded.uid) != path) {
+        return Error(StatusCode::kDataLoss, "its content does not belong to its name");
+      }
+      return decoded;
+    }();
+    if (record.ok()) {
+      records.push_back(*std::move(record));
+      continue;
+    }
+    const std::string aside = fmt::format("{}.damaged-{}", path, base::RandomSuffix(5));
+    const int renamed = std::rename(path.c_str(), aside.c_str());
+    damaged.push_back(
+        fmt::format("{}: {}", Quote(renamed == 0 ? aside : path), base::ToString(record.status())));
+  }
+  return records;
+}
+
+Status HostMountTargets::Write(HostMountRecord& record) {
+  record.boot_id = boot_id_;
+  return base::Annotate(platform::WriteDurably<"node.host_mount_record">(
+                            File(record.uid), base::json::Dump(Encode(record))),
+                        "record the mount");
+}
+
+StatusOr<bool> HostMountTargets::IsMounted(const HostMountRecord& record) const {
+  if (record.boot_id != boot_id_) return false;
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
+  const std::optional<MountIdentity> there = IdentifyMount(table, record.path);
+  return there.has_value() && there->major == record.mount.major &&
+         there->minor == record.mount.minor && there->root == record.mount.root &&
+         (record.mount.id == 0 || there->id == record.mount.id);
+}
+
+Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
+  if (platform::FindMount(table, record.path) != nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "something else is mounted at {}",
+                 Quote(record.path));
+  }
+  const Status answers = platform::ProbeFolder(record.path);
+  if (answers.code() == StatusCode::kNotFound) return OkStatus();
+  RETURN_IF_ERROR(answers);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(record.path));
+  if (!names.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} is not empty (it holds {} and {} more), and a mount would hide that",
+                 Quote(record.path), Quote(names.front()), names.size() - 1);
+  }
+  return OkStatus();
+}
+
+Status HostMountTargets::Mount(HostMountRecord& record, const std::string& source) {
+  RETURN_IF_ERROR(CheckHostPath(record.path, own_folder_));
+  const auto context = [&] { return fmt::format("mount at {}", Quote(record.path)); };
+  if (!record.boot_id.empty()) {
+    const StatusOr<bool> mounted = IsMounted(record);
+    RETURN_IF_ERROR_WITH(mounted, context());
+    if (*mounted && record.mounted) return OkStatus();
+  }
+  RETURN_IF_ERROR_WITH(Bind(record, source), context());
+  return OkStatus();
+}
+
+Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source) {
+  ASSIGN_OR_RETURN(std::vector<platform::MountEntry> table, mounter_.List());
+  const std::optional<MountIdentity> volume = IdentifyMount(table, source);
+  if (!volume.has_value()) {
+    return Error(StatusCode::kFailedPrecondition, "the volume is not mounted at {}", Quote(source));
+  }
+  // A bind that a crash cut off after it was made.
+  const bool cut_off = record.boot_id == boot_id_ && !record.mounted;
+  if (cut_off) {
+    ASSIGN_OR_RETURN(const bool mounted, IsMounted(record));
+    if (mounted) {
+      record.mount = *IdentifyMount(table, record.path);
+      record.mounted = true;
+      return Write(record);
+    }
+  }
+  RETURN_IF_ERROR(CheckFree(record));
+  StatusOr<UniqueFd> target = OpenExactly(record.path, /*make=*/false);
+  if (!target.ok() && target.status().code() != StatusCode::kNotFound) return target.status();
+  record.made_folder = record.made_folder || !target.ok();
+  record.mounted = false;
+  record.mount = *volume;
+  record.mount.id = 0;
+  RETURN_IF_ERROR(Write(record));
+  if (!target.ok()) {
+    target = OpenExactly(record.path, /*make=*/true);
+    RETURN_IF_ERROR(target);
+  }
+  ASSIGN_OR_RETURN(const UniqueFd from, platform::OpenFolder(source));
+  platform::MountRequest request{.source = platform::ProcPath(from),
+                                 .target = platform::ProcPath(*target) + "/.",
+                                 .options = {"bind"}};
+  if (record.read_only) request.options.emplace_back("ro");
+  std::set<uint64_t> before;
+  for (const platform::MountEntry& entry : table) before.insert(entry.id);
+  RETURN_IF_ERROR(mounter_.Mount(request));
+  ASSIGN_OR_RETURN(table, mounter_.List());
+  const std::optional<MountIdentity> made = IdentifyMount(table, record.path);
+  if (made.has_value() && !before.contains(made->id) && made->major == volume->major &&
+      made->minor == volume->minor && made->root == volume->root) {
+    record.mount = *made;
+    record.mounted = true;
+    return Write(record);
+  }
+  // The folder was renamed between its opening and the mount: it is mounted wherever it is now.
+  for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {
+    if (before.contains(entry->id) || entry->major != volume->major ||
+        entry->minor != volume->minor || entry->root != volume->root) {
+      continue;
+    }
+    RETURN_IF_ERROR(mounter_.Unmount(entry->mount_point));
+  }
+  return Error(StatusCode::kAborted, "the path changed while it was mounted upon");
+}
+
+Status HostMountTargets::Unmount(const HostMountRecord& record) {
+  const std::string context = fmt::format("unmount {}", Quote(record.path));
+  RETURN_IF_ERROR(base::FaultPoint<"node.host_mount.unmount">());
+  const StatusOr<bool> mounted = IsMounted(record);
+  RETURN_IF_ERROR_WITH(mounted, context);
+  if (*mounted) {
+    RETURN_IF_ERROR_WITH(mounter_.Unmount(record.path), context);
+  } else if (record.boot_id == boot_id_ && record.mounted) {
+    ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
+    for (const platform::MountEntry& entry : table) {
+      // With its whole identity: the kernel gives ids of mounts that are gone to new ones.
+      if (entry.mount_point == record.path && entry.id == record.mount.id &&
+          entry.major == record.mount.major && entry.minor == record.mount.minor &&
+          entry.root == record.mount.root) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "{}: something else is mounted on top of it; unmount that first", context);
+      }
+    }
+  }
+  // Somebody may have put something there meanwhile; then the folder stays.
+  if (record.made_folder && rmdir(record.path.c_str()) != 0 && errno != ENOENT &&
+      errno != ENOTEMPTY && errno != EEXIST) {
+    LOG_WARNING("{}", base::ToString(platform::ErrnoError(
+                          errno, fmt::format("remove {}", Quote(record.path)))));
+  }
+  return platform::RemoveDurably<"node.host_mount_record">(File(record.uid));
+}
+
+}  // namespace berth::node

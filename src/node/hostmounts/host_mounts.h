@@ -1,0 +1,94 @@
+// Mounts claims on the host itself, as HostMount objects of this node ask
+// (storage.berth.dev/v1alpha1).
+//
+//   HostMount ─▶ finalizer ─▶ a pod that is never run wants the claim ─▶ volume ready ─▶ bound at
+//   spec.path
+//             ─▶ status.phase Mounted
+//   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released ─▶
+//   finalizer off
+//
+// The volume goes through the VolumeManager like a pod's, for a pod whose uid is
+// HostMountPodUid(uid). Other parts treat a HostMount as a user of its claim too: the protection
+// controller keeps the claim, the scheduler chooses its node for WaitForFirstConsumer, the
+// attach/detach controller attaches its volume. Thread-safe. Made before `informers` start; started
+// after the VolumeManager.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/event_sink.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "kube/handler_gate.h"
+#include "kube/informer.h"
+#include "node/hostmounts/host_mount_targets.h"
+#include "node/volumes/volume_manager.h"
+#include "volume/host.h"
+
+namespace berth::node {
+
+inline constexpr std::string_view kHostMountFinalizer = "storage.berth.dev/host-mount";
+
+struct HostMountsOptions {
+  std::string state_folder;  // "<data>/node/host-mounts"; made if missing
+  std::string own_folder;    // "<data>": no volume is mounted in or above it
+  std::string node_name;
+  std::chrono::milliseconds retry_start{500};
+  std::chrono::milliseconds retry_max{30'000};
+  base::FlightRecorder* flight = nullptr;  // borrowed; key "host-mounts NS/NAME"
+};
+
+class HostMounts {
+ public:
+  // Everything is borrowed and outlives this.
+  HostMounts(HostMountsOptions options, kube::Client& client, kube::Informers& informers,
+             VolumeManager& volumes, volume::Host& host, base::EventSink& events);
+  ~HostMounts();
+
+  // The informers are synced, the volume manager runs.
+  base::Status Start();
+  void Stop();
+  // Waits until nothing is left to do now; for tests.
+  bool WaitIdle(std::chrono::milliseconds timeout) { return workers_.WaitIdle(timeout); }
+
+ private:
+  using MountPtr = std::shared_ptr<const api::HostMount>;
+
+  base::KeyedWorkers::Outcome Reconcile(const std::string& key);
+  base::Status Establish(const api::HostMount& mount);
+  base::Status Finish(const api::HostMount& mount);
+  // False: the volume is still being released, which will be told.
+  base::StatusOr<bool> Undo(const std::string& uid);
+  base::Status CleanUpForgotten(const std::string& key, const std::string& present_uid);
+  void ReleaseUnknownPods();
+  base::Status PutFinalizer(const api::HostMount& mount, bool present);
+  base::Status SetStatus(const api::HostMount& mount, std::string_view phase,
+                         std::string_view message);
+  void VolumeChanged(const std::string& pod_uid);
+  std::shared_ptr<const api::Pod> PodOf(const api::HostMount& mount) const;
+  std::optional<HostMountRecord> RecordOf(const std::string& uid) const;
+  void Keep(const HostMountRecord& record);
+  void Forget(const std::string& uid);
+
+  const HostMountsOptions options_;
+  kube::Client& client_;
+  VolumeManager& volumes_;
+  volume::Host& host_;
+  base::EventSink& events_;
+  kube::Informer<api::HostMount>& mounts_;
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  kube::HandlerGate<HostMounts> gate_;
+  HostMountTargets targets_;
+  mutable base::Mutex mutex_;
+  std::map<std::string, HostMountRecord> records_ ABSL_GUARDED_BY(mutex_);  // by uid
+  std::map<std::string, std::string> keys_ ABSL_GUARDED_BY(mutex_);  // uid → "namespace/name"
+  // What the manager was told to want, by uid: telling it again makes it answer again.
+  std::map<std::string, base::Json> wanted_ ABSL_GUARDED_BY(mutex_);
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,160 @@
+#include "node/pods/container_probes.h"
+
+#include <algorithm>
+
+namespace berth::node {
+
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+namespace json = base::json;
+
+seconds AtLeastOne(const Json& probe, std::string_view member, int64_t fallback) {
+  return seconds(std::max<int64_t>(1, json::Int(probe, {member}, fallback)));
+}
+
+}  // namespace
+
+ContainerProbes::ContainerProbes(rpc::CriClient& cri, base::EventSink& events, OnChange on_change)
+    : cri_(cri),
+      events_(events),
+      on_change_(std::move(on_change)),
+      workers_({.name = "probes", .workers = 8},
+               [this](const std::string& key) { return Run(key); }) {}
+
+std::string ContainerProbes::Key(const std::string& container_id, Kind kind) {
+  return fmt::format("{}/{}", container_id, static_cast<int>(kind));
+}
+
+void ContainerProbes::Follow(const api::Pod& pod, const api::Container& container,
+                             const std::string& container_id, const std::string& pod_ip) {
+  std::map<Kind, Probe> probes;
+  for (const auto& [member, kind] :
+       {std::pair("startupProbe", Kind::kStartup), std::pair("readinessProbe", Kind::kReadiness),
+        std::pair("livenessProbe", Kind::kLiveness)}) {
+    if (const Json* spec = json::Find(container.json(), {member});
+        spec != nullptr && spec->is_object()) {
+      probes[kind] = Probe{.spec = *spec};
+    }
+  }
+  if (probes.empty()) return;
+  {
+    base::MutexLock lock(mutex_);
+    if (followed_.contains(container_id)) return;
+    followed_[container_id] =
+        Followed{.pod = pod.reference(),
+                 .target = {.container_id = container_id, .container = container, .pod_ip = pod_ip},
+                 .since = steady_clock::now(),
+                 .probes = probes};
+  }
+  for (const auto& [kind, probe] : probes) {
+    if (kind == Kind::kStartup || !probes.contains(Kind::kStartup))
+      workers_.Add(Key(container_id, kind));
+  }
+}
+
+void ContainerProbes::Retain(const std::string& pod_uid, const std::set<std::string>& running) {
+  base::MutexLock lock(mutex_);
+  std::erase_if(followed_, [&](const auto& entry) {
+    return entry.second.pod.uid == pod_uid && !running.contains(entry.first);
+  });
+}
+
+bool ContainerProbes::Started(const Followed& followed) {
+  const auto startup = followed.probes.find(Kind::kStartup);
+  return startup == followed.probes.end() || startup->second.passed;
+}
+
+ContainerHealth ContainerProbes::Health(const std::string& container_id) const {
+  base::MutexLock lock(mutex_);
+  ContainerHealth out;
+  const auto it = followed_.find(container_id);
+  if (it == followed_.end()) return out;
+  const Followed& followed = it->second;
+  out.started = Started(followed);
+  for (const auto& [kind, probe] : followed.probes) {
+    if (kind == Kind::kReadiness) out.ready = probe.passed;
+    if (kind != Kind::kReadiness && probe.failed) {
+      out.must_stop = fmt::format("Container {} failed {} probe, will be restarted",
+                                  followed.target.container.name(),
+                                  kind == Kind::kLiveness ? "liveness" : "startup");
+    }
+  }
+  return out;
+}
+
+bool ContainerProbes::Note(Followed& followed, Kind kind, const Status& result) {
+  Probe& probe = followed.probes[kind];
+  const bool passed = probe.passed;
+  const bool failed = probe.failed;
+  if (result.ok()) {
+    probe.failures = 0;
+    if (++probe.successes >= AtLeastOne(probe.spec, "successThreshold", 1).count())
+      probe.passed = true;
+  } else {
+    probe.successes = 0;
+    if (++probe.failures >= AtLeastOne(probe.spec, "failureThreshold", 3).count()) {
+      probe.failed = true;
+      probe.passed = false;
+    }
+  }
+  if (probe.passed) probe.failed = false;
+  return probe.passed != passed || probe.failed != failed;
+}
+
+base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
+  using Outcome = base::KeyedWorkers::Outcome;
+  const size_t slash = key.rfind('/');
+  const std::string id = key.substr(0, slash);
+  const auto kind = static_cast<Kind>(key[slash + 1] - '0');
+  Json spec;
+  HandlerTarget target;
+  base::ObjectReference pod;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = followed_.find(id);
+    if (it == followed_.end()) return Outcome::Done();
+    spec = it->second.probes[kind].spec;
+    target = it->second.target;
+    pod = it->second.pod;
+    const auto due = it->second.since + seconds(json::Int(spec, {"initialDelaySeconds"}));
+    const auto wait = std::chrono::ceil<milliseconds>(due - steady_clock::now());
+    if (wait.count() > 0) return Outcome::After(wait);
+  }
+  const Status result =
+      RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1), stop_.get_token());
+  if (result.code() == StatusCode::kCancelled) return Outcome::Done();  // the agent stops
+  // A handler that nobody can run says nothing about the container.
+  const bool known = result.code() != StatusCode::kInvalidArgument;
+  bool changed = false, started = false;
+  Followed rest;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = followed_.find(id);
+    if (it == followed_.end()) return Outcome::Done();  // it ended meanwhile
+    if (known) changed = Note(it->second, kind, result);
+    started = kind == Kind::kStartup && Started(it->second);
+    rest = it->second;
+  }
+  if (!result.ok()) {
+    static constexpr const char* kNames[] = {"Startup", "Readiness", "Liveness"};
+    events_.Record(
+        pod, base::EventType::kWarning, "Unhealthy",
+        fmt::format("{} probe failed: {}", kNames[static_cast<int>(kind)], base::Message(result)));
+  }
+  if (changed) on_change_(pod.uid);
+  if (started) {
+    for (const auto& [other, probe] : rest.probes) {
+      if (other != Kind::kStartup) workers_.Add(Key(id, other));
+    }
+    return Outcome::Done();
+  }
+  return Outcome::After(AtLeastOne(spec, "periodSeconds", 10));
+}
+
+}  // namespace berth::node

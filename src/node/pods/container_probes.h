@@ -1,0 +1,80 @@
+// Startup, readiness and liveness probes of running containers.
+//
+//   Follow ─▶ startup (if any): passed ─▶ readiness and liveness, each by its own period
+//                 └─ failed too often ─▶ must_stop        └─ liveness failed too often ─▶ must_stop
+//
+// Thread-safe. `on_change` is called from the probes' threads when a container's health changed.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/event_sink.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "node/containers/container_handlers.h"
+#include "node/pods/pod_plan.h"
+
+namespace berth::node {
+
+class ContainerProbes {
+ public:
+  using OnChange = std::function<void(const std::string& pod_uid)>;
+  // All borrowed.
+  ContainerProbes(rpc::CriClient& cri, base::EventSink& events, OnChange on_change);
+  ~ContainerProbes() { Stop(); }
+
+  void Start() { workers_.Start(); }
+  void Stop() {
+    stop_.request_stop();
+    workers_.Stop();
+  }
+
+  // A running container; one that is followed already is left alone.
+  void Follow(const api::Pod& pod, const api::Container& container, const std::string& container_id,
+              const std::string& pod_ip);
+  // Forgets the containers of a pod that are not in `running`.
+  void Retain(const std::string& pod_uid, const std::set<std::string>& running);
+
+  // A container that is not followed, or has no probes, is started and ready.
+  ContainerHealth Health(const std::string& container_id) const;
+
+ private:
+  enum class Kind { kStartup, kReadiness, kLiveness };
+  struct Probe {
+    base::Json spec;
+    int successes = 0;
+    int failures = 0;
+    bool passed = false;
+    bool failed = false;  // more often than failureThreshold
+  };
+  struct Followed {
+    base::ObjectReference pod;
+    HandlerTarget target;
+    std::chrono::steady_clock::time_point since;
+    std::map<Kind, Probe> probes;
+  };
+
+  base::KeyedWorkers::Outcome Run(const std::string& key);
+  // True if the container's health changed.
+  bool Note(Followed& followed, Kind kind, const base::Status& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool Started(const Followed& followed);
+  static std::string Key(const std::string& container_id, Kind kind);
+
+  rpc::CriClient& cri_;
+  base::EventSink& events_;
+  const OnChange on_change_;
+  std::stop_source stop_;
+  mutable base::Mutex mutex_;
+  std::map<std::string, Followed> followed_ ABSL_GUARDED_BY(mutex_);  // by container id
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node

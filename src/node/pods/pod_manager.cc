@@ -1,0 +1,245 @@
+#include "node/pods/pod_manager.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace berth::node {
+
+namespace {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using std::chrono::milliseconds;
+using Outcome = base::KeyedWorkers::Outcome;
+
+// The key under which orphans are looked for; no uid is empty.
+constexpr char kOrphans[] = "";
+constexpr milliseconds kSyncCheck{100};
+constexpr milliseconds kFailedStopRetry{2000};
+constexpr int kMaxTasks = 128;
+constexpr int kMaxPulls = 8;
+
+// True if the change is more than a status that somebody (most often this agent) wrote.
+bool Matters(const api::Pod* before, const api::Pod& after) {
+  if (before == nullptr) return true;
+  for (const base::json::Path path : {base::json::Path{"spec"},
+                                      {"metadata", "deletionTimestamp"},
+                                      {"metadata", "deletionGracePeriodSeconds"},
+                                      {"metadata", "labels"},
+                                      {"metadata", "annotations"}}) {
+    const base::Json* a = base::json::Find(before->json(), path);
+    const base::Json* b = base::json::Find(after.json(), path);
+    if ((a == nullptr) != (b == nullptr) || (a != nullptr && *a != *b)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<PodManager>> PodManager::New(
+    PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
+    kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
+    platform::Mounter& mounter, base::EventSink& events, const base::Clock& clock,
+    ObjectReader reader) {
+  ASSIGN_OR_RETURN(auto records, PodRecords::Open(options.record_folder));
+  ASSIGN_OR_RETURN(auto remembered, records->Load());
+  return std::unique_ptr<PodManager>(
+      new PodManager(std::move(options), paths, client, pods, cri, volumes, mounter, events, clock,
+                     std::move(reader), std::move(records), std::move(remembered)));
+}
+
+PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
+                       kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
+                       platform::Mounter& mounter, base::EventSink& events,
+                       const base::Clock& clock, ObjectReader reader,
+                       std::unique_ptr<PodRecords> records,
+                       std::map<std::string, PodRecord> remembered)
+    : options_(std::move(options)),
+      reader_(std::move(reader)),
+      pods_(pods),
+      cri_(cri),
+      volumes_(volumes),
+      records_(std::move(records)),
+      runtime_(cri, {.endpoint = options_.cri_endpoint}),
+      tasks_(kMaxTasks),
+      pulls_(kMaxPulls),
+      statuses_(client, pods, clock),
+      images_(cri, pulls_, events, clock, reader_,
+              [this](const std::string& uid) { Requeue(uid); }),
+      configs_(paths, mounter, reader_),
+      stopper_(cri, runtime_, tasks_, events,
+               [this](const std::string& uid, const Status& status) {
+                 if (status.ok()) {
+                   Requeue(uid);
+                 } else {
+                   workers_.AddAfter(uid, kFailedStopRetry);
+                 }
+               }),
+      probes_(cri, events, [this](const std::string& uid) { Requeue(uid); }),
+      sandbox_volumes_(options_.settings.crust_run_folder, volumes, events),
+      parts_{.settings = options_.settings,
+             .paths = paths,
+             .client = client,
+             .cri = cri,
+             .runtime = runtime_,
+             .volumes = volumes,
+             .sandbox_volumes = sandbox_volumes_,
+             .records = *records_,
+             .statuses = statuses_,
+             .tasks = tasks_,
+             .images = images_,
+             .configs = configs_,
+             .stopper = stopper_,
+             .probes = probes_,
+             .events = events,
+             .clock = clock,
+             .reader = reader_,
+             .requeue = [this](const std::string& uid) { Requeue(uid); }},
+      worker_(parts_),
+      remembered_(std::move(remembered)),
+      workers_({.name = "pods",
+                .workers = options_.workers,
+                .retry_start = milliseconds(1000),
+                .retry_max = milliseconds(20000)},
+               [this](const std::string& key) { return Work(key); }) {}
+
+PodManager::~PodManager() { Stop(); }
+
+void PodManager::Start() {
+  runtime_.OnReachable([this] {
+    const auto [name, version] = runtime_.Version();
+    options_.on_runtime(runtime_.Reachable(), fmt::format("{}://{}", name, version));
+    // Every pod: those that waited for the runtime, and those whose runtime is lost.
+    base::MutexLock lock(mutex_);
+    for (const auto& [uid, input] : inputs_) workers_.AddNow(uid);
+    workers_.AddNow(kOrphans);
+  });
+  statuses_.Start();
+  probes_.Start();
+  workers_.Start();
+  gate_.Open(this);
+  pods_.AddHandler(
+      gate_.Wrap([](PodManager& self, const auto& change) { self.OnPodChange(change); }));
+  runtime_.Start([this](const std::string& uid) { Requeue(uid); });
+  workers_.AddNow(kOrphans);
+}
+
+void PodManager::Stop() {
+  stopping_ = true;
+  gate_.Close();
+  cri_.CancelAll();
+  workers_.Stop();
+  tasks_.Stop();
+  pulls_.Stop();
+  probes_.Stop();
+  runtime_.Stop();
+  statuses_.Stop();
+}
+
+void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change) {
+  const auto mine = [this](const std::shared_ptr<const api::Pod>& pod) {
+    return pod != nullptr && pod->node_name() == options_.settings.node_name;
+  };
+  const bool replaced = change.before != nullptr && change.after != nullptr &&
+                        change.before->uid() != change.after->uid();
+  if (mine(change.before) && (!mine(change.after) || replaced)) {
+    const std::string uid = change.before->uid();
+    {
+      base::MutexLock lock(mutex_);
+      inputs_[uid] = {.pod = change.before, .gone = true};
+    }
+    workers_.AddNow(uid);
+  }
+  if (!mine(change.after)) return;
+  const std::string uid = change.after->uid();
+  {
+    base::MutexLock lock(mutex_);
+    inputs_[uid] = {.pod = change.after, .gone = false};
+  }
+  if (Matters(replaced ? nullptr : change.before.get(), *change.after)) {
+    workers_.AddNow(uid);
+  } else {
+    workers_.Add(uid);
+  }
+}
+
+void PodManager::Requeue(const std::string& uid) { workers_.AddNow(uid); }
+
+StatusOr<std::shared_ptr<const api::Pod>> PodManager::FindPod(const std::string& uid) const {
+  base::MutexLock lock(mutex_);
+  const auto it = inputs_.find(uid);
+  if (it == inputs_.end() || it->second.pod == nullptr) {
+    return base::Error(StatusCode::kNotFound, "no pod with uid '{}' is on this node", uid);
+  }
+  return it->second.pod;
+}
+
+PodEntry& PodManager::EntryOf(const std::string& uid) {
+  auto& entry = entries_[uid];
+  if (entry == nullptr) {
+    entry = std::make_unique<PodEntry>();
+    entry->uid = uid;
+    if (const auto known = remembered_.find(uid); known != remembered_.end()) {
+      entry->record = std::move(known->second);
+      remembered_.erase(known);
+    }
+  }
+  return *entry;
+}
+
+bool PodManager::IsOrphan(const std::string& uid) const {
+  const PodRuntime runtime = runtime_.Pod(uid);
+  return std::any_of(runtime.sandboxes.begin(), runtime.sandboxes.end(),
+                     [this](const SandboxState& s) { return s.agent == options_.settings.agent; });
+}
+
+Outcome PodManager::FindOrphans() {
+  // Until its list is there, nobody knows which pods the API has.
+  if (!pods_.synced()) return Outcome::After(kSyncCheck);
+  std::set<std::string> orphans;
+  for (const std::string& uid : runtime_.Pods()) {
+    if (IsOrphan(uid)) orphans.insert(uid);
+  }
+  for (const std::string& uid : volumes_.KnownPods()) {
+    orphans.insert(uid);
+  }
+  base::MutexLock lock(mutex_);
+  for (const auto& [uid, record] : remembered_) orphans.insert(uid);
+  for (const std::string& uid : orphans) {
+    if (inputs_.contains(uid)) continue;
+    const auto known = remembered_.find(uid);
+    inputs_[uid] = {.pod = known == remembered_.end() ? nullptr : known->second.pod, .gone = true};
+    LOG_INFO("pod {} is gone from the API: tearing it down", base::Quote(uid));
+    workers_.AddNow(uid);
+  }
+  return Outcome::Done();
+}
+
+Outcome PodManager::Work(const std::string& key) {
+  if (stopping_) return Outcome::Done();  // the calls that fail now say nothing about the pod
+  if (key == kOrphans) return FindOrphans();
+  PodEntry* entry = nullptr;
+  {
+    base::MutexLock lock(mutex_);
+    const auto input = inputs_.find(key);
+    if (input == inputs_.end()) {
+      // The runtime or the volume manager knows a pod that the API does not.
+      workers_.AddNow(kOrphans);
+      return Outcome::Done();
+    }
+    entry = &EntryOf(key);
+    if (input->second.pod != nullptr) entry->pod = input->second.pod;
+    entry->gone = input->second.gone;
+  }
+  Outcome outcome = worker_.Sync(*entry);
+  if (entry->finished && entry->gone) {
+    base::MutexLock lock(mutex_);
+    inputs_.erase(key);
+    entries_.erase(key);
+  }
+  return outcome;
+}
+
+}  // namespace berth::node

@@ -1,0 +1,119 @@
+// Runs this node's pods: sees them in the API, has one serial queue for each, and finds those that
+// the API has forgotten.
+//
+//   API (watch), runtime (cri_state.h), volumes, pulls, probes, stops ──▶ one key per pod uid ──▶
+//   PodWorker
+//
+// After a restart: pods of the API are taken on with the sandboxes and containers that run; what
+// only the records, the volumes or the runtime know is torn down, once the API's list and the
+// runtime's are there. Sandboxes of another agent are left alone. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "kube/handler_gate.h"
+#include "kube/informer.h"
+#include "node/pods/pod_parts.h"
+#include "node/pods/pod_worker.h"
+#include "platform/mounts/mounter.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+struct PodManagerOptions {
+  PodSettings settings;
+  std::string record_folder;  // <data>/node/pods
+  std::string cri_endpoint;
+  // Told when the runtime comes and goes: OK or why not, and "containerd://1.6.20".
+  std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
+      [](const base::Status&, const std::string&) {};
+  int workers = 16;
+};
+
+class PodManager {
+ public:
+  // All borrowed. `pods` holds at least the pods of this node; it is stopped before the manager
+  // goes.
+  static base::StatusOr<std::unique_ptr<PodManager>> New(
+      PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
+      kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
+      platform::Mounter& mounter, base::EventSink& events, const base::Clock& clock,
+      ObjectReader reader);
+  ~PodManager();
+
+  // The informer may start before or after.
+  void Start();
+  // Ends calls to the runtime that run; containers stay as they are.
+  void Stop();
+
+  // The volumes of a pod changed (VolumeManager::Start).
+  void OnVolumesChanged(const std::string& pod_uid) { Requeue(pod_uid); }
+
+  // For logs and exec: the pod and what runs of it. NOT_FOUND.
+  base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const std::string& uid) const;
+  PodRuntime Runtime(const std::string& uid) const { return runtime_.Pod(uid); }
+  base::Status RuntimeReachable() const { return runtime_.Reachable(); }
+
+  // Waits until no pod has work to do now; for tests.
+  bool WaitIdle(std::chrono::milliseconds timeout) { return workers_.WaitIdle(timeout); }
+
+ private:
+  struct Input {
+    std::shared_ptr<const api::Pod> pod;
+    bool gone = false;
+  };
+
+  PodManager(PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
+             kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
+             platform::Mounter& mounter, base::EventSink& events, const base::Clock& clock,
+             ObjectReader reader, std::unique_ptr<PodRecords> records,
+             std::map<std::string, PodRecord> remembered);
+
+  void OnPodChange(const kube::Informer<api::Pod>::TypedChange& change);
+  void Requeue(const std::string& uid);
+  base::KeyedWorkers::Outcome Work(const std::string& key);
+  // Takes on what only the node knows. Outcome::After until the API's list is there.
+  base::KeyedWorkers::Outcome FindOrphans();
+  // True if the pod is unknown to the API, and this agent made what there is of it.
+  bool IsOrphan(const std::string& uid) const;
+  PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const PodManagerOptions options_;
+  const ObjectReader reader_;
+  kube::Informer<api::Pod>& pods_;
+  rpc::CriClient& cri_;
+  VolumeManager& volumes_;
+  const std::unique_ptr<PodRecords> records_;
+  CriState runtime_;
+  PodTasks tasks_;
+  PodTasks pulls_;  // of their own: they may take an hour, and nothing waits behind them
+  PodStatusWriter statuses_;
+  ImagePuller images_;
+  ContainerConfigs configs_;
+  ContainerStopper stopper_;
+  ContainerProbes probes_;
+  const PodSandboxVolumes sandbox_volumes_;
+  const PodParts parts_;
+  PodWorker worker_;
+
+  kube::HandlerGate<PodManager> gate_;
+  std::atomic<bool> stopping_{false};
+  mutable base::Mutex mutex_;
+  std::map<std::string, Input> inputs_ ABSL_GUARDED_BY(mutex_);  // by uid
+  std::map<std::string, std::unique_ptr<PodEntry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, PodRecord> remembered_ ABSL_GUARDED_BY(mutex_);  // not yet taken on
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,108 @@
+// What the pods' workers share, and what they keep of one pod.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/clock.h"
+#include "base/event_sink.h"
+#include "kube/client.h"
+#include "node/containers/container_backoff.h"
+#include "node/containers/container_config.h"
+#include "node/containers/container_stop.h"
+#include "node/containers/cri_state.h"
+#include "node/containers/image_puller.h"
+#include "node/containers/pod_tasks.h"
+#include "node/pods/container_probes.h"
+#include "node/pods/pod_records.h"
+#include "node/pods/pod_sandbox_volumes.h"
+#include "node/pods/pod_status.h"
+#include "node/pods/pod_status_writer.h"
+#include "node/volumes/volume_manager.h"
+#include "volume/paths.h"
+
+namespace berth::node {
+
+// For a call of the container runtime that ends a container or a sandbox.
+inline constexpr std::chrono::milliseconds kRuntimeCallTimeout{120'000};
+
+// Whether a call that removes something left it removed: NOT_FOUND says that it was so before.
+inline bool IsGone(const base::Status& status) {
+  return status.ok() || status.code() == base::StatusCode::kNotFound;
+}
+
+struct PodSettings {
+  std::string node_name;
+  std::string log_folder;        // of pods' logs
+  std::string agent;             // labels::kAgent: the data folder
+  std::string crust_run_folder;  // of the plans for sandboxes (pod_sandbox_volumes.h)
+  std::function<std::string()> host_ip;
+};
+
+// All borrowed.
+struct PodParts {
+  const PodSettings& settings;
+  const volume::Paths& paths;
+  kube::Client& client;
+  rpc::CriClient& cri;
+  CriState& runtime;
+  VolumeManager& volumes;
+  const PodSandboxVolumes& sandbox_volumes;
+  const PodRecords& records;
+  PodStatusWriter& statuses;
+  PodTasks& tasks;
+  ImagePuller& images;
+  ContainerConfigs& configs;
+  ContainerStopper& stopper;
+  ContainerProbes& probes;
+  base::EventSink& events;
+  const base::Clock& clock;
+  const ObjectReader& reader;
+  std::function<void(const std::string& pod_uid)> requeue;
+};
+
+// One pod's, between its syncs. Touched only by the worker that runs the pod's key.
+struct PodEntry {
+  std::string uid;
+  // As the API has it, or the record of a pod that the API has forgotten; null: only its uid is
+  // known.
+  std::shared_ptr<const api::Pod> pod;
+  bool gone = false;  // from the API
+
+  PodRecord record;  // record.pod is null: none was written
+  CrashBackoff backoff;
+  std::map<std::string, WaitingReason> waiting;  // of the last sync
+  std::map<std::string, std::string> messages;   // by container id
+  std::string hosts_of;                          // the sandbox for which /etc/hosts was written
+  std::string placed_in;                         // the sandbox that has its deferred volumes
+  // The volume manager tells of every call, so that each change is passed on to it once.
+  std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
+  bool released = false;
+  bool prefetched = false;  // image pulls were begun before the volumes are there
+  base::Json final_status;  // of a pod that goes, taken before its containers are removed
+  bool finished = false;    // nothing of it is left on the node
+};
+
+// The facts of a pod for its environment and status.
+PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime);
+
+// Computes the status from what the runtime has and gives it to the writer, unless the pod is gone.
+void PublishStatus(const PodParts& parts, PodEntry& entry);
+base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
+                         bool terminating);
+
+// What probes and hooks say of a container.
+ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
+
+// VolumeManager::Want and Release, once for each change.
+void WantVolumes(const PodParts& parts, PodEntry& entry);
+void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
+
+// Writes the record if it differs from what was written.
+base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record);
+
+}  // namespace berth::node

@@ -1,0 +1,124 @@
+#include "node/pods/pod_sandbox_volumes.h"
+
+#include <algorithm>
+
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "platform/files/durable_file.h"
+#include "rpc/crust_client.h"
+
+namespace berth::node {
+namespace {
+
+namespace crust = rpc::crust;
+namespace wire = base::ipc::crust;
+using base::EventType;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using std::chrono::milliseconds;
+
+// A walk over a large volume's files goes on in the handler after this; the pod is told, and asks
+// again.
+constexpr milliseconds kPublish{60'000};
+constexpr milliseconds kUnpublish{60'000};
+
+crust::RuntimePublishVolumeRequest PublishRequest(const std::string& sandbox_id,
+                                                  const DeferredVolume& volume) {
+  crust::RuntimePublishVolumeRequest request;
+  request.set_sandbox_id(sandbox_id);
+  request.set_host_volume_id(volume.mount.source);
+  request.set_host_target_path(volume.target);
+  request.set_file_system(volume.mount.fs_type);
+  for (const std::string& option : volume.mount.options) request.add_mount_options(option);
+  const std::vector<std::string>& options = volume.mount.options;
+  if (volume.read_only && std::ranges::find(options, "ro") == options.end()) {
+    request.add_mount_options("ro");
+  }
+  if (volume.mount.fs_group.has_value()) {
+    request.set_fsgroup_gid(*volume.mount.fs_group);
+    request.set_fsgroup_policy(volume.mount.only_on_root_mismatch ? "OnRootMismatch" : "Always");
+  }
+  request.set_selinux_label(volume.mount.selinux_label);
+  return request;
+}
+
+Status PublishOne(const std::string& sandbox_id, const DeferredVolume& volume) {
+  ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
+  return client->RuntimePublishVolume(PublishRequest(sandbox_id, volume), kPublish).status();
+}
+
+Status UnpublishOne(const std::string& sandbox_id, const DeferredVolume& volume) {
+  crust::RuntimeUnpublishVolumeRequest request;
+  request.set_sandbox_id(sandbox_id);
+  request.set_host_volume_id(volume.mount.source);
+  request.set_host_target_path(volume.target);
+  ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
+  const Status gone = client->RuntimeUnpublishVolume(request, kUnpublish).status();
+  // A handler without that call, or without one for any sandbox, takes volumes out when the sandbox
+  // ends.
+  const bool unknown = gone.code() == StatusCode::kUnimplemented ||
+                       (sandbox_id.empty() && gone.code() == StatusCode::kInvalidArgument);
+  if (unknown || gone.code() == StatusCode::kNotFound) return OkStatus();
+  return gone;
+}
+
+}  // namespace
+
+Status PodSandboxVolumes::WritePlan(const api::Pod& pod) const {
+  if (!MayDefer(pod)) return OkStatus();
+  const std::vector<DeferredVolume> volumes = volumes_.Deferred(pod.uid());
+  if (volumes.empty()) return RemovePlan(pod);
+  base::ipc::Strings targets;
+  for (const DeferredVolume& volume : volumes) targets.push_back(volume.target);
+  const std::string path = wire::PlanPath(run_folder_, pod.uid());
+  RETURN_IF_ERROR(platform::MakeFolders(path.substr(0, path.rfind('/')), 0700));
+  return base::Annotate(
+      platform::WriteDurably<"node.crust.plan">(path, wire::WritePlan(std::move(targets))),
+      "write the plan of the sandbox's volumes");
+}
+
+Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
+  if (!MayDefer(pod)) return OkStatus();
+  return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
+}
+
+Status PodSandboxVolumes::Publish(const api::Pod& pod, const std::string& sandbox_id) const {
+  for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
+    const Status published = PublishOne(sandbox_id, volume);
+    if (published.ok()) continue;
+    const bool at_work = published.code() == StatusCode::kDeadlineExceeded ||
+                         published.code() == StatusCode::kAborted;
+    Status why = base::Annotate(
+        published, fmt::format("volume '{}': mount it in the pod's sandbox", volume.name));
+    if (published.code() != StatusCode::kCancelled) {
+      events_.Record(pod.reference(), at_work ? EventType::kNormal : EventType::kWarning,
+                     at_work && volume.mount.fs_group.has_value()
+                         ? "VolumePermissionChangeInProgress"
+                         : "FailedMount",
+                     base::ToString(why));
+    }
+    return why;
+  }
+  volumes_.Placed(pod.uid(), sandbox_id);
+  return OkStatus();
+}
+
+Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const std::string& sandbox_id) const {
+  Status first = OkStatus();
+  for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
+    const Status gone = UnpublishOne(sandbox_id, volume);
+    if (gone.ok()) continue;
+    Status why = base::Annotate(
+        gone, fmt::format("volume '{}': take it out of the pod's sandbox", volume.name));
+    LOG_WARNING("pod {}: {}", Quote(pod.uid()), base::ToString(why));
+    if (gone.code() != StatusCode::kCancelled && !pod.name().empty()) {
+      events_.Record(pod.reference(), EventType::kWarning, "FailedUnmount", base::ToString(why));
+    }
+    if (first.ok()) first = std::move(why);
+  }
+  return first;
+}
+
+}  // namespace berth::node

@@ -1,0 +1,44 @@
+// A pod's volumes that its runtime handler mounts in the sandbox (KEP-2857): when they are put in
+// and taken out.
+//
+//   volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume … ─▶ containers
+//   StopPodSandbox ─▶ RuntimeUnpublishVolume … ─▶ volumes released ─▶ plan file gone
+//
+// The plan (base/ipc/crust_call.h) is what berth-oci goes by: it is there before the sandbox is
+// asked for, since the pod's own queue is busy with that. Every call is idempotent and repeated
+// after a restart. Thread-safe for different pods; blocks, with deadlines.
+#pragma once
+
+#include <string>
+
+#include "base/event_sink.h"
+#include "base/status.h"
+#include "node/volumes/crust_decision.h"
+#include "node/volumes/volume_manager.h"
+
+namespace berth::node {
+
+class PodSandboxVolumes {
+ public:
+  // `run_folder`: of the plans (crust_call.h). Everything is borrowed.
+  PodSandboxVolumes(std::string run_folder, VolumeManager& volumes, base::EventSink& events)
+      : run_folder_(std::move(run_folder)), volumes_(volumes), events_(events) {}
+
+  // Before RunPodSandbox. A pod that may have deferred volumes must have all of them ready.
+  base::Status WritePlan(const api::Pod& pod) const;
+  // Nothing of the pod is left on the node.
+  base::Status RemovePlan(const api::Pod& pod) const;
+
+  // Has the handler put them into that sandbox, and tells the volume manager of it.
+  base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
+  // Takes them out of a sandbox that is stopped; "": out of any, since the runtime knows none. OK
+  // for one that the handler does not know.
+  base::Status Unpublish(const api::Pod& pod, const std::string& sandbox_id) const;
+
+ private:
+  const std::string run_folder_;
+  VolumeManager& volumes_;
+  base::EventSink& events_;
+};
+
+}  // namespace berth::node

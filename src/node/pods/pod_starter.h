@@ -1,0 +1,52 @@
+// Makes sandboxes and starts containers: the steps of a pod's start that change the runtime.
+//
+//   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer ─▶
+//   StartContainer
+//
+// Only what a start by hand needs stands between the steps: ids and states come from the runtime's
+// own answers, statuses and events are written in the background. Not thread-safe for one pod.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "node/pods/pod_parts.h"
+#include "node/pods/pod_plan.h"
+
+namespace berth::node {
+
+class PodStarter {
+ public:
+  explicit PodStarter(const PodParts& parts) : parts_(parts) {}
+
+  // A new sandbox of this attempt; its id. The pod's record already says that one is possible.
+  base::StatusOr<std::string> StartSandbox(PodEntry& entry, uint32_t attempt);
+
+  // What became of a start: `status` a failure to be retried with backoff; `wait` the time until
+  // which there is nothing to do (back-off); both empty: it runs, or its image is being pulled. The
+  // reason is in entry.waiting.
+  struct Result {
+    base::Status status;
+    std::chrono::milliseconds wait{0};
+  };
+  Result StartContainer(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox);
+
+  // Begins the pulls that the pod will need, while its volumes are being set up.
+  void Prefetch(PodEntry& entry);
+
+ private:
+  Result CreateAndStart(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox,
+                        const rpc::cri::Image& image);
+  void RunPostStart(const PodEntry& entry, const ContainerState& container,
+                    const api::Container& spec);
+  rpc::cri::PodSandboxConfig SandboxConfig(const api::Pod& pod, uint32_t attempt) const;
+  base::StatusOr<std::string> RuntimeHandler(const api::Pod& pod) const;
+  int64_t Now() const;
+
+  const PodParts& parts_;
+};
+
+// The key in PodTasks of a container's postStart hook.
+std::string PostStartTask(const std::string& container_id);
+
+}  // namespace berth::node

@@ -1,0 +1,184 @@
+#include "node/pods/pod_teardown.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "node/containers/cri_labels.h"
+#include "node/containers/pod_sandbox_config.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::node {
+
+namespace {
+
+namespace cri = rpc::cri;
+using base::Status;
+using base::StatusCode;
+using std::chrono::milliseconds;
+
+// How long the containers of a pod that goes may take to end.
+int64_t GraceSeconds(const api::Pod& pod) {
+  return pod.Int({"metadata", "deletionGracePeriodSeconds"}, pod.termination_grace_seconds());
+}
+
+// A pod of which only the runtime knows: enough to stop it.
+std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
+  api::Pod pod(base::Json{{"apiVersion", "v1"}, {"kind", "Pod"}});
+  pod.set_name(runtime.name);
+  pod.set_ns(runtime.ns);
+  pod.Set({"metadata", "uid"}, runtime.uid);
+  return std::make_shared<const api::Pod>(std::move(pod));
+}
+
+}  // namespace
+
+bool PodTeardown::MayRun(const PodEntry& entry, const PodRuntime& runtime) const {
+  if (entry.record.sandbox_possible || !runtime.empty()) return true;
+  // The record is written before a volume of the pod exists: with volumes and without a record it
+  // is lost, and nobody knows what else there was.
+  return entry.record.pod == nullptr && !parts_.volumes.Released(entry.uid);
+}
+
+bool PodTeardown::StopContainers(PodEntry& entry, const PodRuntime& runtime,
+                                 int64_t grace_seconds) {
+  bool all_ended = true;
+  for (const ContainerState& container : runtime.containers) {
+    if (!container.running()) continue;
+    all_ended = false;
+    parts_.stopper.Stop(*entry.pod, container, grace_seconds,
+                        fmt::format("Stopping container {}", container.name));
+  }
+  return all_ended;
+}
+
+Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runtime) {
+  for (SandboxState sandbox : runtime.sandboxes) {
+    if (!sandbox.ready) continue;
+    cri::StopPodSandboxRequest request;
+    request.set_pod_sandbox_id(sandbox.id);
+    const auto stopped = parts_.cri.StopPodSandbox(request, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
+    sandbox.ready = false;
+    parts_.runtime.PutSandbox(entry.uid, runtime.ns, runtime.name, sandbox);
+  }
+  for (const SandboxState& sandbox : runtime.sandboxes) {
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
+  }
+  // The handler may have one of which the runtime has lost the record.
+  if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, "");
+  return base::OkStatus();
+}
+
+Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  RETURN_IF_ERROR(StopSandboxes(entry, runtime));
+  for (const SandboxState& sandbox : runtime.sandboxes) {
+    cri::RemovePodSandboxRequest request;
+    request.set_pod_sandbox_id(sandbox.id);
+    const auto removed = parts_.cri.RemovePodSandbox(request, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    parts_.runtime.RemoveSandbox(entry.uid, sandbox.id);
+  }
+  for (const ContainerState& container : parts_.runtime.Pod(entry.uid).containers) {
+    cri::RemoveContainerRequest request;  // of a sandbox that is gone
+    request.set_container_id(container.id);
+    const auto removed = parts_.cri.RemoveContainer(request, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    parts_.runtime.RemoveContainer(entry.uid, container.id);
+  }
+  // The runtime's own word before the volumes go: a sandbox whose start had an unknown outcome
+  // shows here.
+  RETURN_IF_ERROR(parts_.runtime.Refresh(entry.uid));
+  if (!parts_.runtime.Pod(entry.uid).empty()) {
+    return base::Error(StatusCode::kUnavailable,
+                       "the container runtime still has parts of pod '{}'", entry.uid);
+  }
+  return base::OkStatus();
+}
+
+Status PodTeardown::RemoveFiles(const PodEntry& entry) {
+  RETURN_IF_ERROR_WITH(platform::RemoveTree(parts_.paths.Pod(entry.uid)),
+                       "remove the pod's folder");
+  RETURN_IF_ERROR(parts_.sandbox_volumes.RemovePlan(*entry.pod));
+  if (entry.pod->name().empty()) return base::OkStatus();
+  return base::Annotate(platform::RemoveTree(PodLogFolder(parts_.settings.log_folder, *entry.pod)),
+                        "remove the pod's logs");
+}
+
+Status PodTeardown::DeleteFromApi(PodEntry& entry) {
+  if (entry.gone) return base::OkStatus();
+  const api::Pod& pod = *entry.pod;
+  if (!entry.final_status.is_null()) {
+    RETURN_IF_ERROR(parts_.statuses.Write(pod, entry.final_status));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"node.pod_delete.before">());
+  const Status deleted = parts_.client.Delete(api::Pod::kInfo, pod.ns(), pod.name(),
+                                              {.grace_period_seconds = 0, .uid = pod.uid()});
+  // ABORTED: another pod has the name by now.
+  if (deleted.code() == StatusCode::kNotFound || deleted.code() == StatusCode::kAborted) {
+    return base::OkStatus();
+  }
+  return base::Annotate(deleted, fmt::format("delete pod '{}'", pod.key()));
+}
+
+PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  if (entry.pod == nullptr) entry.pod = PodOfRuntime(runtime);
+  const bool may_run = MayRun(entry, runtime);
+  if (may_run) {
+    if (!parts_.runtime.Known()) return Outcome::Done();  // in a moment
+    if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
+      // Its containers may run: the volumes stay. Goes on when the runtime is back.
+      entry.waiting = {{"", {"RuntimeUnreachable", std::string(base::Message(reachable))}}};
+      PublishStatus(parts_, entry);
+      return Outcome::Done();
+    }
+    if (!StopContainers(entry, runtime, GraceSeconds(*entry.pod))) {
+      PublishStatus(parts_, entry);
+      return Outcome::Done();
+    }
+  }
+  entry.waiting.clear();
+  if (!entry.gone && entry.final_status.is_null()) {
+    entry.final_status = CurrentStatus(parts_, entry, runtime, true);
+  }
+  parts_.probes.Retain(entry.uid, {});
+  if (may_run) {
+    if (const Status removed = RemoveFromRuntime(entry); !removed.ok())
+      return Outcome::Retry(removed);
+  }
+  ReleaseVolumes(parts_, entry);
+  if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();  // its on_change comes
+  Status status = RemoveFiles(entry);
+  // The API object goes last: who sees that the pod is gone finds nothing of it on the node.
+  if (status.ok()) status = parts_.records.Remove(entry.uid);
+  if (status.ok()) status = DeleteFromApi(entry);
+  if (!status.ok()) return Outcome::Retry(status);
+  parts_.statuses.Forget(entry.uid);
+  parts_.images.Forget(entry.uid);
+  entry.finished = true;
+  LOG_INFO("pod {} is gone from this node", base::Quote(entry.pod->key()));
+  return Outcome::Done();
+}
+
+PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
+  entry.waiting.clear();
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  if (MayRun(entry, runtime)) {
+    // While the runtime is away its containers may run: goes on when it is back.
+    if (!parts_.runtime.Reachable().ok()) return Outcome::Done();
+    if (!StopContainers(entry, runtime, entry.pod->termination_grace_seconds())) {
+      PublishStatus(parts_, entry);
+      return Outcome::Done();
+    }
+    if (const Status stopped = StopSandboxes(entry, runtime); !stopped.ok()) {
+      return Outcome::Retry(stopped);
+    }
+  }
+  parts_.probes.Retain(entry.uid, {});
+  ReleaseVolumes(parts_, entry);
+  // A pod that ended before this agent's time has its status already, and perhaps no containers.
+  if (!entry.record.ended_phase.empty()) PublishStatus(parts_, entry);
+  return Outcome::Done();
+}
+
+}  // namespace berth::node

@@ -1,0 +1,262 @@
+#include "node/pods/pod_worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "api/time.h"
+#include "base/log.h"
+
+namespace berth::node {
+
+namespace {
+
+namespace cri = rpc::cri;
+using base::EventType;
+using base::Status;
+using base::StatusCode;
+using std::chrono::milliseconds;
+
+}  // namespace
+
+PodWorker::Outcome PodWorker::Sync(PodEntry& entry) {
+  if (entry.finished) return Outcome::Done();
+  if (entry.gone || entry.pod->deleting()) return teardown_.Remove(entry);
+  if (!entry.record.ended_phase.empty() || entry.pod->terminated()) return teardown_.End(entry);
+  return Run(entry);
+}
+
+Status PodWorker::Accept(PodEntry& entry, bool runtime_reachable) {
+  PodRecord record = entry.record;
+  record.pod = entry.pod;
+  // One write for both where the sandbox can follow at once.
+  record.sandbox_possible = record.sandbox_possible || runtime_reachable;
+  return Remember(parts_, entry, record);
+}
+
+PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why) {
+  const std::string message(base::Message(why));
+  const WaitingReason reason{"RuntimeUnreachable", message};
+  if (parts_.runtime.Pod(entry.uid).empty()) entry.waiting[""] = reason;
+  parts_.events.Record(entry.pod->reference(), EventType::kWarning, "RuntimeUnreachable",
+                       message + "; the pod goes on when it is");
+  PublishStatus(parts_, entry);
+  return Outcome::Done();
+}
+
+std::optional<milliseconds> PodWorker::DeadlineLeft(const api::Pod& pod) const {
+  const int64_t seconds = pod.Int({"spec", "activeDeadlineSeconds"}, -1);
+  const auto start = api::ParseTime(pod.String({"status", "startTime"}));
+  if (seconds < 0) return std::nullopt;
+  if (!start.ok()) return milliseconds(seconds * 1000);
+  return std::chrono::ceil<milliseconds>(*start + std::chrono::seconds(seconds) -
+                                         parts_.clock.Now());
+}
+
+PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::string reason,
+                                  std::string message) {
+  PodRecord record = entry.record;
+  record.ended_phase = std::move(phase);
+  record.ended_reason = std::move(reason);
+  record.ended_message = std::move(message);
+  // Durable first: after a crash it must not start again because its containers were removed.
+  if (const Status recorded = Remember(parts_, entry, record); !recorded.ok()) {
+    return Outcome::Retry(recorded);
+  }
+  return teardown_.End(entry);
+}
+
+PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
+  const api::Pod& pod = *entry.pod;
+  const bool known = parts_.runtime.Known();  // before Reachable, which it makes sense of
+  const Status reachable = parts_.runtime.Reachable();
+  entry.waiting.clear();
+  if (const Status accepted = Accept(entry, reachable.ok()); !accepted.ok()) {
+    entry.waiting[""] = {"ContainerCreating", std::string(base::Message(accepted))};
+    PublishStatus(parts_, entry);
+    return Outcome::Retry(accepted);
+  }
+  WantVolumes(parts_, entry);
+  if (!known) return Outcome::Done();  // in a moment
+  if (!reachable.ok()) return WaitForRuntime(entry, reachable);
+
+  const auto deadline = DeadlineLeft(pod);
+  if (deadline.has_value() && deadline->count() <= 0) {
+    return End(entry, "Failed", "DeadlineExceeded",
+               "Pod was active on the node longer than the specified deadline");
+  }
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  const HealthOf health = [&](const std::string& id) { return HealthOfContainer(parts_, id); };
+  const PodPlan plan = MakePlan(pod, runtime, health);
+  if (!plan.ended_phase.empty()) return End(entry, plan.ended_phase, "", plan.ended_message);
+
+  Outcome outcome = Outcome::Done();
+  if (const Status cleared = Clear(entry, plan, runtime); !cleared.ok()) {
+    outcome = Outcome::Retry(cleared);
+  } else if (!plan.starts.empty()) {
+    outcome = StartAll(entry, plan);
+  } else if (!plan.sandbox_id.empty()) {
+    // This agent may be new, and the handler, too.
+    const Status placed = Place(entry, plan.sandbox_id);
+    if (!placed.ok()) outcome = Outcome::Retry(placed);
+  }
+  FollowProbes(entry);
+  CollectGarbage(entry);
+  PublishStatus(parts_, entry);
+  if (deadline.has_value() && outcome.status.ok() &&
+      (outcome.delay.count() < 0 || outcome.delay > *deadline)) {
+    outcome.delay = *deadline;
+  }
+  return outcome;
+}
+
+Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime) {
+  for (const ContainerStop& stop : plan.stops) {
+    if (const ContainerState* container = runtime.ById(stop.id); container != nullptr) {
+      parts_.stopper.Stop(*entry.pod, *container, entry.pod->termination_grace_seconds(), stop.why);
+    }
+  }
+  for (const std::string& id : plan.stop_sandboxes) {
+    cri::StopPodSandboxRequest stop;
+    stop.set_pod_sandbox_id(id);
+    const auto stopped = parts_.cri.StopPodSandbox(stop, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, id));
+    cri::RemovePodSandboxRequest remove;
+    remove.set_pod_sandbox_id(id);
+    const auto removed = parts_.cri.RemovePodSandbox(remove, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    parts_.runtime.RemoveSandbox(entry.uid, id);
+  }
+  for (const std::string& id : plan.remove_containers) {
+    cri::RemoveContainerRequest remove;
+    remove.set_container_id(id);
+    const auto removed = parts_.cri.RemoveContainer(remove, kRuntimeCallTimeout);
+    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    parts_.runtime.RemoveContainer(entry.uid, id);
+  }
+  return base::OkStatus();
+}
+
+void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
+  const bool init = !entry.pod->init_containers().empty();
+  entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
+}
+
+// Its deferred volumes are mounted in that sandbox, and in no other of its.
+Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
+  if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
+  for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
+    if (other.id == sandbox_id || other.ready) continue;
+    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, other.id));
+  }
+  if (const Status placed = parts_.sandbox_volumes.Publish(*entry.pod, sandbox_id); !placed.ok()) {
+    if (placed.code() != StatusCode::kCancelled) {
+      entry.waiting[""] = {"ContainerCreating", std::string(base::Message(placed))};
+    }
+    return placed;
+  }
+  entry.placed_in = sandbox_id;
+  return base::OkStatus();
+}
+
+PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
+  PodVolumes volumes = parts_.volumes.State(entry.uid);
+  if (volumes.no_room) {
+    // Its controller makes another, which the scheduler places where there is room.
+    return End(entry, "Failed", "VolumeAttachmentLimitExceeded", volumes.reason);
+  }
+  if (!volumes.ready) {
+    starter_.Prefetch(entry);
+    WaitForVolumes(entry, volumes);
+    // The volume manager calls when they are. The sandbox needn't wait for the last mount, unless
+    // it may be the one to mount.
+    if (!volumes.begun || !plan.needs_sandbox || MayDefer(*entry.pod)) return Outcome::Done();
+  }
+  std::string sandbox_id = plan.sandbox_id;
+  if (plan.needs_sandbox) {
+    auto started = starter_.StartSandbox(entry, plan.sandbox_attempt);
+    if (started.status().code() == StatusCode::kCancelled) return Outcome::Retry(started.status());
+    if (!started.ok()) {
+      const std::string message =
+          fmt::format("Failed to create pod sandbox: {}", base::Message(started.status()));
+      entry.waiting[""] = {"ContainerCreating", message};
+      parts_.events.Record(entry.pod->reference(), EventType::kWarning, "FailedCreatePodSandBox",
+                           message);
+      return Outcome::Retry(base::Annotate(started.status(), "create the pod's sandbox"));
+    }
+    sandbox_id = *std::move(started);
+  }
+  if (!volumes.ready) {
+    volumes = parts_.volumes.State(entry.uid);
+    if (!volumes.ready) {
+      WaitForVolumes(entry, volumes);
+      return Outcome::Done();
+    }
+    entry.waiting.clear();
+  }
+  SandboxState sandbox;
+  for (const SandboxState& candidate : parts_.runtime.Pod(entry.uid).sandboxes) {
+    if (candidate.id == sandbox_id) sandbox = candidate;
+  }
+  if (sandbox.id.empty()) {  // it died within the last milliseconds
+    return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
+  }
+  if (const Status placed = Place(entry, sandbox.id); !placed.ok()) {
+    return Outcome::Retry(placed);
+  }
+  Outcome outcome = Outcome::Done();
+  for (const ContainerStart& start : plan.starts) {
+    const PodStarter::Result result = starter_.StartContainer(entry, start, sandbox);
+    if (!result.status.ok()) outcome.status = result.status;
+    if (result.wait.count() > 0 && (outcome.delay.count() < 0 || result.wait < outcome.delay)) {
+      outcome.delay = result.wait;
+    }
+  }
+  return outcome;
+}
+
+void PodWorker::FollowProbes(const PodEntry& entry) {
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  const PodFacts facts = FactsOf(parts_, *entry.pod, runtime);
+  std::set<std::string> running;
+  for (const ContainerState& container : runtime.containers) {
+    if (!container.running()) continue;
+    running.insert(container.id);
+    const auto spec = FindContainer(*entry.pod, container.name);
+    if (spec.has_value()) {
+      parts_.probes.Follow(*entry.pod, *spec, container.id,
+                           facts.pod_ips.empty() ? facts.host_ip : facts.pod_ips[0]);
+    }
+  }
+  parts_.probes.Retain(entry.uid, running);
+}
+
+void PodWorker::CollectGarbage(const PodEntry& entry) {
+  const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  const PodGarbage garbage = FindGarbage(runtime);
+  if (garbage.containers.empty() && garbage.sandboxes.empty()) return;
+  parts_.tasks.Run("garbage/" + entry.uid, [&parts = parts_, uid = entry.uid, garbage,
+                                            runtime](std::stop_token stop) {
+    for (const std::string& id : garbage.containers) {
+      if (stop.stop_requested()) return;
+      cri::RemoveContainerRequest request;
+      request.set_container_id(id);
+      if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
+        continue;
+      const ContainerState* container = runtime.ById(id);
+      if (!container->log_path.empty()) unlink(container->log_path.c_str());
+      parts.runtime.RemoveContainer(uid, id);
+    }
+    for (const std::string& id : garbage.sandboxes) {
+      if (stop.stop_requested()) return;
+      cri::RemovePodSandboxRequest request;
+      request.set_pod_sandbox_id(id);
+      if (!IsGone(base::AsStatus(parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout))))
+        continue;
+      parts.runtime.RemoveSandbox(uid, id);
+    }
+  });
+}
+
+}  // namespace berth::node

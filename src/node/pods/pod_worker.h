@@ -1,0 +1,47 @@
+// Brings one pod from what is to what should be; called again after every change.
+//
+//   accept [record] ─▶ volumes wanted ─▶ begun ─▶ sandbox ─▶ ready ─▶ init containers ─▶ containers
+//   ─▶ keep them running; ended or deleted: pod_teardown.h
+//
+// Level-triggered: it reads the present state of API, runtime and volumes, does what can be done at
+// once, and returns; long work runs beside it and calls back. Not thread-safe for one pod.
+#pragma once
+
+#include <vector>
+
+#include "base/keyed_workers.h"
+#include "node/pods/pod_parts.h"
+#include "node/pods/pod_plan.h"
+#include "node/pods/pod_starter.h"
+#include "node/pods/pod_teardown.h"
+
+namespace berth::node {
+
+class PodWorker {
+ public:
+  using Outcome = base::KeyedWorkers::Outcome;
+  explicit PodWorker(const PodParts& parts) : parts_(parts), starter_(parts), teardown_(parts) {}
+
+  Outcome Sync(PodEntry& entry);
+
+ private:
+  Outcome Run(PodEntry& entry);
+  Outcome End(PodEntry& entry, std::string phase, std::string reason, std::string message);
+  base::Status Accept(PodEntry& entry, bool runtime_reachable);
+  Outcome WaitForRuntime(PodEntry& entry, const base::Status& why);
+  // Time left of spec.activeDeadlineSeconds; nullopt: it has none.
+  std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
+  // Stops and removes what the plan says is in the way.
+  base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
+  static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
+  base::Status Place(PodEntry& entry, const std::string& sandbox_id);
+  Outcome StartAll(PodEntry& entry, const PodPlan& plan);
+  void FollowProbes(const PodEntry& entry);
+  void CollectGarbage(const PodEntry& entry);
+
+  const PodParts& parts_;
+  PodStarter starter_;
+  PodTeardown teardown_;
+};
+
+}  // namespace berth::node

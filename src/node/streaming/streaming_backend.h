@@ -1,0 +1,33 @@
+// The streaming server's view of this node's pods.
+#pragma once
+
+#include "node/pods/pod_manager.h"
+#include "node/streaming/streaming_server.h"
+#include "rpc/cri_client.h"
+
+namespace berth::node {
+
+class PodStreamBackend : public StreamBackend {
+ public:
+  // Both borrowed.
+  PodStreamBackend(PodManager& pods, rpc::CriClient& cri) : pods_(pods), cri_(cri) {}
+
+  base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) override;
+  bool Running(const StreamTarget& target, const std::string& container_id) override;
+  base::StatusOr<std::string> Exec(const StreamTarget& target, const ExecOptions& options) override;
+  base::StatusOr<std::string> Attach(const StreamTarget& target,
+                                     const ExecOptions& options) override;
+  base::StatusOr<std::string> PortForward(const StreamTarget& target,
+                                          const std::vector<int32_t>& ports) override;
+
+ private:
+  base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const StreamTarget& target) const;
+  base::StatusOr<std::shared_ptr<const api::Pod>> Find(const StreamTarget& target) const;
+  // The id of the container as it runs now.
+  base::StatusOr<std::string> RunningId(const StreamTarget& target) const;
+
+  PodManager& pods_;
+  rpc::CriClient& cri_;
+};
+
+}  // namespace berth::node

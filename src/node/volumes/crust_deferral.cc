@@ -1,0 +1,131 @@
+#include "node/volumes/crust_deferral.h"
+
+#include <algorithm>
+
+#include "api/kinds/runtime_mount.h"
+#include "node/volumes/volume_units.h"
+#include "rpc/crust_client.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::OkStatus;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr std::chrono::seconds kAsk(10);
+constexpr size_t kMostFileSystems = 64;
+
+StatusOr<HandlerOffer> Ask(const std::string& socket) {
+  ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(socket));
+  ASSIGN_OR_RETURN(const auto capabilities, client->RuntimeGetCapabilities({}, kAsk));
+  ASSIGN_OR_RETURN(const auto file_systems, client->RuntimeGetSupportedFileSystems({}, kAsk));
+  if (static_cast<size_t>(file_systems.file_systems_size()) > kMostFileSystems) {
+    return Error(StatusCode::kFailedPrecondition, "the runtime handler names {} file systems",
+                 file_systems.file_systems_size());
+  }
+  HandlerOffer offer;
+  for (const auto& capability : capabilities.capabilities()) {
+    offer.capabilities.push_back(capability.rpc().type());
+  }
+  for (const std::string& type : file_systems.file_systems()) offer.file_systems.push_back(type);
+  return offer;
+}
+
+}  // namespace
+
+// Empty: the pod's RuntimeClass has none.
+StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
+  const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
+  RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
+  return api::HandlerSocket(*runtime_class);
+}
+
+// Null: it is of none, or the class is gone, which allows nothing.
+StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
+  if (spec.pv == nullptr || spec.pv->storage_class_name().empty()) return Json();
+  const std::string name = spec.pv->storage_class_name();
+  StatusOr<Json> found = host_.GetObject(api::kinds::kStorageClass, "", name);
+  if (found.status().code() == StatusCode::kNotFound) return Json();
+  RETURN_IF_ERROR_WITH(found, fmt::format("read StorageClass '{}'", name));
+  return found;
+}
+
+void CrustDeferral::Tell(const api::Pod& pod, const volume::VolumeSpec& spec,
+                         std::string_view why_not) {
+  events_.Record(
+      EventTarget(pod), EventType::kNormal, "HostMount",
+      fmt::format("volume '{}' is mounted by the host, not by the pod's runtime handler: "
+                  "{}",
+                  spec.name, why_not));
+}
+
+StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
+                                              const std::vector<std::string>& names,
+                                              volume::VolumePlugin& plugin,
+                                              const volume::VolumeSpec& spec) {
+  if (!MayDefer(pod) || spec.pv == nullptr) return HandlerChoice();
+  const std::string class_name = pod.String({"spec", "runtimeClassName"});
+  ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
+  ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
+  const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
+  // Neither asks for it: nothing was to be decided.
+  if (socket.empty() && !allowed) return HandlerChoice();
+  if (!allowed) {
+    Tell(pod, spec,
+         fmt::format("StorageClass '{}' does not allow it (allowRuntimeAssistedMount)",
+                     spec.pv->storage_class_name()));
+    return HandlerChoice();
+  }
+  if (socket.empty()) {
+    Tell(pod, spec,
+         fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
+    return HandlerChoice();
+  }
+  ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
+  StatusOr<HandlerOffer> offer = Ask(socket);
+  RETURN_IF_ERROR_WITH(offer, fmt::format("ask the runtime handler at '{}' what it can", socket));
+  const std::string why_not =
+      WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);
+  if (!why_not.empty()) {
+    Tell(pod, spec, why_not);
+    return HandlerChoice();
+  }
+  return HandlerChoice{.socket = std::move(socket), .file_systems = std::move(offer->file_systems)};
+}
+
+Status CrustDeferral::Chosen(const api::Pod& pod, const std::vector<std::string>& names,
+                             const volume::VolumeSpec& spec, const HandlerChoice& choice,
+                             const volume::DeferredMount* mount) {
+  if (mount == nullptr) {
+    Tell(pod, spec,
+         fmt::format("the driver mounted it, since its file system is none of those that the "
+                     "handler mounts ({})",
+                     fmt::join(choice.file_systems, ", ")));
+    return OkStatus();
+  }
+  const std::vector<std::string> modes =
+      spec.claim != nullptr ? spec.claim->access_modes() : spec.pv->access_modes();
+  const bool alone = std::ranges::find(modes, "ReadWriteOncePod") != modes.end();
+  if (!alone && !spec.read_only && NeedsOf(pod, names).writes &&
+      !AllowsParallelMounts(mount->fs_type)) {
+    const std::string why = fmt::format(
+        "volume '{}': a pod that writes to {} in a sandbox of its own needs access mode "
+        "ReadWriteOncePod; its claim has {}, by which a second pod of this node could mount it "
+        "again",
+        spec.name, mount->fs_type, fmt::join(modes, ", "));
+    if (refuse_shared_writers_) return Error(StatusCode::kFailedPrecondition, "{}", why);
+    events_.Record(EventTarget(pod), EventType::kWarning, "SandboxMountAccessMode", why);
+  }
+  events_.Record(EventTarget(pod), EventType::kNormal, "RuntimeAssistedMount",
+                 fmt::format("volume '{}': its {} is mounted in the pod's sandbox by the runtime "
+                             "handler at '{}'",
+                             spec.name, mount->fs_type, choice.socket));
+  return OkStatus();
+}
+
+}  // namespace berth::node

@@ -1,0 +1,54 @@
+#include "node/volumes/dead_mounts.h"
+
+#include "base/log.h"
+#include "platform/processes/process_end.h"
+
+namespace berth::node {
+
+using base::Quote;
+
+base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
+                          const std::optional<MountIdentity>& recorded) {
+  if (path.empty()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
+  const platform::MountEntry* mount = platform::FindMount(table, path);
+  if (mount == nullptr) return base::OkStatus();
+  if (recorded.has_value() && IdentifyMount(table, path) != recorded) return base::OkStatus();
+  if (!mounter.IsDead(*mount)) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(mounter.UnmountLazy(path), "take away a mount that nobody serves");
+  LOG_WARNING("the mount at {} ({} from {}) is dead, and taken away", Quote(path), mount->fs_type,
+              Quote(mount->source));
+  return base::OkStatus();
+}
+
+namespace {
+
+std::string Describe(const platform::LostFuse::Ended& ended,
+                     const std::function<std::string(const std::string&)>& pod_name) {
+  const platform::FuseServer& server = ended.server;
+  std::string where;
+  if (!server.container.empty()) where = fmt::format("container {}", server.container);
+  if (!server.pod_uid.empty()) {
+    const std::string name = pod_name(server.pod_uid);
+    where += fmt::format("{}pod {}", where.empty() ? "" : " of ",
+                         name.empty() ? "with UID " + server.pod_uid : Quote(name));
+  }
+  return fmt::format("process {} {}{} {}", server.pid, Quote(server.name),
+                     where.empty() ? "" : fmt::format(" ({})", where),
+                     platform::DescribeEnd(ended.wait_status));
+}
+
+}  // namespace
+
+std::string DescribeLost(const platform::LostFuse& lost,
+                         const std::function<std::string(const std::string&)>& pod_name) {
+  std::string cause;
+  for (const platform::LostFuse::Ended& ended : lost.ended) {
+    cause += fmt::format("{}{}", cause.empty() ? "" : ", and ", Describe(ended, pod_name));
+  }
+  if (cause.empty()) cause = "nobody serves it, and who did had gone before the node agent looked";
+  return fmt::format("its FUSE mount ({} from {}) is lost: {}", lost.type, Quote(lost.source),
+                     cause);
+}
+
+}  // namespace berth::node

@@ -1,0 +1,56 @@
+#include "node/volumes/volume_attachments.h"
+
+#include <algorithm>
+
+#include "api/kinds/attachable.h"
+#include "node/drivers/driver_limits.h"
+
+namespace berth::node {
+
+std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name) {
+  const auto attachable = api::AttachableOf(pv);
+  return attachable.has_value() ? attachable->AttachmentName(node_name) : "";
+}
+
+Attachment VolumeAttachments::Of(const volume::VolumeSpec& spec,
+                                 const std::string& device_name) const {
+  const auto waits = [](std::string reason) { return Attachment{.reason = std::move(reason)}; };
+  if (spec.pv == nullptr) return waits("waiting for its volume");
+  const std::string name = AttachmentNameOf(*spec.pv, node_name_);
+  const auto attachment = attachments_.Get(name);
+  if (attachment == nullptr || attachment->node_name() != node_name_) {
+    return waits(
+        fmt::format("waiting for volume '{}' to be attached to node '{}': there is no "
+                    "VolumeAttachment '{}' yet",
+                    spec.pv->name(), node_name_, name));
+  }
+  if (attachment->deleting()) {
+    return waits(
+        fmt::format("waiting for volume '{}' to be detached and attached anew: "
+                    "VolumeAttachment '{}' is being deleted",
+                    spec.pv->name(), name));
+  }
+  if (!attachment->attached()) {
+    const std::string error = attachment->attach_error();
+    if (error.empty()) {
+      return waits(fmt::format("waiting for driver '{}' to attach volume '{}' to node '{}'",
+                               attachment->attacher(), spec.pv->name(), node_name_));
+    }
+    return {.reason = fmt::format("attaching volume '{}' to node '{}' failed: {}", spec.pv->name(),
+                                  node_name_, error),
+            .failed = true,
+            .no_room = FailedForLackOfRoom(*attachment)};
+  }
+  const auto node = nodes_.Get(node_name_);
+  const std::vector<std::string> attached =
+      node == nullptr ? std::vector<std::string>{} : node->volumes_attached();
+  if (std::find(attached.begin(), attached.end(), device_name) == attached.end()) {
+    return waits(
+        fmt::format("waiting for volume '{}' to appear in status.volumesAttached of node "
+                    "'{}'",
+                    spec.pv->name(), node_name_));
+  }
+  return {.attached = true, .publish_context = attachment->attachment_metadata()};
+}
+
+}  // namespace berth::node

@@ -1,0 +1,43 @@
+// Whether a volume is attached to this node, as the API says it (DESIGN rule 8).
+//
+// A volume that needs it is used only when both agree: its VolumeAttachment is attached, and the
+// attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads local copies
+// only.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/kinds/kinds.h"
+#include "kube/informer.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+// Empty for a volume that nobody attaches.
+std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
+
+struct Attachment {
+  bool attached = false;
+  api::Labels publish_context;
+  std::string reason;    // while not attached
+  bool failed = false;   // the attacher reported an error, which `reason` quotes
+  bool no_room = false;  // ... namely that no more volumes fit on the node
+};
+
+class VolumeAttachments {
+ public:
+  VolumeAttachments(kube::Informers& informers, std::string node_name)
+      : attachments_(informers.Of<api::VolumeAttachment>()),
+        nodes_(informers.Of<api::Node>()),
+        node_name_(std::move(node_name)) {}
+
+  Attachment Of(const volume::VolumeSpec& spec, const std::string& device_name) const;
+
+ private:
+  kube::Informer<api::VolumeAttachment>& attachments_;
+  kube::Informer<api::Node>& nodes_;
+  const std::string node_name_;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,48 @@
+// The node's part of growing a volume: when it is due, and how the claim's status says that it is
+// done.
+//
+// The controller grows the volume and leaves the file system to the node; it says so by the claim's
+// condition FileSystemResizePending, by status.allocatedResourceStatuses.storage =
+// NodeResizePending, or by a PV that is larger than the claim's status.capacity. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "api/kinds/kinds.h"
+#include "base/event_sink.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+// The size in bytes that the volume on this node is to get; nullopt: nothing to do.
+std::optional<int64_t> PendingExpansion(const volume::VolumeSpec& spec);
+
+// The claim's status after a successful expansion to its PV's capacity.
+base::Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::PersistentVolume& pv);
+
+class VolumeExpansion {
+ public:
+  VolumeExpansion(kube::Client& client, kube::Informers& informers, base::EventSink& events)
+      : client_(client), claims_(informers.Of<api::PersistentVolumeClaim>()), events_(events) {}
+
+  // Writes the claim's status and tells pod and claim. ABORTED and the like: to be repeated.
+  base::Status Finish(const base::ObjectReference& pod, const volume::VolumeSpec& spec);
+  // Tells that `why` kept the volume from growing; marks the claim NodeResizeInfeasible where
+  // trying again cannot help (INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND).
+  base::Status Failed(const base::ObjectReference& pod, const volume::VolumeSpec& spec,
+                      const base::Status& why);
+  static bool IsInfeasible(const base::Status& why);
+
+ private:
+  base::Status PatchStatus(const api::PersistentVolumeClaim& claim, base::Json status);
+
+  kube::Client& client_;
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  base::EventSink& events_;
+};
+
+}  // namespace berth::node

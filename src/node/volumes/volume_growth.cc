@@ -1,0 +1,64 @@
+// How a unit (volume_units.h) grows: before its first use, or while it is used.
+#include "base/flight.h"
+#include "node/volumes/volume_units.h"
+
+namespace berth::node {
+
+using base::OkStatus;
+using base::Status;
+using base::StatusCode;
+
+Status VolumeUnits::ExpandUnit(const std::string& key) {
+  for (const Job& job : JobsWhere(key, [](const Unit& unit, const Use& use) {
+         return use.wanted && use.ready && use.stored.has_value() && use.pod != nullptr &&
+                !unit.device_name.empty() && (!IsDeferred(*use.stored) || !use.sandbox_id.empty());
+       })) {
+    const std::optional<int64_t> bytes = PendingExpansion(job.volume.spec);
+    if (!bytes.has_value()) continue;
+    const std::string claim_version = job.volume.spec.claim->resource_version();
+    bool told = false;
+    // The claim's new status comes back through the informer; until then its copy here is stale.
+    Update(job, [&](Unit& unit, Use&) { told = unit.expanded_claim == claim_version; });
+    if (told) return OkStatus();
+    RETURN_IF_ERROR_WITH(Expand(job, *bytes), "grow it");
+    bool done = false;
+    Update(job, [&](Unit& unit, Use&) { done = unit.expanded_to == *bytes; });
+    if (!done) return OkStatus();
+    RETURN_IF_ERROR(deps_.expansion.Finish(EventTarget(*job.pod), job.volume.spec));
+    Update(job, [&](Unit& unit, Use&) { unit.expanded_claim = claim_version; });
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
+Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
+  bool settled = false;
+  Update(job, [&](Unit& unit, Use&) {
+    settled = unit.expand_refused == bytes || unit.expanded_to == bytes;
+  });
+  if (settled) return OkStatus();
+  base::FlightSpan span(base::FlightKind::kStep, "grow", job.pod->key());
+  const Status expanded = job.volume.plugin->Expand(job.stored->record, job.volume.spec, bytes);
+  span.End(expanded);
+  if (expanded.ok() || expanded.code() == StatusCode::kUnimplemented) {
+    Update(job, [&](Unit& unit, Use&) { unit.expanded_to = bytes; });
+    return OkStatus();
+  }
+  RETURN_IF_ERROR(deps_.expansion.Failed(EventTarget(*job.pod), job.volume.spec, expanded));
+  // The handler does not grow file systems (story 6): not while it has this one.
+  const bool not_in_sandbox =
+      IsDeferred(*job.stored) && expanded.code() == StatusCode::kFailedPrecondition;
+  if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
+  Update(job, [&](Unit& unit, Use& use) {
+    // By the handler of a sandbox that is not the pod's any more.
+    if (not_in_sandbox && use.sandbox_id != job.stored->record.sandbox->sandbox_id) return;
+    unit.expand_refused = bytes;
+  });
+  return OkStatus();
+}
+
+bool VolumeUnits::InUse(const std::string& key) const {
+  return !JobsWhere(key, [](const Unit&, const Use& use) { return use.ready; }).empty();
+}
+
+}  // namespace berth::node

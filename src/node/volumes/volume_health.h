@@ -1,0 +1,62 @@
+// Asks drivers how the volumes of this node's pods do (CSI: volume_condition of
+// NodeGetVolumeStats), and tells a pod when one of its volumes does not do well, or does well again
+// (kubelet: CSIVolumeHealth); and how full those of claims are, for the metrics (volume_figures.h).
+// Of a volume in a sandbox the runtime handler is asked.
+//
+//   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
+//                                                    VolumeConditionAbnormal, VolumeConditionNormal
+//                                               ──▶ GetStats ──▶ gauges
+//
+// A driver's volumes are asked for one after the other, so that a driver that does not answer holds
+// up only its own volumes' questions; it changes nothing of what was known. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/event_sink.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "node/volumes/volume_figures.h"
+#include "node/volumes/volume_units.h"
+
+namespace berth::node {
+
+class VolumeHealth {
+ public:
+  using Volumes = std::map<std::string, VolumeUnits::Ready>;
+
+  // `volumes` gives those that are set up now, and is called from a worker; everything is borrowed
+  // and outlives this. `metrics`: null for none.
+  VolumeHealth(std::chrono::milliseconds interval, std::function<Volumes()> volumes,
+               base::EventSink& events, base::Metrics* metrics);
+  ~VolumeHealth() { Stop(); }
+
+  void Start();
+  void Stop() {
+    stopping_ = true;
+    workers_.Stop();
+  }
+
+ private:
+  base::KeyedWorkers::Outcome Look();
+  base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
+  void Ask(const std::string& key, const VolumeUnits::Ready& volume);
+  // False: nobody answers.
+  bool AskCondition(const std::string& key, const VolumeUnits::Ready& volume);
+
+  const std::chrono::milliseconds interval_;
+  const std::function<Volumes()> volumes_;
+  base::EventSink& events_;
+  VolumeFigures figures_;
+  std::atomic<bool> stopping_ = false;
+  base::Mutex mutex_;
+  Volumes present_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // why
+  base::KeyedWorkers workers_;
+};
+
+}  // namespace berth::node

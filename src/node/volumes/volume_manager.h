@@ -1,0 +1,145 @@
+// Brings the volumes of this node's pods from what is to what is wanted, and back.
+//
+//   pod added ─▶ wait attach ─▶ [record] MountDevice ─▶ [record] SetUp ─▶ ready ─▶ containers may
+//   start containers gone ─▶ TearDown ─▶ [drop record] ─▶ last pod? UnmountDevice ─▶ [drop record]
+//   ─▶ detach
+//
+// One serial queue per volume (keyed by device name, or by pod and volume name). Records under
+// <data>/node/volumes are written before each act; after a restart they and the mount table are
+// compared, and volumes of pods that no longer exist are torn down. status.volumesInUse holds a
+// device before it is mounted and until it is unmounted (DESIGN rule 8). A volume whose TearDown
+// has an unknown outcome is not given to a new pod (rule 3).
+//
+// Thread-safe; no call blocks on a volume.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "base/event_sink.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "volume/host.h"
+#include "volume/plugin_registry.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::base {
+class FlightRecorder;
+}
+
+namespace berth::node {
+
+struct PodVolumes {
+  // True when every volume of the pod is set up.
+  bool ready = false;
+  // Not ready yet, but all that volumes may have to wait for has come (claims, attachments), and no
+  // step has failed: a sandbox made now is soon used.
+  bool begun = false;
+  // By pod volume name.
+  std::map<std::string, volume::Published> published;
+  // A volume cannot be attached because no more fit on the node, and its driver keeps the scheduler
+  // informed of that (CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds): the pod is to be placed
+  // anew.
+  bool no_room = false;
+  // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x'
+  // to be bound".
+  std::string reason;
+};
+
+// A volume of a pod whose mount is left to the runtime handler of the pod's sandbox.
+struct DeferredVolume {
+  std::string name;    // the pod's of it
+  std::string socket;  // the handler's
+  std::string target;  // where it would be mounted on the host
+  bool read_only = false;
+  volume::DeferredMount mount;
+};
+
+class VolumeManager {
+ public:
+  virtual ~VolumeManager() = default;
+
+  // Reads the records, and starts to repair. `on_change` is called (from any thread) when the state
+  // of a pod's volumes changed.
+  virtual base::Status Start(std::function<void(const std::string& pod_uid)> on_change) = 0;
+  virtual void Stop() = 0;
+
+  // The pod is to have its volumes; again after each change of the pod. Quick.
+  virtual void Want(std::shared_ptr<const api::Pod> pod) = 0;
+  // No container of the pod runs any more: tear its volumes down.
+  virtual void Release(const std::string& pod_uid) = 0;
+  // True when nothing of the pod's volumes is left: the pod's folder and object may go.
+  virtual bool Released(const std::string& pod_uid) const = 0;
+
+  virtual PodVolumes State(const std::string& pod_uid) const = 0;
+  // Pods that the records know, including those that the API has forgotten. Nothing of them is torn
+  // down until Release says so, since their containers may still run. Host mounts are not among
+  // them.
+  virtual std::vector<std::string> KnownPods() const = 0;
+
+  // Those that are set up or not yet torn down, with what is recorded of them: also of a pod that
+  // is not wanted any more.
+  virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
+  // The pod's deferred volumes are mounted in that sandbox: from now on they can grow.
+  virtual void Placed(const std::string& /*pod_uid*/, const std::string& /*sandbox_id*/) {}
+
+  // A CSI driver was registered: volumes that wait for it are tried now, not at the end of their
+  // backoff.
+  virtual void DriverRegistered(const std::string& /*driver*/) {}
+
+  // A plugin that a prober found is ready, or failed, or is gone: pods that want volumes of it, and
+  // those whose volumes have no plugin yet, are looked at anew.
+  virtual void PluginChanged(const std::string& /*plugin*/) {}
+
+  // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
+  // of their changes in place of `on_change`, set before Start; and those that the records know.
+  virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
+  virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
+};
+
+// The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
+std::string HostMountPodUid(std::string_view host_mount_uid);
+bool IsHostMountPod(std::string_view pod_uid);
+// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
+// HostMount's.
+inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
+
+struct VolumeManagerOptions {
+  std::string state_folder;  // "<data>/node/volumes"; made if missing
+  std::string node_name;
+  // A pod in a sandbox of its own that writes to a volume which a second pod of the node could
+  // mount beside it (a claim that is not ReadWriteOncePod) gets no mount; else an event warns.
+  bool refuse_shared_sandbox_writers = false;
+  int workers = 8;  // volumes that are worked on at the same time
+  // With those that are started while others hang in the kernel or in a driver.
+  int max_workers = 64;
+  // Backoff of a failed step, doubling.
+  std::chrono::milliseconds retry_start{500};
+  std::chrono::milliseconds retry_max{122'000};
+  // How often volumes that follow API objects are compared with them although nothing was seen to
+  // change.
+  std::chrono::milliseconds refresh_interval{60'000};
+  // A pod that waits longer than this, without a failure, gets an event that says for what.
+  std::chrono::milliseconds wait_event_after{10'000};
+  // How often drivers are asked how volumes do (volume_health.h).
+  std::chrono::milliseconds health_interval{60'000};
+  base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
+  base::Metrics* metrics = nullptr;        // borrowed; none: no figures
+};
+
+// Everything is borrowed and outlives the manager. It uses the informers of PersistentVolumeClaim,
+// PersistentVolume, VolumeAttachment and Node, so it is to be made before `informers` start.
+std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
+                                                kube::Informers& informers,
+                                                volume::PluginRegistry& plugins, volume::Host& host,
+                                                base::EventSink& events);
+
+}  // namespace berth::node

@@ -1,0 +1,308 @@
+#include "node/volumes/volume_records.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/ids.h"
+#include "base/json.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::OkStatus;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr int kVersion = 1;
+constexpr size_t kMaxRecord = 256 * 1024;
+constexpr std::string_view kSuffix = ".json";
+
+constexpr std::string_view kStepNames[] = {"mounting", "mounted", "unmounting"};
+
+std::string_view Name(Step step) { return kStepNames[static_cast<int>(step)]; }
+
+StatusOr<Step> ParseStep(const Json& json) {
+  const std::string name = base::json::String(json, {"step"});
+  for (int i = 0; i < 3; ++i) {
+    if (kStepNames[i] == name) return static_cast<Step>(i);
+  }
+  return Error(StatusCode::kDataLoss, "unknown step '{}'", name);
+}
+
+// Parts of paths come out of these files and go to tear-down calls, so they are checked as outside
+// input.
+Status CheckPathPart(std::string_view what, std::string_view part) {
+  if (part.empty() || part.size() > 253 || part == "." || part == ".." ||
+      part.find('/') != std::string_view::npos || part.find('\0') != std::string_view::npos) {
+    return Error(StatusCode::kDataLoss, "{} is not a file name", what);
+  }
+  return OkStatus();
+}
+
+Status CheckHeader(const Json& json, std::string_view type) {
+  if (!json.is_object() || base::json::Int(json, {"version"}) != kVersion ||
+      base::json::String(json, {"type"}) != type) {
+    return Error(StatusCode::kDataLoss, "not a {} record of version {}", type, kVersion);
+  }
+  if (base::json::String(json, {"plugin"}).empty()) {
+    return Error(StatusCode::kDataLoss, "no plugin is named");
+  }
+  return OkStatus();
+}
+
+Json StateOf(const Json& json, std::string_view member) {
+  const Json* state = base::json::Find(json, {member});
+  return state != nullptr ? *state : Json::object();
+}
+
+void Put(Json& json, const std::optional<MountIdentity>& mount) {
+  if (!mount.has_value()) return;
+  json["mount"] = {
+      {"id", mount->id}, {"major", mount->major}, {"minor", mount->minor}, {"root", mount->root}};
+}
+
+std::optional<MountIdentity> MountIn(const Json& json) {
+  if (base::json::Find(json, {"mount"}) == nullptr) return std::nullopt;
+  return MountIdentity{.id = static_cast<uint64_t>(base::json::Int(json, {"mount", "id"})),
+                       .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
+                       .minor = static_cast<uint32_t>(base::json::Int(json, {"mount", "minor"})),
+                       .root = base::json::String(json, {"mount", "root"})};
+}
+
+Json Encode(const StoredDevice& device) {
+  Json json = {{"version", kVersion},
+               {"type", "device"},
+               {"bootId", device.boot_id},
+               {"step", Name(device.step)},
+               {"plugin", device.record.plugin},
+               {"deviceName", device.record.device_name},
+               {"pvName", device.record.pv_name},
+               {"needsAttach", device.needs_attach},
+               {"state", device.record.state}};
+  Put(json, device.mount);
+  return json;
+}
+
+StatusOr<StoredDevice> DecodeDevice(const Json& json) {
+  RETURN_IF_ERROR(CheckHeader(json, "device"));
+  StoredDevice device;
+  ASSIGN_OR_RETURN(device.step, ParseStep(json));
+  device.boot_id = base::json::String(json, {"bootId"});
+  device.needs_attach = base::json::Bool(json, {"needsAttach"});
+  device.record.plugin = base::json::String(json, {"plugin"});
+  device.record.device_name = base::json::String(json, {"deviceName"});
+  device.record.pv_name = base::json::String(json, {"pvName"});
+  device.record.state = StateOf(json, "state");
+  device.mount = MountIn(json);
+  if (device.record.device_name.empty()) {
+    return Error(StatusCode::kDataLoss, "no device is named");
+  }
+  return device;
+}
+
+Json Encode(const volume::DeferredMount& mount) {
+  Json json = {{"source", mount.source},
+               {"fsType", mount.fs_type},
+               {"options", mount.options},
+               {"onlyOnRootMismatch", mount.only_on_root_mismatch},
+               {"selinuxLabel", mount.selinux_label}};
+  if (mount.fs_group.has_value()) json["fsGroup"] = *mount.fs_group;
+  return json;
+}
+
+volume::DeferredMount DecodeDeferredMount(const Json& json) {
+  volume::DeferredMount mount{
+      .source = base::json::String(json, {"source"}),
+      .fs_type = base::json::String(json, {"fsType"}),
+      .only_on_root_mismatch = base::json::Bool(json, {"onlyOnRootMismatch"}),
+      .selinux_label = base::json::String(json, {"selinuxLabel"})};
+  for (const Json& option : base::json::Array(json, {"options"})) {
+    if (option.is_string()) mount.options.push_back(option.get<std::string>());
+  }
+  if (base::json::Find(json, {"fsGroup"}) != nullptr) {
+    mount.fs_group = base::json::Int(json, {"fsGroup"});
+  }
+  return mount;
+}
+
+Json Encode(const StoredPodVolume& volume) {
+  Json json = {{"version", kVersion},
+               {"type", "podVolume"},
+               {"bootId", volume.boot_id},
+               {"step", Name(volume.step)},
+               {"plugin", volume.record.plugin},
+               {"deviceName", volume.record.device_name},
+               {"podUid", volume.record.pod_uid},
+               {"podNamespace", volume.pod_ns},
+               {"podName", volume.pod_name},
+               {"names", volume.names},
+               {"folderName", volume.record.folder_name},
+               {"block", volume.record.block},
+               {"pvName", volume.pv_name},
+               {"needsAttach", volume.needs_attach},
+               {"deviceState", volume.device_state},
+               {"state", volume.record.state}};
+  if (volume.record.sandbox.has_value()) json["handlerSocket"] = volume.record.sandbox->socket;
+  if (volume.published.has_value()) {
+    json["published"] = {{"path", volume.published->path},
+                         {"block", volume.published->block},
+                         {"readOnly", volume.published->read_only}};
+    if (volume.published->selinux_relabel) json["published"]["selinuxRelabel"] = true;
+    if (volume.published->deferred.has_value()) {
+      json["published"]["deferred"] = Encode(*volume.published->deferred);
+    }
+  }
+  Put(json, volume.mount);
+  return json;
+}
+
+StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
+  RETURN_IF_ERROR(CheckHeader(json, "podVolume"));
+  StoredPodVolume volume;
+  ASSIGN_OR_RETURN(volume.step, ParseStep(json));
+  volume.boot_id = base::json::String(json, {"bootId"});
+  volume.record.plugin = base::json::String(json, {"plugin"});
+  volume.record.device_name = base::json::String(json, {"deviceName"});
+  volume.record.pod_uid = base::json::String(json, {"podUid"});
+  volume.record.folder_name = base::json::String(json, {"folderName"});
+  volume.record.block = base::json::Bool(json, {"block"});
+  volume.record.state = StateOf(json, "state");
+  if (std::string socket = base::json::String(json, {"handlerSocket"}); !socket.empty()) {
+    volume.record.sandbox = volume::SandboxPlace{.socket = std::move(socket)};
+  }
+  volume.pod_ns = base::json::String(json, {"podNamespace"});
+  volume.pod_name = base::json::String(json, {"podName"});
+  for (const Json& name : base::json::Array(json, {"names"})) {
+    if (!name.is_string()) return Error(StatusCode::kDataLoss, "a volume's name is not a string");
+    volume.names.push_back(name.get<std::string>());
+    RETURN_IF_ERROR(CheckPathPart("the volume's name", volume.names.back()));
+  }
+  volume.pv_name = base::json::String(json, {"pvName"});
+  volume.needs_attach = base::json::Bool(json, {"needsAttach"});
+  volume.device_state = StateOf(json, "deviceState");
+  if (base::json::Find(json, {"published"}) != nullptr) {
+    volume.published = volume::Published{
+        .path = base::json::String(json, {"published", "path"}),
+        .block = base::json::Bool(json, {"published", "block"}),
+        .read_only = base::json::Bool(json, {"published", "readOnly"}),
+        .selinux_relabel = base::json::Bool(json, {"published", "selinuxRelabel"})};
+    if (const Json* deferred = base::json::Find(json, {"published", "deferred"})) {
+      volume.published->deferred = DecodeDeferredMount(*deferred);
+    }
+  }
+  volume.mount = MountIn(json);
+  RETURN_IF_ERROR(CheckPathPart("the pod's uid", volume.record.pod_uid));
+  RETURN_IF_ERROR(CheckPathPart("the volume's folder", volume.record.folder_name));
+  return volume;
+}
+
+StatusOr<Json> ReadRecord(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kMaxRecord));
+  return base::json::Parse(text, {.max_bytes = kMaxRecord, .max_depth = 32});
+}
+
+}  // namespace
+
+std::optional<MountIdentity> IdentifyMount(const std::vector<platform::MountEntry>& table,
+                                           std::string_view path) {
+  const platform::MountEntry* mount = platform::FindMount(table, path);
+  if (mount == nullptr) return std::nullopt;
+  return MountIdentity{
+      .id = mount->id, .major = mount->major, .minor = mount->minor, .root = mount->root};
+}
+
+std::string VolumeRecords::DeviceFile(const volume::DeviceRecord& record) const {
+  return fmt::format("{}/devices/{}{}", folder_, base::Sha256Hex(record.device_name), kSuffix);
+}
+
+std::string VolumeRecords::PodVolumeFile(const volume::PodVolumeRecord& record) const {
+  const std::string identity =
+      fmt::format("{}/{}/{}", record.pod_uid, record.plugin, record.folder_name);
+  return fmt::format("{}/pods/{}{}", folder_, base::Sha256Hex(identity), kSuffix);
+}
+
+Status VolumeRecords::Open() {
+  for (const std::string_view part : {"devices", "pods", "damaged"}) {
+    RETURN_IF_ERROR_WITH(platform::MakeFolders(fmt::format("{}/{}", folder_, part), 0700),
+                         "make the folder of the volumes' records");
+  }
+  ASSIGN_OR_RETURN(boot_id_, platform::BootId());
+  return OkStatus();
+}
+
+DamagedRecord VolumeRecords::SetAside(const std::string& subfolder, const std::string& name,
+                                      Status why) {
+  const std::string from = fmt::format("{}/{}/{}", folder_, subfolder, name);
+  DamagedRecord damaged{
+      .file = fmt::format("{}/damaged/{}-{}-{}", folder_, subfolder, name, base::RandomSuffix(5)),
+      .digest = name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name,
+      .device = subfolder == "devices",
+      .why = std::move(why)};
+  if (std::rename(from.c_str(), damaged.file.c_str()) != 0) {
+    damaged.why =
+        base::Annotate(platform::ErrnoError(errno, "move it aside"), base::Message(damaged.why));
+    damaged.file = from;
+  }
+  return damaged;
+}
+
+StatusOr<VolumeRecords::Loaded> VolumeRecords::Load() {
+  Loaded loaded;
+  const auto each = [&](const std::string& subfolder, const auto& take) -> Status {
+    const std::string folder = fmt::format("{}/{}", folder_, subfolder);
+    RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
+    for (const std::string& name : names) {
+      const std::string path = fmt::format("{}/{}", folder, name);
+      const StatusOr<Json> json = ReadRecord(path);
+      const Status taken = json.ok() ? take(*json, path) : json.status();
+      if (!taken.ok()) loaded.damaged.push_back(SetAside(subfolder, name, taken));
+    }
+    return OkStatus();
+  };
+  const auto foreign = [] {
+    return Error(StatusCode::kDataLoss, "its content does not belong to its name");
+  };
+  RETURN_IF_ERROR(each("devices", [&](const Json& json, const std::string& path) -> Status {
+    ASSIGN_OR_RETURN(StoredDevice device, DecodeDevice(json));
+    if (DeviceFile(device.record) != path) return foreign();
+    loaded.devices.push_back(std::move(device));
+    return OkStatus();
+  }));
+  RETURN_IF_ERROR(each("pods", [&](const Json& json, const std::string& path) -> Status {
+    ASSIGN_OR_RETURN(StoredPodVolume volume, DecodePodVolume(json));
+    if (PodVolumeFile(volume.record) != path) return foreign();
+    loaded.pod_volumes.push_back(std::move(volume));
+    return OkStatus();
+  }));
+  return loaded;
+}
+
+Status VolumeRecords::Write(StoredDevice& device) {
+  device.boot_id = boot_id_;
+  return base::Annotate(platform::WriteDurably<"node.device_record">(
+                            DeviceFile(device.record), base::json::Dump(Encode(device))),
+                        fmt::format("record that the volume is {}", Name(device.step)));
+}
+
+Status VolumeRecords::Write(StoredPodVolume& volume) {
+  volume.boot_id = boot_id_;
+  return base::Annotate(platform::WriteDurably<"node.pod_volume_record">(
+                            PodVolumeFile(volume.record), base::json::Dump(Encode(volume))),
+                        fmt::format("record that the pod's volume is {}", Name(volume.step)));
+}
+
+Status VolumeRecords::Remove(const StoredDevice& device) {
+  return platform::RemoveDurably<"node.device_record">(DeviceFile(device.record));
+}
+
+Status VolumeRecords::Remove(const StoredPodVolume& volume) {
+  return platform::RemoveDurably<"node.pod_volume_record">(PodVolumeFile(volume.record));
+}
+
+}  // namespace berth::node

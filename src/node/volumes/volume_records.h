@@ -1,0 +1,105 @@
+// The volume manager's durable records: what may exist on this node, written before it is made.
+//
+//   <state>/devices/<sha256 of device name>.json         one for each volume that is, or may be,
+//   mounted <state>/pods/<sha256 of pod uid, plugin, folder>.json one for each volume of a pod
+//   <state>/damaged/                                      files that could not be read
+//
+// A record says what a step may have left behind (mounting, unmounting) or left (mounted), with the
+// boot in which that was: mounts do not survive a reboot. It holds no secret (DESIGN rule 10): what
+// plugins put into `state` is theirs to keep clean. Thread-safe for different records.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "platform/mounts/mounter.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+enum class Step { kMounting, kMounted, kUnmounting };
+
+// Which mount stood at a published path, so that after a restart another one in its place is
+// noticed.
+struct MountIdentity {
+  uint64_t id = 0;
+  uint32_t major = 0;
+  uint32_t minor = 0;
+  std::string root;
+  bool operator==(const MountIdentity&) const = default;
+};
+std::optional<MountIdentity> IdentifyMount(const std::vector<platform::MountEntry>& table,
+                                           std::string_view path);
+
+struct StoredDevice {
+  volume::DeviceRecord record;
+  Step step = Step::kMounting;
+  bool needs_attach = false;
+  std::string boot_id;
+  // What stood at the plugin's DevicePath when MountDevice was done; none: nothing, or not known.
+  std::optional<MountIdentity> mount;
+};
+
+struct StoredPodVolume {
+  volume::PodVolumeRecord record;
+  Step step = Step::kMounting;
+  std::string boot_id;
+  std::string pod_ns;
+  std::string pod_name;
+  std::vector<std::string> names;  // in pod.spec.volumes
+  // A copy of the device's record, should that one be damaged; for volumes that pods share.
+  std::string pv_name;
+  base::Json device_state;
+  bool needs_attach = false;
+  // Of step kMounted.
+  std::optional<volume::Published> published;
+  std::optional<MountIdentity> mount;  // none: the published path was no mount point
+};
+
+// Its mount is left to a runtime handler, or may have been.
+inline bool IsDeferred(const StoredPodVolume& volume) { return volume.record.sandbox.has_value(); }
+
+struct DamagedRecord {
+  std::string file;    // where it lies now
+  std::string digest;  // its name without ".json"; of a device: the SHA-256 of the device's name
+  bool device = false;
+  base::Status why;
+};
+
+class VolumeRecords {
+ public:
+  explicit VolumeRecords(std::string folder) : folder_(std::move(folder)) {}
+
+  // Makes the folders and reads the boot id. To be called first.
+  base::Status Open();
+  const std::string& boot_id() const { return boot_id_; }
+
+  struct Loaded {
+    std::vector<StoredDevice> devices;
+    std::vector<StoredPodVolume> pod_volumes;
+    std::vector<DamagedRecord> damaged;
+  };
+  // Moves aside what is torn or was not written by this code; fails only if the folder cannot be
+  // read.
+  base::StatusOr<Loaded> Load();
+
+  // Durable when they return; the record gets this boot's id.
+  base::Status Write(StoredDevice& device);
+  base::Status Write(StoredPodVolume& volume);
+  base::Status Remove(const StoredDevice& device);
+  base::Status Remove(const StoredPodVolume& volume);
+
+ private:
+  std::string DeviceFile(const volume::DeviceRecord& record) const;
+  std::string PodVolumeFile(const volume::PodVolumeRecord& record) const;
+  DamagedRecord SetAside(const std::string& subfolder, const std::string& name, base::Status why);
+
+  const std::string folder_;
+  std::string boot_id_;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,82 @@
+#include "node/volumes/volume_refresh.h"
+
+namespace berth::node {
+namespace {
+
+using base::MutexLock;
+using InformerPtr = std::unique_ptr<kube::InformerBase>;
+
+}  // namespace
+
+std::vector<WatchedObject> ObjectsOf(const api::Pod& pod, const api::PodVolume& volume) {
+  std::vector<WatchedObject> out;
+  const auto add = [&](const api::KindInfo& kind, const std::string& name) {
+    if (!name.empty()) out.push_back({.kind = &kind, .ns = pod.ns(), .name = name});
+  };
+  add(api::kinds::kConfigMap, volume.String({"configMap", "name"}));
+  add(api::kinds::kSecret, volume.String({"secret", "secretName"}));
+  for (const base::Json& source : base::json::Array(volume.json(), {"projected", "sources"})) {
+    add(api::kinds::kConfigMap, base::json::String(source, {"configMap", "name"}));
+    add(api::kinds::kSecret, base::json::String(source, {"secret", "name"}));
+  }
+  return out;
+}
+
+InformerPtr ObjectWatches::NewInformer(const WatchedObject& object) {
+  auto informer = std::make_unique<kube::InformerBase>(
+      client_, *object.kind,
+      kube::InformerOptions{.ns = object.ns, .field_selector = "metadata.name=" + object.name},
+      [](base::Json json) -> kube::InformerBase::ObjectPtr {
+        return std::make_shared<const api::Object>(std::move(json));
+      });
+  informer->AddHandler([this, object](const kube::InformerBase::Change&) { Changed(object); });
+  return informer;
+}
+
+void ObjectWatches::Changed(const WatchedObject& object) {
+  std::set<std::string> owners;
+  {
+    MutexLock lock(mutex_);
+    const auto found = watches_.find(object);
+    if (found != watches_.end()) owners = found->second.owners;
+  }
+  for (const std::string& owner : owners) on_change_(owner);
+}
+
+void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObject>& objects) {
+  const std::set<WatchedObject> wanted(objects.begin(), objects.end());
+  std::vector<InformerPtr> ended;  // stopped outside the lock: that waits for a handler
+  {
+    MutexLock lock(mutex_);
+    if (stopped_) return;
+    for (auto it = watches_.begin(); it != watches_.end();) {
+      if (!wanted.contains(it->first)) it->second.owners.erase(owner);
+      if (it->second.owners.empty()) {
+        ended.push_back(std::move(it->second.informer));
+        it = watches_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    for (const WatchedObject& object : wanted) {
+      Watch& watch = watches_[object];
+      watch.owners.insert(owner);
+      if (watch.informer != nullptr) continue;
+      watch.informer = NewInformer(object);
+      watch.informer->Start();
+    }
+  }
+  for (InformerPtr& informer : ended) informer->Stop();
+}
+
+void ObjectWatches::Stop() {
+  std::map<WatchedObject, Watch> watches;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    watches.swap(watches_);
+  }
+  for (auto& [object, watch] : watches) watch.informer->Stop();
+}
+
+}  // namespace berth::node

@@ -1,0 +1,61 @@
+// Watches the Secrets and ConfigMaps that set-up volumes show, each by itself: a node may not list
+// all secrets (the node authorizer), and need not hold them.
+//
+// One watch for each object, shared by the volumes that show it, ended with the last of them.
+// Thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+namespace berth::node {
+
+struct WatchedObject {
+  const api::KindInfo* kind = nullptr;
+  std::string ns;
+  std::string name;
+  auto operator<=>(const WatchedObject&) const = default;
+};
+
+// What the content of a pod's volume comes from.
+std::vector<WatchedObject> ObjectsOf(const api::Pod& pod, const api::PodVolume& volume);
+
+class ObjectWatches {
+ public:
+  // `on_change` is called with an owner after one of its objects changed; from a watch's thread,
+  // quick.
+  ObjectWatches(kube::Client& client, std::function<void(const std::string& owner)> on_change)
+      : client_(client), on_change_(std::move(on_change)) {}
+  ~ObjectWatches() { Stop(); }
+
+  // Watches these for `owner`, in place of what was watched for it.
+  void Set(const std::string& owner, const std::vector<WatchedObject>& objects);
+  void Clear(const std::string& owner) { Set(owner, {}); }
+  void Stop();
+
+ private:
+  struct Watch {
+    std::unique_ptr<kube::InformerBase> informer;
+    std::set<std::string> owners;
+  };
+  std::unique_ptr<kube::InformerBase> NewInformer(const WatchedObject& object);
+  void Changed(const WatchedObject& object);
+
+  kube::Client& client_;
+  const std::function<void(const std::string& owner)> on_change_;
+  base::Mutex mutex_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<WatchedObject, Watch> watches_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::node

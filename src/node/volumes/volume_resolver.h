@@ -1,0 +1,67 @@
+// Finds out what a pod's volumes lead to: claim, PersistentVolume, plugin, device.
+//
+// Reads local copies only; plugins may read the API for what they alone know (CSIDriver).
+// Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "kube/informer.h"
+#include "node/volumes/volume_units.h"
+#include "volume/host.h"
+#include "volume/plugin_registry.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+struct ResolvedPod {
+  struct Unresolved {
+    std::string reason;
+    // An error, in contrast to something that others have still to do.
+    bool failed = false;
+  };
+  std::vector<WantedVolume> volumes;
+  std::map<std::string, Unresolved> unresolved;  // by pod volume name
+  // What the pod's volumes depend on, whether it is there or not: a change of these resolves it
+  // anew.
+  std::vector<std::string> claims;  // keys
+  std::vector<std::string> pvs;
+  base::Status retry;  // not OK: something could not be read; try again after a backoff
+};
+
+class VolumeResolver {
+ public:
+  VolumeResolver(kube::Informers& informers, volume::PluginRegistry& plugins, volume::Host& host)
+      : claims_(informers.Of<api::PersistentVolumeClaim>()),
+        pvs_(informers.Of<api::PersistentVolume>()),
+        plugins_(plugins),
+        host_(host) {}
+
+  // `in_use`: the pod has volumes already, so that a claim which is being deleted is still its own.
+  ResolvedPod Resolve(const api::Pod& pod, bool in_use) const;
+
+ private:
+  enum class Usage { kNone, kFileSystem, kBlock, kBoth };
+  static Usage UsageOf(const api::Pod& pod, const std::string& volume);
+  base::StatusOr<volume::VolumeSpec> SpecOf(const api::Pod& pod, const api::PodVolume& volume,
+                                            bool in_use, ResolvedPod& out) const;
+  base::Status FindClaim(const api::Pod& pod, const std::string& claim_name, bool owned,
+                         bool in_use, volume::VolumeSpec& spec, ResolvedPod& out) const;
+  base::StatusOr<WantedVolume> WantedOf(std::shared_ptr<volume::VolumePlugin> plugin,
+                                        volume::VolumeSpec spec) const;
+  bool RequiresRepublish(const volume::VolumeSpec& spec) const;
+
+  kube::Informer<api::PersistentVolumeClaim>& claims_;
+  kube::Informer<api::PersistentVolume>& pvs_;
+  volume::PluginRegistry& plugins_;
+  volume::Host& host_;
+};
+
+// The volumes of a pod that some container uses; the others are not set up, as in the kubelet.
+std::vector<std::string> UsedVolumes(const api::Pod& pod);
+
+}  // namespace berth::node

@@ -1,0 +1,421 @@
+// The steps of a unit (volume_units.h) for one pod: what is written down, and the plugin's calls.
+// Those of a device that pods share are in volume_device_steps.cc.
+#include <algorithm>
+
+#include "base/flight.h"
+#include "base/log.h"
+#include "node/drivers/driver_limits.h"
+#include "node/volumes/dead_mounts.h"
+#include "node/volumes/sub_path.h"
+#include "node/volumes/volume_affinity.h"
+#include "node/volumes/volume_units.h"
+#include "platform/files/durable_file.h"
+#include "rpc/outcome.h"
+
+namespace berth::node {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::OkStatus;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+void Keep(Status& first, const Status& status) {
+  if (first.ok()) first = status;
+}
+
+bool OnlyOnePod(const volume::VolumeSpec& spec) {
+  if (spec.claim == nullptr) return false;
+  const std::vector<std::string> modes = spec.claim->access_modes();
+  return std::find(modes.begin(), modes.end(), "ReadWriteOncePod") != modes.end();
+}
+
+// The socket of the runtime handler that mounts it; empty: the host does.
+std::string HandlerOf(const StoredPodVolume& stored) {
+  return IsDeferred(stored) ? stored.record.sandbox->socket : "";
+}
+
+std::string PodOf(const std::optional<StoredPodVolume>& stored,
+                  const std::shared_ptr<const api::Pod>& pod) {
+  if (pod != nullptr) return pod->key();
+  if (stored.has_value()) return fmt::format("{}/{}", stored->pod_ns, stored->pod_name);
+  return "?";
+}
+
+}  // namespace
+
+// ---- tear-down ----
+
+Status VolumeUnits::TearDownReleased(const std::string& key) {
+  Status failure;
+  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+         return use.stored.has_value() && (use.released || use.stored->step == Step::kUnmounting);
+       })) {
+    Keep(failure, TearDown(job));
+  }
+  EraseUses(key);
+  return failure;
+}
+
+Status VolumeUnits::TearDown(const Job& job) {
+  StoredPodVolume stored = *job.stored;
+  deps_.follow(job.unit, nullptr, {});
+  Update(job, [](Unit&, Use& use) { use.ready = use.record_mounted = false; });
+  if (stored.step != Step::kUnmounting) {
+    stored.step = Step::kUnmounting;
+    // A record of an earlier boot says all that there is to know: the mounts are gone, folders may
+    // be left.
+    const Status written = ThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
+    // On a full disk the old record stays, which tells as well that something may exist; refusing
+    // to tear down would keep the disk full (emptyDir).
+    if (!written.ok() && written.code() != StatusCode::kResourceExhausted) {
+      return Failed(job, "tear it down", written);
+    }
+    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  }
+  base::FlightSpan span(base::FlightKind::kStep, "tear down", PodOf(job.stored, job.pod));
+  const Status torn_down = TearDownInPlugin(job, stored);
+  span.End(torn_down);
+  if (!torn_down.ok()) {
+    const bool unknown = !rpc::IsFinal(torn_down);
+    Update(job, [unknown](Unit&, Use& use) { use.tear_down_unknown = unknown; });
+    const Status status = base::Annotate(
+        torn_down, fmt::format("tear down volume '{}' of pod '{}'", stored.record.folder_name,
+                               PodOf(job.stored, job.pod)));
+    Warn(job, "FailedUnmount", base::ToString(status));
+    return status;
+  }
+  RETURN_IF_ERROR(deps_.records.Remove(stored));
+  LOG_INFO("volume {} of pod {} is torn down", Quote(stored.record.folder_name),
+           Quote(PodOf(job.stored, job.pod)));
+  Update(job, [](Unit&, Use& use) {
+    use.stored.reset();
+    use.tear_down_unknown = false;
+  });
+  return OkStatus();
+}
+
+Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stored) {
+  platform::Mounter& mounter = deps_.host.mounter();
+  RETURN_IF_ERROR(
+      ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
+  // What the pod mounted inside its volume goes with it. A folder of the host's (hostPath) is not
+  // the pod's: what is mounted there belongs to the host and to other pods.
+  if (stored.published.has_value() && !stored.record.block &&
+      stored.published->path.starts_with(deps_.host.paths().Pod(stored.record.pod_uid) + "/")) {
+    RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
+    if (ThisBoot(stored.boot_id)) {
+      RETURN_IF_ERROR(TakeAwayDead(mounter, stored.published->path, stored.mount));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto plugin, PluginNamed(stored.record.plugin));
+  const Status status = plugin->TearDown(stored.record);
+  if (status.ok() || ThisBoot(stored.boot_id)) return status;
+  // Nothing of an earlier boot is mounted any more, so that a driver which is gone need not be
+  // waited for.
+  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only what it left is removed",
+              Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
+              base::ToString(status));
+  const Status forgotten = plugin->ForgetPodVolume(stored.record);
+  if (forgotten.code() != StatusCode::kUnimplemented) return forgotten;
+  return platform::RemoveTree(deps_.host.paths().PodVolume(
+      stored.record.pod_uid, stored.record.plugin, stored.record.folder_name));
+}
+
+// ---- set-up ----
+
+// Rule 3, and ReadWriteOncePod: why the volume must not be given to this pod yet; empty if it may.
+std::string VolumeUnits::ConflictOf(const Job& job) const {
+  MutexLock lock(mutex_);
+  const auto found = units_.find(job.unit);
+  if (found == units_.end()) return "";
+  for (const auto& [key, use] : found->second->uses) {
+    if (key == job.use) continue;
+    const std::string other = PodOf(use.stored, use.pod);
+    if (use.tear_down_unknown) {
+      return fmt::format(
+          "waiting until the volume is torn down for pod '{}': the outcome of the "
+          "last attempt is unknown",
+          other);
+    }
+    if (use.stored.has_value() && OnlyOnePod(job.volume.spec)) {
+      return fmt::format("claim '{}' is ReadWriteOncePod and in use by pod '{}'",
+                         job.volume.spec.claim->name(), other);
+    }
+  }
+  return "";
+}
+
+Status VolumeUnits::SetUpWanted(const std::string& key) {
+  Status failure;
+  const auto waiting = [](const Unit&, const Use& use) {
+    return use.wanted && !use.ready &&
+           !(use.stored.has_value() && use.stored->step == Step::kUnmounting);
+  };
+  std::vector<std::string> uses;
+  for (const Job& job : JobsWhere(key, waiting)) uses.push_back(job.use);
+  for (const std::string& use : uses) {
+    // Read anew: what the one before did (the device is mounted, RWOP is taken) counts for the
+    // next.
+    for (Job& job : JobsWhere(key, waiting)) {
+      if (job.use == use) Keep(failure, SetUp(std::move(job)));
+    }
+  }
+  return failure;
+}
+
+// Whether the volume's driver tells the scheduler how many of its volumes fit (driver_limits.h).
+bool VolumeUnits::KeepsLimits(const volume::VolumeSpec& spec) const {
+  if (spec.pv == nullptr || !spec.pv->has_csi()) return false;
+  const auto driver = deps_.host.GetObject(api::kinds::kCsiDriver, "", spec.pv->csi().driver());
+  return driver.ok() && UpdatePeriodOf(api::CsiDriver(*driver)).has_value();
+}
+
+Status VolumeUnits::CheckReachable(const volume::VolumeSpec& spec) const {
+  if (spec.pv == nullptr || spec.pv->node_affinity() == nullptr) return OkStatus();
+  const auto node = deps_.host.GetObject(api::kinds::kNode, "", deps_.host.node_name());
+  RETURN_IF_ERROR_WITH(node, fmt::format("read node '{}'", deps_.host.node_name()));
+  return CheckNodeAffinity(*spec.pv, api::Node(*node));
+}
+
+Status VolumeUnits::SetUp(Job job) {
+  if (std::string conflict = ConflictOf(job); !conflict.empty()) {
+    Warn(job, "FailedMount", fmt::format("volume '{}': {}", job.volume.spec.name, conflict));
+    SetReason(job, std::move(conflict));
+    return OkStatus();
+  }
+  if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
+    return Failed(job, "mount it on the node", reachable);
+  }
+  // As it is now: one that was found may have been replaced since, or have gone.
+  auto plugin = deps_.plugins.Find(job.volume.spec);
+  if (plugin.status().code() == StatusCode::kFailedPrecondition) {
+    SetReason(job, std::string(base::Message(plugin.status())));
+    return OkStatus();
+  }
+  if (!plugin.ok()) return Failed(job, "set it up", plugin.status());
+  job.volume.plugin = *std::move(plugin);
+  Attachment attachment{.attached = true};
+  if (job.volume.needs_attach) {
+    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    if (!attachment.attached) {
+      const bool no_room = attachment.no_room && KeepsLimits(job.volume.spec);
+      Update(job, [no_room](Unit&, Use& use) { use.no_room = no_room; });
+      if (attachment.failed) {
+        Warn(job, "FailedAttachVolume",
+             fmt::format("volume '{}': {}", job.volume.spec.name, attachment.reason));
+      }
+      SetReason(job, std::move(attachment.reason));
+      return OkStatus();
+    }
+    if (!deps_.in_use_reported(job.volume.device_name)) {
+      SetReason(job, "waiting for the API to list it in the node's status.volumesInUse");
+      Update(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
+      deps_.in_use_changed(/*urgent=*/true);
+      return OkStatus();
+    }
+  }
+  SetBegun(job);
+  if (!job.volume.device_name.empty()) {
+    ASSIGN_OR_RETURN(const bool mounted, MountDevice(job, attachment));
+    if (!mounted) return OkStatus();
+  }
+  return SetUpForPod(job, attachment);
+}
+
+Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
+  const volume::VolumeSpec& spec = job.volume.spec;
+  StatusOr<base::Json> state = job.volume.plugin->PodState(*job.pod, spec);
+  if (!state.ok()) return Failed(job, "set it up", state.status());
+  const StatusOr<HandlerChoice> choice = ChooseHandler(job);
+  if (!choice.ok()) return Failed(job, "decide who mounts it", choice.status());
+  StoredPodVolume stored{.record = {.plugin = std::string(job.volume.plugin->name()),
+                                    .device_name = job.volume.device_name,
+                                    .pod_uid = job.pod->uid(),
+                                    .folder_name = spec.folder_name(),
+                                    .block = spec.block(),
+                                    .state = *std::move(state)},
+                         .step = Step::kMounting,
+                         .pod_ns = job.pod->ns(),
+                         .pod_name = job.pod->name(),
+                         .names = job.volume.names,
+                         .needs_attach = job.volume.needs_attach};
+  if (job.device.has_value()) {
+    stored.pv_name = job.device->record.pv_name;
+    stored.device_state = job.device->record.state;
+  }
+  if (!choice->socket.empty())
+    stored.record.sandbox = volume::SandboxPlace{.socket = choice->socket};
+  // A try that failed in this boot has left the very record.
+  const bool recorded =
+      job.stored.has_value() && job.stored->step == Step::kMounting &&
+      ThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
+      HandlerOf(*job.stored) == choice->socket && job.stored->names == stored.names;
+  if (recorded) {
+    stored = *job.stored;
+  } else if (const Status written = deps_.records.Write(stored); !written.ok()) {
+    return Failed(job, "set it up", written);
+  }
+  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  job.stored = stored;
+  const StatusOr<volume::Published> published = PublishForPod(job, attachment, *choice);
+  if (!published.ok()) return Failed(job, "set it up", published.status());
+  stored = *job.stored;
+  stored.published = *published;
+  // A file system that is to grow does so before the volume's first user sees it, as with the
+  // kubelet: later it might have to be done online, which not all drivers can.
+  // One that is for a sandbox grows there.
+  if (const auto bytes = PendingExpansion(spec);
+      bytes.has_value() && !InUse(job.unit) && !IsDeferred(stored)) {
+    job.stored = stored;
+    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+    const Status grown = Expand(job, *bytes);
+    // FAILED_PRECONDITION: not where it is published; the kubelet lets the pod go on, too.
+    if (!grown.ok() && grown.code() != StatusCode::kFailedPrecondition) {
+      return Failed(job, "grow it", grown);
+    }
+  }
+  bool ready = false;
+  Update(job, [&](Unit&, Use& use) {
+    use.stored = stored;
+    use.published = *published;
+    use.record_mounted = stored.step == Step::kMounting;
+    use.refresh = false;
+    use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
+    use.ready = ready = use.wanted;
+    use.begun = use.failed = false;
+    if (ready) use.reason.clear();
+  });
+  if (!ready) return OkStatus();
+  deps_.on_change(job.pod->uid());
+  if (job.volume.follows_api) deps_.follow(job.unit, job.pod, spec);
+  return OkStatus();
+}
+
+// What was left to a handler stays so: a mount on the host beside it could be a second one.
+StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
+  ASSIGN_OR_RETURN(
+      HandlerChoice choice,
+      deps_.deferral.Choose(*job.pod, job.volume.names, *job.volume.plugin, job.volume.spec));
+  if (!job.stored.has_value() || !ThisBoot(job.stored->boot_id)) return choice;
+  const std::string before = HandlerOf(*job.stored);
+  if (before.empty() || before == choice.socket) return choice;
+  return Error(StatusCode::kFailedPrecondition,
+               "its mount was left to the runtime handler at '{}', and now {}; it is set up anew "
+               "once the pod is deleted and made again",
+               before, choice.socket.empty() ? "the host is to mount it" : "another one is to");
+}
+
+// With what must be durable before the pod hears of it.
+StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachment& attachment,
+                                                       const HandlerChoice& choice) {
+  volume::VolumeSpec spec = job.volume.spec;
+  spec.runtime_file_systems = choice.file_systems;
+  base::FlightSpan span(base::FlightKind::kStep, "set up", job.pod->key());
+  StatusOr<volume::Published> published =
+      job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context);
+  span.End(published.status());
+  if (!published.ok() || choice.socket.empty()) return published;
+  const volume::DeferredMount* mount =
+      published->deferred.has_value() ? &*published->deferred : nullptr;
+  StoredPodVolume& stored = *job.stored;
+  const Status allowed = deps_.deferral.Chosen(*job.pod, job.volume.names, spec, choice, mount);
+  if (mount == nullptr) {
+    stored.record.sandbox.reset();
+  } else {
+    // What the handler will have to be asked to take out again.
+    stored.published = *published;
+    if (allowed.ok()) stored.step = Step::kMounted;
+  }
+  RETURN_IF_ERROR(deps_.records.Write(stored));
+  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  RETURN_IF_ERROR(allowed);
+  return published;
+}
+
+// Off the pod's path: what is mounted is written down as such, so that a restart need not repeat
+// it.
+void VolumeUnits::RecordMounted(const std::string& key) {
+  const std::vector<Job> jobs = JobsWhere(key, [](const Unit& unit, const Use& use) {
+    return use.record_mounted || (unit.device_mounted && !unit.device_recorded);
+  });
+  if (jobs.empty()) return;
+  if (const Job& job = jobs.front();
+      job.device.has_value() && job.device_mounted && job.device->step == Step::kMounting) {
+    StoredDevice device = *job.device;
+    device.step = Step::kMounted;
+    // A failure leaves "mounting", after which a restart only does more than it had to.
+    const Status written = deps_.records.Write(device);
+    if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
+    Update(job, [&](Unit& unit, Use&) {
+      unit.device_recorded = true;
+      if (written.ok()) unit.device = device;
+    });
+  }
+  const auto table = deps_.host.mounter().List();
+  if (!table.ok()) LOG_WARNING("{}", base::ToString(table.status()));
+  for (const Job& job : jobs) {
+    if (!job.stored.has_value() || job.stored->step != Step::kMounting) continue;
+    StoredPodVolume stored = *job.stored;
+    if (!stored.published.has_value() || !table.ok()) continue;
+    stored.step = Step::kMounted;
+    stored.mount = IdentifyMount(*table, stored.published->path);
+    const Status written = deps_.records.Write(stored);
+    if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
+    Update(job, [&](Unit&, Use& use) {
+      use.record_mounted = false;
+      if (written.ok()) use.stored = stored;
+    });
+  }
+}
+
+// ---- while it is used ----
+
+Status VolumeUnits::Maintain(const std::string& key) {
+  Status failure;
+  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+         return use.wanted && use.ready && use.volume.follows_api && use.stored.has_value();
+       })) {
+    Keep(failure, RefreshUse(job));
+  }
+  Keep(failure, ExpandUnit(key));
+  return failure;
+}
+
+Status VolumeUnits::RefreshUse(const Job& job) {
+  using std::chrono::steady_clock;
+  bool due = false;
+  Update(job, [&](Unit&, Use& use) {
+    const auto now = steady_clock::now();
+    due = use.refresh || use.next_refresh <= now;
+    use.refresh = false;
+    if (due) use.next_refresh = now + refresh_interval_;
+  });
+  if (!due) return OkStatus();
+  Attachment attachment{.attached = true};
+  if (job.volume.needs_attach) {
+    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    if (!attachment.attached) return OkStatus();
+  }
+  const StatusOr<HandlerChoice> choice = ChooseHandler(job);
+  volume::VolumeSpec spec = job.volume.spec;
+  if (choice.ok()) spec.runtime_file_systems = choice->file_systems;
+  const StatusOr<volume::Published> published =
+      choice.ok() ? job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context)
+                  : choice.status();
+  if (published.ok()) {
+    deps_.follow(job.unit, job.pod, job.volume.spec);
+    return OkStatus();
+  }
+  // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
+  Update(job, [](Unit&, Use& use) { use.refresh = true; });
+  const Status status = base::Annotate(published.status(), "refresh its content");
+  Warn(job, "FailedMount",
+       fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
+  return status;
+}
+
+}  // namespace berth::node

@@ -1,0 +1,121 @@
+// What pods are told of their volumes (volume_units.h): the reasons why they wait, and events.
+#include <algorithm>
+
+#include "node/volumes/volume_units.h"
+
+namespace berth::node {
+namespace {
+
+using base::MutexLock;
+using base::Status;
+using std::chrono::steady_clock;
+
+// An equal event about the same volume of a pod is not sent again before this.
+constexpr auto kSameEventAfter = std::chrono::minutes(2);
+
+}  // namespace
+
+base::ObjectReference EventTarget(const api::Pod& pod) {
+  base::ObjectReference target = pod.reference();
+  // Everyone else knows the HostMount by the uid that the API gave it.
+  if (IsHostMountPod(target.uid)) target.uid = pod.annotation(kHostMountUidAnnotation);
+  return target;
+}
+
+void VolumeUnits::SetReason(const Job& job, std::string reason) {
+  bool changed = false;
+  std::string uid;
+  Update(job, [&](Unit&, Use& use) {
+    changed = use.reason != reason;
+    use.reason = std::move(reason);
+    use.begun = false;
+    uid = use.pod_uid;
+  });
+  if (changed) deps_.on_change(uid);
+}
+
+void VolumeUnits::SetBegun(const Job& job) {
+  bool changed = false;
+  Update(job, [&](Unit&, Use& use) {
+    if (use.failed || use.begun) return;  // why it failed is told until it succeeds
+    changed = use.begun = true;
+    use.reason.clear();
+  });
+  if (changed) deps_.on_change(job.pod->uid());
+}
+
+void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view message) {
+  bool send = false;
+  Update(job, [&](Unit&, Use& use) {
+    const auto now = steady_clock::now();
+    send = use.last_event != message || now - use.last_event_at > kSameEventAfter;
+    if (!send) return;
+    use.last_event = std::string(message);
+    use.last_event_at = now;
+  });
+  if (!send) return;
+  base::ObjectReference target;
+  if (job.pod != nullptr) {
+    target = EventTarget(*job.pod);
+  } else if (job.stored.has_value()) {
+    target = {.api_version = "v1",
+              .kind = "Pod",
+              .ns = job.stored->pod_ns,
+              .name = job.stored->pod_name,
+              .uid = job.stored->record.pod_uid};
+  }
+  deps_.events.Record(target, base::EventType::kWarning, event, message);
+}
+
+Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& why) {
+  const Status status = base::Annotate(why, what);
+  const std::string reason = base::ToString(status);
+  Warn(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
+       fmt::format("volume '{}': {}", job.volume.spec.name, reason));
+  Update(job, [](Unit&, Use& use) { use.failed = true; });
+  SetReason(job, reason);
+  return status;
+}
+
+void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
+  const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
+  // A stranger's mount over the volume's is not the volume's.
+  const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
+    return points.contains(path) &&
+           (!mount.has_value() ||
+            platform::FuseConnection(mount->major, mount->minor) == lost.connection);
+  };
+  const auto has_lost = [&is_lost](const Use& use) {
+    return use.stored.has_value() && use.stored->published.has_value() &&
+           is_lost(use.stored->published->path, use.stored->mount);
+  };
+  std::vector<std::string> keys;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, unit] : units_) {
+      const bool device =
+          unit->device.has_value() && unit->plugin != nullptr &&
+          is_lost(unit->plugin->DevicePath(unit->device->record), unit->device->mount);
+      if (device || std::any_of(unit->uses.begin(), unit->uses.end(),
+                                [&](const auto& entry) { return has_lost(entry.second); })) {
+        keys.push_back(key);
+      }
+    }
+  }
+  for (const std::string& key : keys) {
+    for (const Job& job : JobsWhere(key, [&has_lost](const Unit&, const Use& use) {
+           return !use.released && has_lost(use);
+         })) {
+      const StoredPodVolume& stored = *job.stored;
+      Warn(job, "VolumeMountLost",
+           fmt::format("volume '{}': {}; what is read and written there fails until {}; whoever "
+                       "asks for the volume on this node from now on gets a fresh mount",
+                       stored.names.empty() ? stored.record.folder_name : stored.names.front(), why,
+                       IsHostMountPod(stored.record.pod_uid) ? "it is unmounted and mounted again"
+                                                             : "the pod is deleted and made anew"));
+    }
+    workers_.AddNow(key);
+  }
+}
+
+}  // namespace berth::node

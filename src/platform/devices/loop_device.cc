@@ -1,0 +1,309 @@
+#include "platform/devices/loop_device.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <functional>
+#include <optional>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/mounts/mount_holders.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+using base::UniqueFd;
+
+constexpr int kLoopMajor = 7;
+constexpr uint32_t kPageSize = 4096;
+// Others take the device that LOOP_CTL_GET_FREE named before we do; each time at most one of them.
+constexpr int kAttachTries = 64;
+// udev and blkid open devices for a moment whenever something happens to them.
+constexpr int kDetachTries = 20;
+constexpr int kDetachPauseMs = 25;
+
+std::string LoopPath(int number) { return fmt::format("/dev/loop{}", number); }
+
+// The least block size that direct I/O to `image` allows.
+uint32_t DirectBlockSize(int image) {
+  struct statx st = {};
+  if (statx(image, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 ||
+      !(st.stx_mask & STATX_DIOALIGN)) {
+    return 512;
+  }
+  return std::clamp<uint32_t>(st.stx_dio_offset_align, 512, kPageSize);
+}
+
+// Where /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
+UniqueFd OpenLoop(const std::string& path, int number, int flags) {
+  UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC));
+  if (!fd.valid() && errno == ENOENT) {
+    mknod(path.c_str(), S_IFBLK | 0600, makedev(kLoopMajor, static_cast<unsigned>(number)));
+    fd.Reset(open(path.c_str(), flags | O_CLOEXEC));
+  }
+  return fd;
+}
+
+// What an open loop device is; nullopt with errno ENXIO: nothing is attached.
+std::optional<LoopDevice> Describe(int fd, const std::string& path) {
+  loop_info64 info = {};
+  if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return {};
+  LoopDevice loop;
+  loop.path = path;
+  struct stat st;
+  if (fstat(fd, &st) == 0) loop.device = st.st_rdev;
+  // The kernel's encoding of device numbers here is the one of stat(2).
+  loop.backing = {static_cast<dev_t>(info.lo_device), static_cast<ino_t>(info.lo_inode)};
+  loop.read_only = (info.lo_flags & LO_FLAGS_READ_ONLY) != 0;
+  loop.direct_io = (info.lo_flags & LO_FLAGS_DIRECT_IO) != 0;
+  int block_size = 0;
+  if (ioctl(fd, BLKSSZGET, &block_size) == 0) loop.block_size = static_cast<uint32_t>(block_size);
+  ioctl(fd, BLKGETSIZE64, &loop.size);
+  return loop;
+}
+
+base::Status NoLongerThat(const LoopDevice& loop) {
+  return base::Error(StatusCode::kFailedPrecondition, "{} no longer belongs to that image",
+                     Quote(loop.path));
+}
+
+loop_config ConfigOf(int image, const std::string& name, const LoopOptions& options) {
+  loop_config config = {};
+  config.fd = static_cast<uint32_t>(image);
+  config.block_size = options.block_size != 0 ? options.block_size
+                      : options.direct_io     ? DirectBlockSize(image)
+                                              : 512;
+  config.info.lo_flags =
+      (options.read_only ? LO_FLAGS_READ_ONLY : 0) | (options.direct_io ? LO_FLAGS_DIRECT_IO : 0);
+  // For people who look at losetup, and for whoever is to know its devices; cut by the kernel's
+  // field.
+  (options.label.empty() ? name : options.label)
+      .copy(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE - 1);
+  return config;
+}
+
+// 0, or the errno of LOOP_CONFIGURE. Without direct I/O if the kernel refuses it. Only system
+// calls.
+int Configure(int device, loop_config config) {
+  if (ioctl(device, LOOP_CONFIGURE, &config) == 0) return 0;
+  if ((config.info.lo_flags & LO_FLAGS_DIRECT_IO) == 0 || errno == EBUSY) return errno;
+  config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
+  return ioctl(device, LOOP_CONFIGURE, &config) == 0 ? 0 : errno;
+}
+
+// Which attachment is to be detached: that of an image, or, if not 0, the one of that number.
+struct Attachment {
+  FileIdentity backing;
+  uint64_t sequence = 0;
+};
+
+// One try to detach, by system calls alone: 0 once the device is not that attachment any more,
+// EAGAIN where another has it open at the moment, EBUSY where it is mounted or held exclusively.
+int DetachOnce(const char* path, const Attachment& which) {
+  // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them out.
+  const int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno == ENOENT || errno == ENXIO ? 0 : errno;
+  const int error = [&] {
+    loop_info64 info = {};
+    if (which.sequence != 0) {
+      uint64_t sequence = 0;
+      if (ioctl(fd, BLKGETDISKSEQ, &sequence) != 0) return errno;
+      if (sequence != which.sequence) return 0;
+    } else {
+      if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
+      const FileIdentity backing{static_cast<dev_t>(info.lo_device),
+                                 static_cast<ino_t>(info.lo_inode)};
+      if (!(backing == which.backing)) return 0;
+    }
+    if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
+    // While someone else has the device open, the kernel only marks it to go with its last user.
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : EAGAIN;
+    info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
+    return ioctl(fd, LOOP_SET_STATUS64, &info) != 0 ? errno : EAGAIN;
+  }();
+  close(fd);
+  return error;
+}
+
+base::StatusOr<UniqueFd> OpenImage(const std::string& image, const LoopOptions& options) {
+  const int access = options.read_only ? O_RDONLY : O_RDWR;
+  UniqueFd fd(open(image.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat st;
+  if (!fd.valid() || fstat(fd.get(), &st) != 0) {
+    return ErrnoError(errno, fmt::format("open image {}", Quote(image)));
+  }
+  if (!S_ISREG(st.st_mode)) {
+    return base::Error(StatusCode::kFailedPrecondition, "image {} is not a regular file",
+                       Quote(image));
+  }
+  return fd;
+}
+
+}  // namespace
+
+base::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
+  struct stat st;
+  if (lstat(path.c_str(), &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(path)));
+  return FileIdentity{st.st_dev, st.st_ino};
+}
+
+namespace {
+
+// `configure` gives a loop device, by its descriptor, its image: 0 or an errno, or fails itself.
+base::StatusOr<LoopDevice> AttachToFree(
+    const std::string& context, bool read_only,
+    const std::function<base::StatusOr<int>(int device)>& configure) {
+  const UniqueFd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+  if (!control.valid()) return ErrnoError(errno, context + ": open /dev/loop-control");
+  for (int i = 0; i < kAttachTries; ++i) {
+    const int number = ioctl(control.get(), LOOP_CTL_GET_FREE);
+    if (number < 0) {
+      if (errno == ENOSPC || errno == ENODEV) {
+        return base::Error(StatusCode::kResourceExhausted, "{}: no free loop device", context);
+      }
+      return ErrnoError(errno, context + ": find a free loop device");
+    }
+    const std::string path = LoopPath(number);
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.before">());
+    const UniqueFd device = OpenLoop(path, number, read_only ? O_RDONLY : O_RDWR);
+    if (!device.valid()) {
+      if (errno == ENXIO || errno == EBUSY) continue;  // removed or taken meanwhile
+      return ErrnoError(errno, fmt::format("{}: open {}", context, path));
+    }
+    ASSIGN_OR_RETURN(const int error, configure(device.get()));
+    if (error == EBUSY) continue;
+    if (error != 0) return ErrnoError(error, fmt::format("{} to {}", context, path));
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.after">());
+    std::optional<LoopDevice> loop = Describe(device.get(), path);
+    if (!loop) return ErrnoError(errno, fmt::format("{}: status of {}", context, path));
+    return *std::move(loop);
+  }
+  return base::Error(StatusCode::kResourceExhausted,
+                     "{}: others took each of {} loop devices that were free", context,
+                     kAttachTries);
+}
+
+}  // namespace
+
+base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options) {
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenImage(image, options));
+  return AttachToFree(fmt::format("attach {}", Quote(image)), options.read_only,
+                      [&](int device) -> base::StatusOr<int> {
+                        return Configure(device, ConfigOf(file.get(), image, options));
+                      });
+}
+
+base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& options,
+                                      std::chrono::milliseconds timeout) {
+  const std::string context = fmt::format("attach {}", Quote(options.label));
+  const loop_config config = ConfigOf(image.get(), "", options);
+  return AttachToFree(context, options.read_only, [&](int device) -> base::StatusOr<int> {
+    const auto configure = [device, config](int& error) {
+      error = Configure(device, config);
+      return 0;
+    };
+    return AskChild<int>(context, timeout, configure, {device, image.get()});
+  });
+}
+
+base::StatusOr<std::vector<LoopDevice>> ListLoops() {
+  DIR* dir = opendir("/sys/block");
+  if (dir == nullptr) return ErrnoError(errno, "list /sys/block");
+  std::vector<LoopDevice> loops;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    int number = 0;
+    if (!name.starts_with("loop") ||
+        std::from_chars(name.data() + 4, name.data() + name.size(), number).ec != std::errc()) {
+      continue;
+    }
+    // The folder "loop" is there only while a file is attached.
+    if (access(fmt::format("/sys/block/{}/loop", name).c_str(), F_OK) != 0) continue;
+    const std::string path = LoopPath(number);
+    const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
+    if (!fd.valid()) continue;  // gone meanwhile
+    if (std::optional<LoopDevice> loop = Describe(fd.get(), path))
+      loops.push_back(*std::move(loop));
+  }
+  closedir(dir);
+  std::sort(loops.begin(), loops.end(),
+            [](const LoopDevice& a, const LoopDevice& b) { return a.device < b.device; });
+  return loops;
+}
+
+base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing) {
+  ASSIGN_OR_RETURN(std::vector<LoopDevice> loops, ListLoops());
+  std::erase_if(loops, [&](const LoopDevice& loop) { return !(loop.backing == backing); });
+  return loops;
+}
+
+namespace {
+
+base::Status DetachBy(const LoopDevice& loop, const std::function<base::StatusOr<int>()>& once) {
+  const std::string context = fmt::format("detach {}", Quote(loop.path));
+  for (int i = 0; i < kDetachTries; ++i) {
+    if (i > 0) poll(nullptr, 0, kDetachPauseMs);
+    RETURN_IF_ERROR(base::FaultPoint<"platform.loop_detach.before">());
+    ASSIGN_OR_RETURN(const int error, once());
+    if (error == EAGAIN) continue;
+    if (error != 0) {
+      const base::Status failed = ErrnoError(error, context);
+      if (error != EBUSY) return failed;
+      return base::Status(failed.code(),
+                          base::ToAbsl(fmt::format("{}{}", base::Message(failed),
+                                                   DescribeMountHolders(loop.device))));
+    }
+    return base::FaultPoint<"platform.loop_detach.after">();
+  }
+  return base::Error(StatusCode::kFailedPrecondition, "{}: another process has it open", context);
+}
+
+}  // namespace
+
+base::Status DetachLoop(const LoopDevice& loop) {
+  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+    return DetachOnce(loop.path.c_str(), {.backing = loop.backing});
+  });
+}
+
+base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
+                        std::chrono::milliseconds timeout) {
+  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+    return AskChild<int>("detach " + loop.path, timeout, [path = loop.path, sequence](int& error) {
+      error = DetachOnce(path.c_str(), {.sequence = sequence});
+      return 0;
+    });
+  });
+}
+
+base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop) {
+  const std::string context = fmt::format("refresh the size of {}", Quote(loop.path));
+  const UniqueFd fd(open(loop.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return ErrnoError(errno, context);
+  std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
+  if (!now || !(now->backing == loop.backing)) return NoLongerThat(loop);
+  RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.before">());
+  if (ioctl(fd.get(), LOOP_SET_CAPACITY, 0) != 0) return ErrnoError(errno, context);
+  RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.after">());
+  uint64_t size = 0;
+  if (ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return ErrnoError(errno, context);
+  return size;
+}
+
+}  // namespace berth::platform

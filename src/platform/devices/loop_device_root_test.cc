@@ -1,0 +1,183 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "platform/devices/loop_device.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
+
+namespace berth::platform {
+namespace {
+
+using base::StatusCode;
+
+class LoopDeviceTest : public testing::Test {
+ protected:
+  ~LoopDeviceTest() override {
+    for (const LoopDevice& loop : attached_) EXPECT_TRUE(DetachLoop(loop).ok()) << loop.path;
+  }
+  LoopDevice Attach(const std::string& image, const LoopOptions& options = {}) {
+    auto loop = AttachLoop(image, options);
+    EXPECT_TRUE(loop.ok()) << base::ToString(loop.status());
+    if (!loop.ok()) return {};
+    attached_.push_back(*loop);
+    return *loop;
+  }
+  const TempFolder folder_;
+  std::vector<LoopDevice> attached_;
+};
+
+TEST_F(LoopDeviceTest, AttachesByIdentityAndDetaches) {
+  const std::string image = folder_.SparseFile("image", 8 << 20);
+  const LoopDevice loop = Attach(image);
+  EXPECT_EQ(loop.backing, *IdentifyFile(image));
+  EXPECT_EQ(loop.size, 8u << 20);
+  EXPECT_FALSE(loop.read_only);
+  // A rename changes the name only.
+  ASSERT_EQ(rename(image.c_str(), (folder_ / "renamed").c_str()), 0);
+  const auto found = FindLoops(*IdentifyFile(folder_ / "renamed"));
+  ASSERT_TRUE(found.ok());
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ((*found)[0].path, loop.path);
+  EXPECT_EQ((*found)[0].device, loop.device);
+  EXPECT_TRUE(DetachLoop(loop).ok());
+  EXPECT_TRUE(FindLoops(loop.backing)->empty());
+  EXPECT_TRUE(DetachLoop(loop).ok());
+}
+
+TEST_F(LoopDeviceTest, WritesReachTheImage) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const LoopDevice loop = Attach(image);
+  const base::UniqueFd device(open(loop.path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(pwrite(device.get(), "data", 4, 0), 4);
+  ASSERT_EQ(fsync(device.get()), 0);
+  EXPECT_EQ(ReadFile(image)->substr(0, 4), "data");
+}
+
+TEST_F(LoopDeviceTest, ReadOnlyRefusesWrites) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20), {.read_only = true});
+  EXPECT_TRUE(loop.read_only);
+  const base::UniqueFd device(open(loop.path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(!device.valid() || pwrite(device.get(), "data", 4, 0) < 0);
+}
+
+TEST_F(LoopDeviceTest, UsesDirectIoWhereTheFileSystemCan) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const base::UniqueFd direct(open(image.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+  const LoopDevice loop = Attach(image);
+  EXPECT_EQ(loop.direct_io, direct.valid());
+  EXPECT_FALSE(Attach(folder_.SparseFile("other", 1 << 20), {.direct_io = false}).direct_io);
+}
+
+TEST_F(LoopDeviceTest, DoesWithoutDirectIoWhereTheFileSystemCannot) {
+  const auto mounter = NewMounter();
+  ASSERT_TRUE(MakeFolders(folder_ / "ram").ok());
+  ASSERT_TRUE(
+      mounter->Mount({.source = "tmpfs", .target = folder_ / "ram", .fs_type = "tmpfs"}).ok());
+  const LoopDevice loop = Attach(folder_.SparseFile("ram/image", 1 << 20));
+  EXPECT_EQ(loop.size, 1u << 20);
+  EXPECT_TRUE(DetachLoop(loop).ok());
+}
+
+TEST_F(LoopDeviceTest, KeepsTheBlockSizeItIsTold) {
+  EXPECT_EQ(Attach(folder_.SparseFile("a", 1 << 20), {.block_size = 4096}).block_size, 4096u);
+  EXPECT_EQ(Attach(folder_.SparseFile("b", 1 << 20), {.block_size = 512}).block_size, 512u);
+}
+
+TEST_F(LoopDeviceTest, GrowsWithItsImage) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const LoopDevice loop = Attach(image);
+  ASSERT_EQ(truncate(image.c_str(), 2 << 20), 0);
+  const auto size = RefreshLoopSize(loop);
+  ASSERT_TRUE(size.ok()) << base::ToString(size.status());
+  EXPECT_EQ(*size, 2u << 20);
+  LoopDevice other = loop;
+  ++other.backing.ino;
+  EXPECT_EQ(RefreshLoopSize(other).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LoopDeviceTest, StaysAttachedWhileSomeoneHasItOpen) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20));
+  base::UniqueFd user(open(loop.path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(DetachLoop(loop).code(), StatusCode::kFailedPrecondition);
+  user.Reset();
+  // It did not go with its last user, either.
+  EXPECT_EQ(FindLoops(loop.backing)->size(), 1u);
+}
+
+// The name of a device may belong to another image by the time a record is read.
+// "Device or resource busy" alone sends people looking where nothing is mounted.
+TEST_F(LoopDeviceTest, SaysWhichMountNamespaceKeepsItBusy) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 16 << 20));
+  ASSERT_TRUE(RunOk(*NewHostExec(), {.argv = {"mkfs.ext4", "-q", loop.path}}).ok());
+  ASSERT_EQ(mkdir((folder_ / "there").c_str(), 0700), 0);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool mounted =
+        unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount(loop.path.c_str(), (folder_ / "there").c_str(), "ext4", 0, nullptr) == 0;
+    if (write(ready[1], mounted ? "y" : "n", 1) == 1) pause();
+    _exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  const base::Status busy = DetachLoop(loop);
+  EXPECT_EQ(busy.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(busy)),
+              testing::HasSubstr(fmt::format("mounted at '{}' in the mount namespace of process {}",
+                                             folder_ / "there", child)));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_F(LoopDeviceTest, DetachesNoOtherImage) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20));
+  LoopDevice stale = loop;
+  ++stale.backing.ino;
+  EXPECT_TRUE(DetachLoop(stale).ok());
+  EXPECT_EQ(FindLoops(loop.backing)->size(), 1u);
+}
+
+TEST_F(LoopDeviceTest, ManyAttachAtOnceAndEachGetsItsOwn) {
+  constexpr int kThreads = 8;
+  std::vector<std::string> images;
+  for (int i = 0; i < kThreads; ++i) {
+    images.push_back(folder_.SparseFile(fmt::format("image{}", i), 1 << 20));
+  }
+  std::vector<base::StatusOr<LoopDevice>> results(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] { results[i] = AttachLoop(images[i], {}); });
+    }
+  }
+  for (size_t i = 0; i < kThreads; ++i) {
+    ASSERT_TRUE(results[i].ok()) << base::ToString(results[i].status());
+    attached_.push_back(*results[i]);
+    EXPECT_EQ(FindLoops(*IdentifyFile(images[i]))->size(), 1u);
+  }
+}
+
+TEST_F(LoopDeviceTest, RefusesWhatIsNoImage) {
+  EXPECT_EQ(AttachLoop(folder_ / "none", {}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(AttachLoop(folder_.path(), {.read_only = true}).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace berth::platform

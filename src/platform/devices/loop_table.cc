@@ -1,0 +1,161 @@
+#include "platform/devices/loop_table.h"
+
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <span>
+
+#include "base/text.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+constexpr uint64_t kSector = 512;
+
+// One line of a file below `folder`; "" where there is none.
+std::string AttributeIn(int folder, const std::string& path) {
+  // The kernel gives all of an attribute, at most a page, by one read.
+  std::array<char, 4096> text;
+  const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : 0;
+  std::string_view line(text.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  return std::string(line);
+}
+
+std::string Attribute(std::string_view device, std::string_view name) {
+  return AttributeIn(AT_FDCWD, fmt::format("/sys/block/{}/{}", device, name));
+}
+
+uint64_t NumberAttribute(std::string_view device, std::string_view name) {
+  const std::string text = Attribute(device, name);
+  uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+dev_t DeviceNumber(std::string_view device) {
+  const std::string text = Attribute(device, "dev");
+  const size_t colon = text.find(':');
+  unsigned major_number = 0;
+  unsigned minor_number = 0;
+  if (colon == std::string::npos) return 0;
+  std::from_chars(text.data(), text.data() + colon, major_number);
+  std::from_chars(text.data() + colon + 1, text.data() + text.size(), minor_number);
+  return makedev(major_number, minor_number);
+}
+
+struct Answer {
+  int error = EAGAIN;
+  uint64_t dev = 0;
+  uint64_t ino = 0;
+  char label[LO_NAME_SIZE] = {};
+};
+
+// By system calls alone.
+void Ask(const char* path, Answer& answer) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    answer.error = errno;
+    return;
+  }
+  loop_info64 info = {};
+  answer.error = ioctl(fd, LOOP_GET_STATUS64, &info) == 0 ? 0 : errno;
+  answer.dev = info.lo_device;
+  answer.ino = info.lo_inode;
+  memcpy(answer.label, info.lo_file_name, LO_NAME_SIZE);
+  close(fd);
+}
+
+base::StatusOr<std::vector<Answer>> AskAll(std::span<const LoopEntry> entries,
+                                           std::chrono::milliseconds timeout) {
+  std::vector<std::string> paths;
+  for (const LoopEntry& entry : entries) paths.push_back(entry.loop.path);
+  return AskChildForEach<Answer>("look at loop devices", timeout, paths.size(),
+                                 [paths](std::span<Answer> answers) {
+                                   for (size_t i = 0; i < answers.size(); ++i) {
+                                     Ask(paths[i].c_str(), answers[i]);
+                                   }
+                                   return 0;
+                                 });
+}
+
+void Take(const Answer& answer, LoopEntry& entry) {
+  entry.answered = answer.error == 0;
+  if (!entry.answered) return;
+  entry.loop.backing = {.dev = static_cast<dev_t>(answer.dev),
+                        .ino = static_cast<ino_t>(answer.ino)};
+  entry.label.assign(answer.label, strnlen(answer.label, LO_NAME_SIZE));
+}
+
+}  // namespace
+
+base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
+    const std::function<bool(std::string_view image_path)>& wanted,
+    std::chrono::milliseconds timeout) {
+  // Not /sys/block, whose names are symlinks to here: there may be hundreds of free devices.
+  constexpr char kFolder[] = "/sys/devices/virtual/block";
+  const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kFolder));
+  std::vector<LoopEntry> found;
+  for (const std::string& name : names) {
+    // The folder "loop" is there only while a file is attached.
+    if (!name.starts_with("loop")) continue;
+    std::string image = AttributeIn(folder.get(), name + "/loop/backing_file");
+    if (image.empty() || (wanted && !wanted(image))) continue;
+    LoopEntry entry;
+    entry.loop = {
+        .path = "/dev/" + name,
+        .device = DeviceNumber(name),
+        .read_only = NumberAttribute(name, "ro") != 0,
+        .direct_io = NumberAttribute(name, "loop/dio") != 0,
+        .block_size = static_cast<uint32_t>(NumberAttribute(name, "queue/logical_block_size")),
+        .size = NumberAttribute(name, "size") * kSector};
+    entry.image_path = std::move(image);
+    entry.sequence = NumberAttribute(name, "diskseq");
+    entry.size_limit = NumberAttribute(name, "loop/sizelimit");
+    entry.autoclear = NumberAttribute(name, "loop/autoclear") != 0;
+    // Where /dev is not a devtmpfs, as in a container, a device of the kernel's has no node yet.
+    if (access(entry.loop.path.c_str(), F_OK) != 0) {
+      mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);
+    }
+    found.push_back(std::move(entry));
+  }
+  if (found.empty()) return found;
+  const auto asked = AskAll(found, timeout);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (asked.ok()) {
+      Take((*asked)[i], found[i]);
+      continue;
+    }
+    // One by one, where one of them held up the others.
+    const auto alone = AskAll(std::span(found).subspan(i, 1), timeout);
+    Take(alone.ok() ? alone->front() : Answer{}, found[i]);
+  }
+  // Detached meanwhile.
+  std::erase_if(found, [](const LoopEntry& entry) {
+    return !entry.answered && DiskSequence(entry.loop.path) != entry.sequence;
+  });
+  std::sort(found.begin(), found.end(),
+            [](const LoopEntry& a, const LoopEntry& b) { return a.loop.device < b.loop.device; });
+  return found;
+}
+
+uint64_t DiskSequence(std::string_view device) {
+  return NumberAttribute(device.substr(device.rfind('/') + 1), "diskseq");
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,186 @@
+#include "platform/file_systems/file_system.h"
+
+#include <blkid/blkid.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/file_systems/file_systems.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr std::chrono::seconds kReadTimeout(30);
+
+struct FreeProbe {
+  void operator()(blkid_probe probe) const { blkid_free_probe(probe); }
+};
+using Probe = std::unique_ptr<std::remove_pointer_t<blkid_probe>, FreeProbe>;
+
+std::string Value(blkid_probe probe, const char* name) {
+  const char* value = nullptr;
+  if (blkid_probe_lookup_value(probe, name, &value, nullptr) != 0 || value == nullptr) return "";
+  return value;
+}
+
+base::StatusOr<base::UniqueFd> OpenDevice(const std::string& device) {
+  base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return ErrnoError(errno, fmt::format("open device {}", Quote(device)));
+  return fd;
+}
+
+// Of a block device, or of an image file.
+base::StatusOr<uint64_t> SizeOf(int fd, const std::string& device) {
+  struct stat st;
+  uint64_t size = 0;
+  if (fstat(fd, &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(device)));
+  if (S_ISREG(st.st_mode)) return static_cast<uint64_t>(st.st_size);
+  if (ioctl(fd, BLKGETSIZE64, &size) != 0) {
+    return ErrnoError(errno, fmt::format("size of {}", Quote(device)));
+  }
+  return size;
+}
+
+base::StatusOr<bool> IsZero(int fd, uint64_t from, uint64_t bytes, const std::string& device) {
+  std::array<char, 65536> buffer;
+  for (uint64_t at = from; at < from + bytes;) {
+    const size_t want = std::min<uint64_t>(buffer.size(), from + bytes - at);
+    const ssize_t n = pread(fd, buffer.data(), want, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, fmt::format("read {}", Quote(device)));
+    if (std::any_of(buffer.begin(), buffer.begin() + n, [](char c) { return c != 0; }))
+      return false;
+    at += static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+// That nothing libblkid knows is there does not make a device empty: raw data has no signature.
+base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
+  ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
+  ASSIGN_OR_RETURN(const uint64_t size, SizeOf(fd.get(), device));
+  if (size < min_bytes) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "device {} has {} bytes, fewer than the {} that the file system needs",
+                       Quote(device), size, min_bytes);
+  }
+  const uint64_t end = std::min(size, kMiB);
+  ASSIGN_OR_RETURN(const bool first, IsZero(fd.get(), 0, end, device));
+  ASSIGN_OR_RETURN(const bool last, IsZero(fd.get(), size - end, end, device));
+  if (first && last) return base::OkStatus();
+  return base::Error(
+      StatusCode::kFailedPrecondition,
+      "device {} has no signature but is not blank: its {} MiB holds data; wipe it if "
+      "the data may go",
+      Quote(device), first ? "last" : "first");
+}
+
+// libblkid reads a few bytes at each of some eighty places near both ends, one after the other: let
+// the kernel fetch them in one go.
+void ReadEndsAhead(int fd, uint64_t size) {
+  constexpr uint64_t kHead = 320 * 1024;
+  constexpr uint64_t kTail = 512 * 1024;
+  const uint64_t tail = std::min(size, kTail);
+  posix_fadvise(fd, 0, kHead, POSIX_FADV_WILLNEED);
+  posix_fadvise(fd, static_cast<off_t>(size - tail), static_cast<off_t>(tail), POSIX_FADV_WILLNEED);
+}
+
+}  // namespace
+
+base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
+  const std::string context = fmt::format("probe {}", Quote(device));
+  RETURN_IF_ERROR_WITH(CheckReads(device, kReadTimeout), context);
+  ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
+  ASSIGN_OR_RETURN(const uint64_t size, SizeOf(fd.get(), device));
+  ReadEndsAhead(fd.get(), size);
+  const Probe probe(blkid_new_probe());
+  if (probe == nullptr) return ErrnoError(ENOMEM, context);
+  if (blkid_probe_set_device(probe.get(), fd.get(), 0, 0) != 0) {
+    return base::Error(StatusCode::kInternal, "{}: libblkid cannot read it", context);
+  }
+  // A damaged superblock is one all the same: what it described may be repaired.
+  blkid_probe_enable_superblocks(probe.get(), 1);
+  blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_UUID |
+                                                     BLKID_SUBLKS_USAGE | BLKID_SUBLKS_BADCSUM);
+  blkid_probe_enable_partitions(probe.get(), 1);
+  blkid_probe_enable_topology(probe.get(), 0);
+  const int result = blkid_do_safeprobe(probe.get());
+  if (result == -2) {
+    return base::Error(StatusCode::kFailedPrecondition,
+                       "{}: several signatures contradict each other; wipe the stale one", context);
+  }
+  if (result < 0) return base::Error(StatusCode::kInternal, "{}: read error", context);
+  if (result > 0) return std::optional<Signature>();
+  Signature signature{Value(probe.get(), "TYPE"), Value(probe.get(), "UUID"),
+                      Value(probe.get(), "USAGE")};
+  if (signature.type.empty()) {
+    signature = {Value(probe.get(), "PTTYPE"), Value(probe.get(), "PTUUID"), "partition table"};
+  }
+  if (signature.type.empty()) signature.type = "unknown";
+  return std::optional<Signature>(std::move(signature));
+}
+
+base::Status FileSystem::IsSupported(Exec& exec) const {
+  ASSIGN_OR_RETURN(const std::string known, ReadFile("/proc/filesystems"));
+  if (known.find(fmt::format("\t{}\n", type())) == std::string::npos) {
+    // It may be a module that the first mount loads.
+    base::StatusOr<CommandResult> module =
+        exec.Run({.argv = {"modprobe", "-n", "-q", fmt::format("fs-{}", type())}});
+    if (!module.ok() || module->exit_code != 0) {
+      return base::Error(StatusCode::kFailedPrecondition, "this kernel has no {}", type());
+    }
+  }
+  const base::StatusOr<CommandResult> version =
+      exec.Run({.argv = {std::string(mkfs()), "-V"}, .timeout = std::chrono::seconds(10)});
+  if (version.status().code() == StatusCode::kNotFound) {
+    return base::Error(StatusCode::kFailedPrecondition, "{} is not installed", mkfs());
+  }
+  return version.status();
+}
+
+const FileSystem* FindFileSystem(std::string_view type) {
+  for (const FileSystem* fs : {&Ext4(), &Xfs(), &Btrfs()}) {
+    if (fs->type() == type) return fs;
+  }
+  return nullptr;
+}
+
+base::Status FormatIfBlank(Exec& exec, const std::string& device, std::string_view type,
+                           const FormatOptions& options) {
+  const FileSystem* fs = FindFileSystem(type);
+  if (fs == nullptr) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "file system type {} is not one of ext4, xfs, btrfs", Quote(type));
+  }
+  ASSIGN_OR_RETURN(const std::optional<Signature> found, ProbeSignature(device));
+  if (found && found->type == type) return base::OkStatus();
+  if (found) {
+    return base::Error(StatusCode::kFailedPrecondition,
+                       "device {} holds {} ({}), not {}; it is not formatted, as it may hold data",
+                       Quote(device), found->type, found->usage.empty() ? "other" : found->usage,
+                       type);
+  }
+  RETURN_IF_ERROR(CheckZeroEnds(device, fs->min_bytes()));
+  RETURN_IF_ERROR(base::FaultPoint<"platform.format.before">());
+  RETURN_IF_ERROR_WITH(fs->Format(exec, device, options),
+                       fmt::format("format {} as {}", Quote(device), type));
+  return base::FaultPoint<"platform.format.after">();
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,93 @@
+// File systems on block devices: one implementation per kind (fs_ext4.cc, fs_xfs.cc, fs_btrfs.cc),
+// all with the same verbs, and the probe that guards Format.
+//
+// Rule: never format what may hold data. FormatIfBlank is the way in; FileSystem::Format alone is
+// for devices whose content the caller made a moment ago. Thread-safe for different devices.
+// DEADLINE_EXCEEDED from any of them: the outcome is unknown.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "platform/processes/exec.h"
+
+namespace berth::platform {
+
+// What a device holds, as libblkid names it.
+struct Signature {
+  std::string
+      type;  // "ext4", "crypto_LUKS", "LVM2_member", "swap"; "gpt", "dos" for partition tables
+  std::string uuid;   // empty if it has none
+  std::string usage;  // "filesystem", "raid", "crypto", "other", "partition table"
+};
+
+// A full probe of superblocks and partition tables; nullopt: no signature of any kind.
+// FAILED_PRECONDITION: several that contradict each other.
+base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device);
+
+struct FormatOptions {
+  std::string label;               // cut by the file system to what it can hold
+  std::string uuid;                // empty: random
+  std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
+  std::chrono::milliseconds timeout{std::chrono::minutes(5)};
+};
+
+enum class CheckDepth {
+  kQuick,  // what every mount may afford: replays a journal, repairs what is safe
+  kFull,   // reads all metadata, changes nothing
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual std::string_view type() const = 0;  // as in Signature::type and mount(2)
+  virtual uint64_t min_bytes() const = 0;     // smallest device that Format accepts
+
+  // FAILED_PRECONDITION naming what is missing: the kernel's part or the utility.
+  base::Status IsSupported(Exec& exec) const;
+
+  // Makes an empty file system. Does not look at what is there (FormatIfBlank does).
+  virtual base::Status Format(Exec& exec, const std::string& device,
+                              const FormatOptions& options) const = 0;
+
+  // Of an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the checker.
+  virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
+
+  // What mount needs besides the user's options for a device that cannot be written to, whose
+  // journal can therefore not be replayed.
+  virtual std::vector<std::string> ReadOnlyDeviceOptions() const = 0;
+
+  // Grows to the size of the device. `mount_point` is where it is mounted; empty: it is not
+  // mounted. Nothing to do is OK.
+  virtual base::Status Resize(Exec& exec, const std::string& device,
+                              const std::string& mount_point) const = 0;
+
+  // Grows a mounted file system to the size of its device by a descriptor of its root (O_PATH will
+  // do), in whatever mount namespace it is mounted. Nothing to do is OK. PERMISSION_DENIED: the
+  // kernel wants a capability that this process lacks.
+  virtual base::Status GrowMounted(int root, const std::string& device) const = 0;
+
+  // Gives an unmounted file system, a copy of another one, a random UUID of its own.
+  virtual base::Status NewUuid(Exec& exec, const std::string& device) const = 0;
+
+ protected:
+  virtual std::string_view mkfs() const = 0;  // the utility's name
+};
+
+// "ext4", "xfs" or "btrfs"; nullptr for others. Static life time.
+const FileSystem* FindFileSystem(std::string_view type);
+
+// Formats a device that a full probe finds nothing on and whose first and last MiB read as zeros. A
+// device that holds a file system of `type` already is OK and left as it is. FAILED_PRECONDITION:
+// it holds anything else, which the message names. INVALID_ARGUMENT: unknown `type`, or too small a
+// device.
+base::Status FormatIfBlank(Exec& exec, const std::string& device, std::string_view type,
+                           const FormatOptions& options);
+
+}  // namespace berth::platform

@@ -1,0 +1,115 @@
+#include <fcntl.h>
+#include <linux/btrfs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/file_systems/file_systems.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+
+constexpr std::chrono::minutes kGrowTimeout(2);
+
+int Grow(int root) {
+  btrfs_ioctl_vol_args args = {};
+  args.name[0] = 'm';
+  args.name[1] = 'a';
+  args.name[2] = 'x';
+  return ioctl(root, BTRFS_IOC_RESIZE, &args) == 0 ? 0 : errno;
+}
+
+base::StatusOr<bool> HasLogTree(const std::string& device) {
+  constexpr off_t kSuperBlock = 64 * 1024;
+  constexpr off_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  uint64_t root = 0;
+  if (!fd.valid() || pread(fd.get(), &root, sizeof root, kSuperBlock + kLogRoot) != sizeof root) {
+    return ErrnoError(errno, "read the superblock of " + Quote(device));
+  }
+  return root != 0;
+}
+
+class BtrfsFileSystem : public FileSystem {
+ public:
+  std::string_view type() const override { return "btrfs"; }
+  uint64_t min_bytes() const override { return 114294784; }  // mkfs.btrfs refuses less (109 MiB)
+
+  base::Status Format(Exec& exec, const std::string& device,
+                      const FormatOptions& options) const override {
+    std::vector<std::string> argv = {"mkfs.btrfs", "-q", "-K"};
+    if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 255)});
+    if (!options.uuid.empty()) argv.insert(argv.end(), {"-U", options.uuid});
+    argv.insert(argv.end(), options.extra.begin(), options.extra.end());
+    argv.push_back(device);
+    return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
+  }
+
+  // The kernel verifies checksums as it reads and replays its log tree at each mount.
+  base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
+    if (depth == CheckDepth::kQuick) return base::OkStatus();
+    ASSIGN_OR_RETURN(const CommandResult result,
+                     exec.Run({.argv = {"btrfs", "check", "--readonly", device},
+                               .timeout = std::chrono::minutes(30)}));
+    if (result.exit_code == 0) return base::OkStatus();
+    const std::string text = result.err + result.out;
+    return base::Error(result.exit_code < 128 ? StatusCode::kDataLoss : StatusCode::kInternal,
+                       "check btrfs on {}: btrfs check exited with {}: {}", Quote(device),
+                       result.exit_code, text.substr(0, 1024));
+  }
+
+  std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"rescue=nologreplay"}; }
+
+  base::Status Resize(Exec& exec, const std::string& device,
+                      const std::string& mount_point) const override {
+    const std::string what = fmt::format("grow btrfs on {}", Quote(device));
+    if (mount_point.empty()) {
+      return base::Annotate(WithDetachedMount(device, type(), {}, 2 * kGrowTimeout,
+                                              [](int root) { return Grow(root); }),
+                            what);
+    }
+    return RunInChild(what, kGrowTimeout, [mount_point] {
+      const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      return root < 0 ? errno : Grow(root);
+    });
+  }
+
+  base::Status GrowMounted(int root, const std::string& device) const override {
+    return GrowByDescriptor(fmt::format("grow btrfs on {}", Quote(device)), root, kGrowTimeout,
+                            [](int opened) { return Grow(opened); });
+  }
+
+  // -m changes only the UUID that is looked at, in the superblock, and leaves all metadata as it
+  // is. But it counts the superblock on, after which the kernel finds a log tree that waits to be
+  // replayed, as in a copy of one in use, too old and refuses the mount: a mount replays it first.
+  // While the original is mounted here, too, only kernels from 6.7 on mount such a copy.
+  base::Status NewUuid(Exec& exec, const std::string& device) const override {
+    ASSIGN_OR_RETURN(const bool has_log, HasLogTree(device));
+    if (has_log) {
+      RETURN_IF_ERROR(WithDetachedMount(device, type(), {}, kGrowTimeout, [](int) { return 0; }));
+    }
+    return RunOk(exec,
+                 {.argv = {"btrfstune", "-f", "-m", device}, .timeout = std::chrono::minutes(2)})
+        .status();
+  }
+
+ protected:
+  std::string_view mkfs() const override { return "mkfs.btrfs"; }
+};
+
+}  // namespace
+
+const FileSystem& Btrfs() {
+  static const BtrfsFileSystem fs;
+  return fs;
+}
+
+}  // namespace berth::platform

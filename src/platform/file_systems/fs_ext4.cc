@@ -1,0 +1,147 @@
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/file_systems/ext4_superblock.h"
+#include "platform/file_systems/file_systems.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+
+// e2fsck(8): 1 means that errors were corrected; 4 and up, that some were not or that it could not
+// run.
+constexpr int kCorrected = 1;
+
+constexpr std::chrono::minutes kExt4GrowTimeout(10);
+
+// The kernel's interface for growing, which has no header (fs/ext4/ext4.h): the new size in blocks.
+constexpr unsigned long kResizeFs = _IOW('f', 16, uint64_t);
+
+// 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
+int Grow(int root, const char* device) {
+  struct statfs fs = {};
+  if (fstatfs(root, &fs) != 0) return errno;
+  const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  uint64_t bytes = 0;
+  if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes) != 0) return errno;
+  close(fd);
+  if (fs.f_bsize <= 0) return EINVAL;
+  const uint64_t blocks = bytes / static_cast<uint64_t>(fs.f_bsize);
+  return ioctl(root, kResizeFs, &blocks) == 0 ? 0 : errno;
+}
+
+// Spares a mount the ten milliseconds that e2fsck takes to find that there is nothing to do.
+bool WasLeftClean(const std::string& device) {
+  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::array<unsigned char, kExt4SuperblockBytes> superblock;
+  return fd.valid() &&
+         pread(fd.get(), superblock.data(), superblock.size(), kExt4SuperblockOffset) ==
+             static_cast<ssize_t>(superblock.size()) &&
+         Ext4NeedsNoCheck(superblock, time(nullptr));
+}
+
+class Ext4FileSystem : public FileSystem {
+ public:
+  std::string_view type() const override { return "ext4"; }
+  uint64_t min_bytes() const override { return 1 << 20; }
+
+  base::Status Format(Exec& exec, const std::string& device,
+                      const FormatOptions& options) const override {
+    // Lazy tables and no discard: the image is sparse and reads as zeros. No blocks reserved for
+    // root, who runs nothing here. An own checksum seed, so that a clone's UUID changes without
+    // rewriting metadata.
+    std::vector<std::string> argv = {
+        "mkfs.ext4", "-q",
+        "-E",        "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
+        "-O",        "metadata_csum_seed",
+        "-m",        "0",
+        "-e",        "remount-ro"};
+    if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 16)});
+    if (!options.uuid.empty()) argv.insert(argv.end(), {"-U", options.uuid});
+    argv.insert(argv.end(), options.extra.begin(), options.extra.end());
+    argv.push_back(device);
+    return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
+  }
+
+  base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
+    if (depth == CheckDepth::kQuick && WasLeftClean(device)) return base::OkStatus();
+    const std::vector<std::string> flags = depth == CheckDepth::kQuick
+                                               ? std::vector<std::string>{"-p"}
+                                               : std::vector<std::string>{"-f", "-n"};
+    return Fsck(exec, device, flags);
+  }
+
+  std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"noload"}; }
+
+  base::Status Resize(Exec& exec, const std::string& device,
+                      const std::string& mount_point) const override {
+    // resize2fs grows an idle file system only right after a full check.
+    if (mount_point.empty()) RETURN_IF_ERROR(Fsck(exec, device, {"-f", "-p"}));
+    base::Status status =
+        RunOk(exec, {.argv = {"resize2fs", device}, .timeout = std::chrono::minutes(10)}).status();
+    if (base::Message(status).find("Permission denied to resize") == std::string_view::npos) {
+      return status;
+    }
+    return base::Error(
+        StatusCode::kPermissionDenied,
+        "grow the mounted ext4 on {}: the kernel wants CAP_SYS_RESOURCE for it, which "
+        "this process lacks; it can grow while no pod uses it",
+        Quote(device));
+  }
+
+  base::Status GrowMounted(int root, const std::string& device) const override {
+    return GrowByDescriptor(fmt::format("grow the mounted ext4 on {}", Quote(device)), root,
+                            kExt4GrowTimeout,
+                            [device](int opened) { return Grow(opened, device.c_str()); });
+  }
+
+  base::Status NewUuid(Exec& exec, const std::string& device) const override {
+    const Command tune = {.argv = {"tune2fs", "-U", "random", device},
+                          .timeout = std::chrono::minutes(10)};
+    if (RunOk(exec, tune).ok()) return base::OkStatus();
+    // It refuses one that was not checked since its last mount, or whose journal waits.
+    RETURN_IF_ERROR(Fsck(exec, device, {"-f", "-p"}));
+    return RunOk(exec, tune).status();
+  }
+
+ protected:
+  std::string_view mkfs() const override { return "mkfs.ext4"; }
+
+ private:
+  static base::Status Fsck(Exec& exec, const std::string& device,
+                           const std::vector<std::string>& flags) {
+    std::vector<std::string> argv = {"e2fsck"};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    argv.push_back(device);
+    ASSIGN_OR_RETURN(const CommandResult result,
+                     exec.Run({.argv = argv, .timeout = std::chrono::minutes(30)}));
+    if (result.exit_code <= kCorrected) return base::OkStatus();
+    const std::string text = result.out + result.err;
+    constexpr int kUncorrected = 4;
+    const bool damaged = result.exit_code < 128 && (result.exit_code & kUncorrected) != 0;
+    return base::Error(damaged ? StatusCode::kDataLoss : StatusCode::kInternal,
+                       "check ext4 on {}: e2fsck exited with {}: {}", Quote(device),
+                       result.exit_code, text.substr(0, 1024));
+  }
+};
+
+}  // namespace
+
+const FileSystem& Ext4() {
+  static const Ext4FileSystem fs;
+  return fs;
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,131 @@
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/file_systems/file_systems.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+using base::StatusCode;
+
+constexpr std::chrono::minutes kMountTimeout(2);  // a mount may replay a long log
+constexpr std::chrono::minutes kXfsGrowTimeout(2);
+
+// The kernel's interface for growing (ioctl_xfs_fsgrowfsdata(2)), whose header Debian ships apart.
+struct XfsGeometryV1 {
+  uint32_t block_size, rt_extent_size, ag_blocks, ag_count, log_blocks, sector_size, inode_size,
+      imax_percent;
+  uint64_t data_blocks, rt_blocks, rt_extents, log_start;
+  unsigned char uuid[16];
+  uint32_t stripe_unit, stripe_width;
+  int32_t version;
+  uint32_t flags, log_sector_size, rt_sector_size, dir_block_size;
+};
+struct XfsGrowData {
+  uint64_t new_blocks;
+  uint32_t imax_percent;
+};
+constexpr unsigned long kGetGeometryV1 = _IOR('X', 100, XfsGeometryV1);
+constexpr unsigned long kGrowData = _IOW('X', 110, XfsGrowData);
+static_assert(sizeof(XfsGeometryV1) == 112 && sizeof(XfsGrowData) == 16);
+
+// 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
+int Grow(int root, const std::string& device) {
+  XfsGeometryV1 geometry = {};
+  if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
+  if (geometry.block_size == 0) return EINVAL;
+  const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  uint64_t bytes = 0;
+  if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes) != 0) return errno;
+  close(fd);
+  const XfsGrowData grow = {bytes / geometry.block_size, geometry.imax_percent};
+  if (grow.new_blocks <= geometry.data_blocks) return 0;
+  if (ioctl(root, kGrowData, &grow) == 0) return 0;
+  // A rest too small for an allocation group stays unused.
+  const uint64_t rest = grow.new_blocks - geometry.data_blocks;
+  constexpr uint64_t kMinGroupBlocks = 64;
+  return errno == EINVAL && rest < kMinGroupBlocks ? 0 : errno;
+}
+
+class XfsFileSystem : public FileSystem {
+ public:
+  std::string_view type() const override { return "xfs"; }
+  uint64_t min_bytes() const override { return 300 << 20; }  // mkfs.xfs refuses less
+
+  base::Status Format(Exec& exec, const std::string& device,
+                      const FormatOptions& options) const override {
+    std::vector<std::string> argv = {"mkfs.xfs", "-q", "-K"};
+    if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 12)});
+    if (!options.uuid.empty()) argv.insert(argv.end(), {"-m", "uuid=" + options.uuid});
+    argv.insert(argv.end(), options.extra.begin(), options.extra.end());
+    argv.push_back(device);
+    return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
+  }
+
+  // The kernel checks the superblock and replays the log at each mount, so that kQuick adds
+  // nothing.
+  base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
+    if (depth == CheckDepth::kQuick) return base::OkStatus();
+    ASSIGN_OR_RETURN(const CommandResult result, exec.Run({.argv = {"xfs_repair", "-n", device},
+                                                           .timeout = std::chrono::minutes(30)}));
+    if (result.exit_code == 0) return base::OkStatus();
+    const std::string text = result.err + result.out;
+    return base::Error(result.exit_code < 128 ? StatusCode::kDataLoss : StatusCode::kInternal,
+                       "check xfs on {}: xfs_repair -n exited with {}: {}", Quote(device),
+                       result.exit_code, text.substr(0, 1024));
+  }
+
+  std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"norecovery"}; }
+
+  base::Status Resize(Exec& exec, const std::string& device,
+                      const std::string& mount_point) const override {
+    const std::string what = fmt::format("grow xfs on {}", Quote(device));
+    if (mount_point.empty()) {
+      // xfs grows only while it is mounted.
+      return base::Annotate(
+          WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
+                            [device](int root) { return Grow(root, device); }),
+          what);
+    }
+    return RunInChild(what, kXfsGrowTimeout, [device, mount_point] {
+      const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      return root < 0 ? errno : Grow(root, device);
+    });
+  }
+
+  base::Status GrowMounted(int root, const std::string& device) const override {
+    return GrowByDescriptor(fmt::format("grow xfs on {}", Quote(device)), root, kXfsGrowTimeout,
+                            [device](int opened) { return Grow(opened, device); });
+  }
+
+  base::Status NewUuid(Exec& exec, const std::string& device) const override {
+    // xfs_admin wants an empty log: a mount replays it, an unmount leaves it clean. nouuid, as the
+    // original may be mounted.
+    RETURN_IF_ERROR(
+        WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
+    return RunOk(exec, {.argv = {"xfs_admin", "-U", "generate", device},
+                        .timeout = std::chrono::minutes(2)})
+        .status();
+  }
+
+ protected:
+  std::string_view mkfs() const override { return "mkfs.xfs"; }
+};
+
+}  // namespace
+
+const FileSystem& Xfs() {
+  static const XfsFileSystem fs;
+  return fs;
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,198 @@
+#include "platform/files/durable_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/log.h"
+#include "platform/errno.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+
+constexpr std::string_view kTempMark = ".tmp-";
+
+// The folder that holds `path`.
+std::string Parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
+  const std::string parent = Parent(path);
+  base::UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, fmt::format("open folder {}", Quote(parent)));
+  return fd;
+}
+
+// Fills, syncs and renames the temp file; the caller removes it on failure.
+base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
+                     const std::string& path, std::string_view content, mode_t mode) {
+  RETURN_IF_ERROR(WriteAll(fd, content));
+  if (fchmod(fd, mode) != 0) return ErrnoError(errno, "chmod");
+  if (fsync(fd) != 0) return ErrnoError(errno, "fsync");
+  RETURN_IF_ERROR(points.temp.Pass());
+  if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoError(errno, "rename");
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::Status WriteAll(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t n = write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, "write");
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return base::OkStatus();
+}
+
+namespace internal {
+
+base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
+                   mode_t mode) {
+  RETURN_IF_ERROR(points.before.Pass());
+  const std::string context = fmt::format("write {}", Quote(path));
+  ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
+  // Cut, so that a long name plus the suffix still fits into NAME_MAX.
+  const std::string name = path.substr(path.rfind('/') + 1).substr(0, 200);
+  std::string temp = fmt::format("{}/.{}{}XXXXXX", Parent(path), name, kTempMark);
+  const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, context);
+  if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {
+    unlink(temp.c_str());
+    return base::Annotate(status, context);
+  }
+  if (fsync(folder.get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
+  return points.after.Pass();
+}
+
+base::Status Remove(const RemovePoints& points, const std::string& path) {
+  RETURN_IF_ERROR(points.before.Pass());
+  const std::string context = fmt::format("remove {}", Quote(path));
+  base::StatusOr<base::UniqueFd> folder = OpenParent(path);
+  if (folder.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(folder, context);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(errno, context);
+  if (fsync(folder->get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
+  return points.after.Pass();
+}
+
+}  // namespace internal
+
+bool IsTornWrite(std::string_view name) {
+  constexpr size_t kRandom = 6;
+  return name.starts_with('.') && name.size() > kTempMark.size() + kRandom + 1 &&
+         name.substr(name.size() - kTempMark.size() - kRandom).starts_with(kTempMark);
+}
+
+base::Status RemoveTornWrites(const std::string& folder) {
+  const base::StatusOr<std::vector<std::string>> names = ListFolder(folder);
+  if (names.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
+    if (!IsTornWrite(name)) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+    }
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  const std::string context = fmt::format("read {}", Quote(path));
+  // O_NONBLOCK: the open of a FIFO that someone put there must not wait for its writer.
+  const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) return ErrnoError(errno, context);
+  struct stat st;
+  if (fstat(fd.get(), &st) != 0) return ErrnoError(errno, context);
+  if (!S_ISREG(st.st_mode)) {
+    return base::Error(base::StatusCode::kFailedPrecondition, "{}: not a regular file", context);
+  }
+  // Files of /proc say size 0, so the size is only a hint.
+  std::string content;
+  size_t chunk = std::min(max_bytes, static_cast<size_t>(st.st_size)) + 1;
+  chunk = std::max<size_t>(chunk, 4096);
+  for (;;) {
+    const size_t done = content.size();
+    content.resize(done + chunk);
+    const ssize_t n = read(fd.get(), content.data() + done, chunk);
+    content.resize(done + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoError(errno, context);
+    if (content.size() > max_bytes) {
+      return base::Error(base::StatusCode::kResourceExhausted, "{}: larger than {} bytes", context,
+                         max_bytes);
+    }
+    if (n == 0) return content;
+  }
+}
+
+base::Status MakeFolders(const std::string& path, mode_t mode) {
+  const std::string context = fmt::format("make folder {}", Quote(path));
+  bool made = false;
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    made = mkdir(part.c_str(), mode) == 0;
+    if (!made && errno != EEXIST) return ErrnoError(errno, context);
+    if (end == std::string::npos || end + 1 == path.size()) break;
+  }
+  const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, context);
+  if (made && fchmod(fd.get(), mode) != 0) return ErrnoError(errno, context + ": chmod");
+  return base::OkStatus();
+}
+
+base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
+  const std::string context = fmt::format("list folder {}", Quote(path));
+  DIR* dir = opendir(path.c_str());
+  if (dir == nullptr) return ErrnoError(errno, context);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(dir);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  const int error = errno;
+  closedir(dir);
+  if (error != 0) return ErrnoError(error, context);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
+  const std::string context = fmt::format("lock {}", Quote(path));
+  // A folder is locked as such.
+  base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) {
+    fd.Reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  }
+  if (!fd.valid()) return ErrnoError(errno, context);
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoError(errno, context);
+    return base::Error(base::StatusCode::kFailedPrecondition, "{}: another process holds it",
+                       context);
+  }
+  return fd;
+}
+
+base::StatusOr<std::string> BootId() {
+  ASSIGN_OR_RETURN(std::string id, ReadFile("/proc/sys/kernel/random/boot_id", 128));
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+}  // namespace berth::platform

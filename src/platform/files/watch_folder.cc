@@ -1,0 +1,343 @@
+#include "platform/files/watch_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/folder_walk.h"
+
+namespace berth::platform {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
+                             IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+// A plugin folder holds a handful of subfolders; someone else's tree moved in must not take all
+// watches.
+constexpr size_t kMaxFolders = 4096;
+// How often a folder that was removed is looked for again, and folders without a watch are read;
+// nothing announces that the one is back or that the others changed.
+constexpr std::chrono::milliseconds kUnwatched(1000);
+// Reads of events for one call; more than the kernel's queue holds by default.
+constexpr int kMaxReads = 64;
+constexpr int kFolder = O_RDONLY | O_DIRECTORY;
+
+class InotifyWatch : public FolderWatch {
+ public:
+  InotifyWatch(base::UniqueFd inotify, base::UniqueFd wake, std::string path,
+               std::function<void()> on_change, WatchOptions options)
+      : inotify_(std::move(inotify)),
+        wake_(std::move(wake)),
+        path_(std::move(path)),
+        on_change_(std::move(on_change)),
+        options_(std::move(options)),
+        events_(kEvents | (options_.attributes ? IN_ATTRIB : 0)) {}
+
+  ~InotifyWatch() override {
+    stop_ = true;
+    Wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  base::Status Start() {
+    WatchTree();
+    if (root_ < 0 && !options_.keep_folder) return trouble_;
+    thread_ = std::jthread([this] { Loop(); });
+    return base::OkStatus();
+  }
+
+  void LookAgain(std::chrono::milliseconds delay) override {
+    {
+      base::MutexLock lock(mutex_);
+      again_ = std::min(again_, Clock::now() + delay + options_.window);
+    }
+    Wake();
+  }
+
+ private:
+  void Loop() {
+    ReportTrouble();
+    on_change_();
+    while (trouble_.ok() ? AwaitChange() : Sleep(std::max(options_.window, kUnwatched))) {
+      const bool lost = root_ < 0, again = TakeAgain();
+      bool changed = ReadEvents() || again;
+      // Watches of new subfolders are in place before the caller reads them, so that nothing falls
+      // between.
+      if (rescan_ || !trouble_.ok()) {
+        WatchTree();
+        ReportTrouble();
+        changed = changed || !lost || root_ >= 0;
+      }
+      if (!changed) continue;
+      told_ = Clock::now();
+      on_change_();
+    }
+  }
+
+  // Until the end of a window that events open, or until a call is due that was asked for; false:
+  // the watch ends.
+  bool AwaitChange() {
+    for (;;) {
+      const Clock::time_point due = Due(), check = checked_ + options_.recheck;
+      const bool events = Poll(std::min(due, check), inotify_.get());
+      if (stop_) return false;
+      if (events) return Sleep(options_.window);
+      if (Clock::now() >= due) return true;
+      if (Clock::now() >= check && LeadsElsewhere()) return Sleep(options_.window);
+    }
+  }
+
+  bool Sleep(std::chrono::milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    while (!stop_ && Clock::now() < end) Poll(end, -1);
+    return !stop_;
+  }
+
+  // Until `fd` is readable (true), somebody wakes the thread, or `until`.
+  bool Poll(Clock::time_point until, int fd) {
+    std::array<pollfd, 2> fds = {{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = fd, .events = POLLIN, .revents = 0}}};
+    int timeout = -1;
+    if (until != Clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+    }
+    if (poll(fds.data(), fds.size(), timeout) <= 0) return false;
+    uint64_t count;
+    if (fds[0].revents != 0 && read(wake_.get(), &count, sizeof(count)) < 0) {
+      LOG_DEBUG("watch of {}: woken twice", base::Quote(path_));
+    }
+    return fds[1].revents != 0;
+  }
+
+  void Wake() {
+    const uint64_t one = 1;
+    if (write(wake_.get(), &one, sizeof(one)) < 0) {
+      LOG_ERROR("wake the watch of {}: errno {}", base::Quote(path_), errno);
+    }
+  }
+
+  Clock::time_point Due() {
+    base::MutexLock lock(mutex_);
+    if (again_ == Clock::time_point::max()) return again_;
+    return std::max(again_, told_ + options_.window);
+  }
+
+  // If a call is due that was asked for.
+  bool TakeAgain() {
+    base::MutexLock lock(mutex_);
+    if (again_ > Clock::now()) return false;
+    again_ = Clock::time_point::max();
+    return true;
+  }
+
+  // Takes the events that wait. True if there was one to tell of.
+  bool ReadEvents() {
+    alignas(inotify_event) std::array<char, 16384> buffer;
+    bool any = false;
+    for (int i = 0; i < kMaxReads; ++i) {
+      const ssize_t n = read(inotify_.get(), buffer.data(), buffer.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      for (ssize_t at = 0; at < n;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
+        if (Take(*event)) any = true;
+        at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+      }
+    }
+    return any;
+  }
+
+  // True if the event is to be told of.
+  bool Take(const inotify_event& event) {
+    if (event.mask & IN_Q_OVERFLOW) {
+      rescan_ = true;
+      Tell(base::Error(base::StatusCode::kResourceExhausted,
+                       "watch folder {}: more changes than the kernel's queue of inotify events "
+                       "holds (fs.inotify.max_queued_events); the folder is read anew",
+                       base::Quote(path_)));
+      return true;
+    }
+    // Comes after what ended the watch, be it the folder's end or a watch that WatchTree gave up.
+    if (event.mask & IN_IGNORED) {
+      if (watches_.erase(event.wd) > 0) rescan_ = true;
+      return false;
+    }
+    if (options_.skip_dot_names && event.len > 0 && event.name[0] == '.') return false;
+    const bool gone = event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT);
+    if (gone || event.mask & IN_ISDIR) rescan_ = true;
+    if (gone && event.wd == root_) TellRootGone();
+    return true;
+  }
+
+  void TellRootGone() {
+    if (std::exchange(root_gone_, true)) return;
+    Tell(base::Error(base::StatusCode::kAborted,
+                     "watch folder {}: it was removed, or another takes its place, which is read "
+                     "anew",
+                     base::Quote(path_)));
+  }
+
+  // What became of a parent is no event. True: the folders are to be read anew.
+  bool LeadsElsewhere() {
+    checked_ = Clock::now();
+    struct stat named;
+    if (stat(path_.c_str(), &named) == 0 && named.st_dev == root_device_ &&
+        named.st_ino == root_inode_) {
+      return false;
+    }
+    rescan_ = true;
+    TellRootGone();
+    return true;
+  }
+
+  // Makes the watches those of the folders that are there.
+  void WatchTree() {
+    const std::set<int> before = std::exchange(watches_, {});
+    rescan_ = false;
+    trouble_ = base::OkStatus();
+    root_ = -1;
+    root_gone_ = false;
+    checked_ = Clock::now();
+    if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
+      root_ = Watch(fd.get(), 0);
+      // Whoever moved it away before it was watched, did so without an event.
+      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
+    }
+    for (const int wd : before) {
+      if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
+    }
+  }
+
+  base::UniqueFd OpenRoot() {
+    base::UniqueFd fd(open(path_.c_str(), kFolder | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT && options_.keep_folder) {
+      LOG_INFO("make the folder {}, which is not there", base::Quote(path_));
+      trouble_ = MakeFolders(path_, 0755);
+      fd.Reset(open(path_.c_str(), kFolder | O_CLOEXEC));
+    }
+    if (fd.valid()) {
+      trouble_ = base::OkStatus();
+    } else if (trouble_.ok()) {
+      trouble_ = Failure(errno, "");
+    }
+    return fd;
+  }
+
+  // False: the path leads elsewhere by now.
+  bool SetRoot(int fd) {
+    struct stat watched, named;
+    if (fstat(fd, &watched) != 0 || stat(path_.c_str(), &named) != 0) return false;
+    root_device_ = watched.st_dev;
+    root_inode_ = watched.st_ino;
+    return watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
+  }
+
+  // Watches the folder `fd` and what is in it; gives its watch, or -1. Watching again changes
+  // nothing. The watch comes first: what is made while the names are read, is an event.
+  int Watch(int fd, int depth) {
+    if (watches_.size() >= kMaxFolders) {
+      trouble_ = base::Error(base::StatusCode::kResourceExhausted,
+                             "watch folder {}: it has more than {} subfolders; some are looked at "
+                             "every second",
+                             base::Quote(path_), kMaxFolders);
+      return -1;
+    }
+    const int wd =
+        inotify_add_watch(inotify_.get(), fmt::format("/proc/self/fd/{}", fd).c_str(), events_);
+    if (wd < 0) {
+      trouble_ = Failure(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
+      return -1;
+    }
+    watches_.insert(wd);
+    const int error = ForEachEntry(fd, 0, [&](const char* name, unsigned char type) {
+      // O_DIRECTORY refuses what DT_UNKNOWN turns out to be.
+      if (type == DT_DIR || type == DT_UNKNOWN) WatchIn(fd, name, depth + 1);
+    });
+    if (error != 0) trouble_ = Failure(error, "");
+    return wd;
+  }
+
+  void WatchIn(int parent, const char* name, int depth) {
+    if (depth > options_.depth || (options_.skip_dot_names && name[0] == '.')) return;
+    const base::UniqueFd fd = OpenWithinMount(parent, name, kFolder);
+    if (fd.valid()) {
+      Watch(fd.get(), depth);
+    } else if (errno == EMFILE || errno == ENFILE || errno == EACCES) {
+      trouble_ = Failure(errno, fmt::format(": open {}", base::Quote(name)));
+    }
+  }
+
+  base::Status Failure(int error, std::string_view what) const {
+    return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
+  }
+
+  // Once for each trouble, not at each look.
+  void ReportTrouble() {
+    if (trouble_ != reported_ && !trouble_.ok()) Tell(trouble_);
+    reported_ = trouble_;
+  }
+
+  void Tell(const base::Status& trouble) {
+    if (options_.on_trouble) return options_.on_trouble(trouble);
+    LOG_WARNING("{}", base::ToString(trouble));
+  }
+
+  const base::UniqueFd inotify_;
+  const base::UniqueFd wake_;
+  const std::string path_;
+  const std::function<void()> on_change_;
+  const WatchOptions options_;
+  const uint32_t events_;
+  std::atomic<bool> stop_ = false;
+  base::Mutex mutex_;
+  Clock::time_point again_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
+  // The thread's own after Start.
+  Clock::time_point told_;  // the last call
+  std::set<int> watches_;
+  int root_ = -1;
+  dev_t root_device_ = 0;
+  ino_t root_inode_ = 0;
+  Clock::time_point checked_;  // when it was last looked whether the path leads to it
+  bool root_gone_ = false;
+  bool rescan_ = false;   // the folders may be others than the watched ones
+  base::Status trouble_;  // why a folder has no watch
+  base::Status reported_;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+base::StatusOr<std::unique_ptr<FolderWatch>> WatchFolder(const std::string& path,
+                                                         std::function<void()> on_change,
+                                                         WatchOptions options) {
+  base::UniqueFd inotify(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!inotify.valid()) return ErrnoError(errno, "inotify");
+  base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoError(errno, "eventfd");
+  auto watch = std::make_unique<InotifyWatch>(std::move(inotify), std::move(wake), path,
+                                              std::move(on_change), std::move(options));
+  RETURN_IF_ERROR(watch->Start());
+  return std::unique_ptr<FolderWatch>(std::move(watch));
+}
+
+}  // namespace berth::platform

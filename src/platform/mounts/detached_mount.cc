@@ -1,0 +1,69 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "platform/file_systems/file_systems.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+struct Source {
+  std::string device;
+  std::string fs_type;
+  std::vector<std::string> flags;
+};
+
+// A descriptor of a new mount that is in no tree, or -errno. Closing it unmounts.
+int MountDetached(const Source& source) {
+  const int context = fsopen(source.fs_type.c_str(), FSOPEN_CLOEXEC);
+  if (context < 0) return -errno;
+  if (fsconfig(context, FSCONFIG_SET_STRING, "source", source.device.c_str(), 0) != 0)
+    return -errno;
+  for (const std::string& flag : source.flags) {
+    if (fsconfig(context, FSCONFIG_SET_FLAG, flag.c_str(), nullptr, 0) != 0) return -errno;
+  }
+  if (fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return -errno;
+  const int mounted = fsmount(context, FSMOUNT_CLOEXEC, 0);
+  const int error = errno;
+  close(context);
+  return mounted < 0 ? -error : mounted;
+}
+
+}  // namespace
+
+base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
+                               const std::vector<std::string>& flags,
+                               std::chrono::milliseconds timeout,
+                               std::function<int(int root)> body) {
+  const std::string what = fmt::format("mount {} {} for maintenance", fs_type, base::Quote(device));
+  Source source{device, std::string(fs_type), flags};
+  RETURN_IF_ERROR(base::FaultPoint<"platform.detached_mount.before">());
+  RETURN_IF_ERROR(RunInChild(what, timeout, [source = std::move(source), body = std::move(body)] {
+    const int mounted = MountDetached(source);
+    if (mounted < 0) return -mounted;
+    const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return errno;
+    const int result = body(root);
+    // Both, so that the file system is unmounted before the answer goes out.
+    close(root);
+    close(mounted);
+    return result;
+  }));
+  return base::FaultPoint<"platform.detached_mount.after">();
+}
+
+base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
+                              std::function<int(int opened)> grow) {
+  const auto body = [root, grow = std::move(grow)] {
+    const int opened = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return opened < 0 ? errno : grow(opened);
+  };
+  return RunInChild(what, timeout, body, {root});
+}
+
+}  // namespace berth::platform

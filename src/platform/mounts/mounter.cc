@@ -1,0 +1,280 @@
+// The writing half of mounter.h. The table and the options are in mount_table.cc.
+#include "platform/mounts/mounter.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+#include "platform/mounts/fuse_server.h"
+#include "platform/mounts/safe_path.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+
+constexpr std::chrono::seconds kMountTimeout(30);
+constexpr std::chrono::seconds kUnmountTimeout(10);
+constexpr std::chrono::seconds kAskTimeout(2);
+constexpr size_t kMaxMountInfo = 64 << 20;  // a hundred times a node's hundred thousand mounts
+
+// What a child needs, made ready before: it may not allocate.
+struct Plan {
+  std::string source, target, fs_type, data;
+  unsigned long flags = 0, propagation = 0;
+};
+
+// "/proc/self/fd/N" without allocating.
+struct FdPath {
+  explicit FdPath(int fd) {
+    constexpr std::string_view kPrefix = "/proc/self/fd/";
+    char* at = std::copy(kPrefix.begin(), kPrefix.end(), text.data());
+    *std::to_chars(at, text.data() + text.size() - 1, fd).ptr = '\0';
+  }
+  const char* c_str() const { return text.data(); }
+  std::array<char, 32> text;
+};
+
+// Opens the target itself, -errno on failure. A symlink there is refused: someone put it in the
+// way.
+int OpenTarget(const Plan& plan) {
+  const int fd = open(plan.target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  struct stat st;
+  if (fstat(fd, &st) != 0) return -errno;
+  return S_ISLNK(st.st_mode) ? -ELOOP : fd;
+}
+
+mount_attr BindAttributes(unsigned long flags, unsigned long propagation) {
+  mount_attr attr = {};
+  constexpr std::array kPairs = std::to_array<std::pair<unsigned long, uint64_t>>({
+      {MS_RDONLY, MOUNT_ATTR_RDONLY},
+      {MS_NOSUID, MOUNT_ATTR_NOSUID},
+      {MS_NODEV, MOUNT_ATTR_NODEV},
+      {MS_NOEXEC, MOUNT_ATTR_NOEXEC},
+      {MS_NODIRATIME, MOUNT_ATTR_NODIRATIME},
+      {MS_NOSYMFOLLOW, MOUNT_ATTR_NOSYMFOLLOW},
+  });
+  for (const auto& [flag, attribute] : kPairs) {
+    if (flags & flag) attr.attr_set |= attribute;
+  }
+  if (flags & (MS_NOATIME | MS_STRICTATIME | MS_RELATIME)) {
+    attr.attr_clr |= MOUNT_ATTR__ATIME;
+    if (flags & MS_NOATIME) attr.attr_set |= MOUNT_ATTR_NOATIME;
+    if (flags & MS_STRICTATIME) attr.attr_set |= MOUNT_ATTR_STRICTATIME;
+  }
+  attr.propagation = propagation & ~static_cast<unsigned long>(MS_REC);
+  return attr;
+}
+
+// A bind that gets its attributes before it is seen. EPERM or ENOSYS with `unsupported` set: this
+// kernel or a seccomp filter does not have the calls, and nothing was done.
+int BindWhole(const Plan& plan, int target, bool& unsupported) {
+  const unsigned recursive = plan.flags & MS_REC ? AT_RECURSIVE : 0;
+  const int tree =
+      open_tree(AT_FDCWD, plan.source.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
+  if (tree < 0) {
+    unsupported = errno == ENOSYS || errno == EPERM;
+    return errno;
+  }
+  mount_attr attr = BindAttributes(plan.flags, plan.propagation);
+  // What a new mount copies of its source's propagation stays, unless the caller asked for another.
+  if (attr.attr_set != 0 || attr.attr_clr != 0 || attr.propagation != 0) {
+    const unsigned deep = plan.propagation & MS_REC ? AT_RECURSIVE : 0;
+    if (mount_setattr(tree, "", AT_EMPTY_PATH | recursive | deep, &attr, sizeof(attr)) != 0) {
+      unsupported = errno == ENOSYS;
+      return errno;
+    }
+  }
+  if (move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0) {
+    return errno;
+  }
+  return 0;
+}
+
+// The root of what was just mounted at the target, or -errno: the descriptor from before holds what
+// lies below it now.
+int ReopenTarget(const Plan& plan, int below) {
+  close(below);
+  return OpenTarget(plan);
+}
+
+// The old way: bind, then change the flags. Undone if the second step fails.
+int BindInSteps(const Plan& plan, int target) {
+  const unsigned long bind = plan.flags & (MS_BIND | MS_REC);
+  // What is mounted below the source would keep its flags, which no one who asks for "ro" expects.
+  if ((plan.flags & MS_REC) != 0 && plan.flags != bind) return EOPNOTSUPP;
+  if (mount(plan.source.c_str(), FdPath(target).c_str(), nullptr, bind, nullptr) != 0) return errno;
+  target = ReopenTarget(plan, target);
+  if (target < 0) return -target;
+  const FdPath path(target);
+  int error = 0;
+  if (plan.flags != bind &&
+      mount(nullptr, path.c_str(), nullptr, MS_REMOUNT | plan.flags, nullptr) != 0) {
+    error = errno;
+  }
+  if (error == 0 && plan.propagation != 0 &&
+      mount(nullptr, path.c_str(), nullptr, plan.propagation, nullptr) != 0) {
+    error = errno;
+  }
+  if (error != 0) umount2(plan.target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  return error;
+}
+
+int Bind(const Plan& plan, int target) {
+  bool unsupported = false;
+  const int error = BindWhole(plan, target, unsupported);
+  return unsupported ? BindInSteps(plan, target) : error;
+}
+
+int MountNew(const Plan& plan, int target) {
+  if (mount(plan.source.c_str(), FdPath(target).c_str(), plan.fs_type.c_str(), plan.flags,
+            plan.data.empty() ? nullptr : plan.data.c_str()) != 0) {
+    return errno;
+  }
+  if (plan.propagation == 0) return 0;
+  target = ReopenTarget(plan, target);
+  if (target < 0) return -target;
+  if (mount(nullptr, FdPath(target).c_str(), nullptr, plan.propagation, nullptr) == 0) return 0;
+  const int error = errno;
+  close(target);
+  umount2(plan.target.c_str(), UMOUNT_NOFOLLOW);
+  return error;
+}
+
+// Changes a mount that is there already: its flags, or its propagation.
+int Change(const Plan& plan, int target) {
+  const FdPath path(target);
+  if (plan.flags & MS_REMOUNT && mount(nullptr, path.c_str(), nullptr, plan.flags,
+                                       plan.data.empty() ? nullptr : plan.data.c_str()) != 0) {
+    return errno;
+  }
+  if (plan.propagation != 0 &&
+      mount(nullptr, path.c_str(), nullptr, plan.propagation, nullptr) != 0) {
+    return errno;
+  }
+  return 0;
+}
+
+int RunPlan(const Plan& plan) {
+  const int target = OpenTarget(plan);
+  if (target < 0) return -target;
+  const bool change =
+      (plan.flags & MS_REMOUNT) != 0 ||
+      (plan.fs_type.empty() && (plan.flags & MS_BIND) == 0 && plan.propagation != 0);
+  if (change) return Change(plan, target);
+  return plan.flags & MS_BIND ? Bind(plan, target) : MountNew(plan, target);
+}
+
+std::string Describe(const MountRequest& request, const Plan& plan) {
+  const std::string_view what = plan.flags & MS_REMOUNT ? "remount"
+                                : plan.flags & MS_BIND  ? "bind"
+                                                        : std::string_view(request.fs_type);
+  return fmt::format("mount {} {} at {}", what, Quote(request.source), Quote(request.target));
+}
+
+base::Status CheckAbsolute(std::string_view target) {
+  if (target.starts_with('/') && target.find('\0') == std::string_view::npos) {
+    return base::OkStatus();
+  }
+  return base::Error(base::StatusCode::kInvalidArgument, "mount target {} is not an absolute path",
+                     Quote(target));
+}
+
+class KernelMounter : public Mounter {
+ public:
+  base::StatusOr<std::vector<MountEntry>> List() override {
+    const base::UniqueFd fd(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return ErrnoError(errno, "open /proc/self/mountinfo");
+    std::string text;
+    std::vector<char> buffer(256 * 1024);
+    for (;;) {
+      const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoError(errno, "read /proc/self/mountinfo");
+      if (n == 0) return ParseMountInfo(text);
+      text.append(buffer.data(), static_cast<size_t>(n));
+      if (text.size() > kMaxMountInfo) {
+        return base::Error(base::StatusCode::kResourceExhausted,
+                           "/proc/self/mountinfo is larger than {} bytes", kMaxMountInfo);
+      }
+    }
+  }
+
+  base::Status Mount(const MountRequest& request) override {
+    RETURN_IF_ERROR(CheckAbsolute(request.target));
+    ParsedOptions options = ParseMountOptions(request.options);
+    Plan plan{request.source, request.target, request.fs_type,
+              options.data,   options.flags,  options.propagation};
+    const std::string what = Describe(request, plan);
+    if (plan.fs_type.empty() && plan.propagation == 0 && !(plan.flags & (MS_BIND | MS_REMOUNT))) {
+      return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
+    }
+    RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
+    RETURN_IF_ERROR(RunInChild(
+        what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); },
+        DescriptorsIn({request.source, request.target})));
+    return base::FaultPoint<"platform.mount.after">();
+  }
+
+  base::Status Unmount(std::string_view target) override { return UnmountWith(target, 0); }
+  base::Status UnmountLazy(std::string_view target) override {
+    return UnmountWith(target, MNT_DETACH);
+  }
+
+  bool IsDead(const MountEntry& mount) override {
+    return IsFuse(mount) && AskFuse(mount.mount_point, kAskTimeout) == FuseAnswer::kDead;
+  }
+
+  base::Status MakeShared(std::string_view folder) override {
+    RETURN_IF_ERROR(CheckAbsolute(folder));
+    const std::string path(folder);
+    ASSIGN_OR_RETURN(const std::vector<MountEntry> table, List());
+    const MountEntry* entry = FindMount(table, folder);
+    if (entry == nullptr) {
+      RETURN_IF_ERROR(Mount({.source = path, .target = path, .fs_type = "", .options = {"rbind"}}));
+    } else if (std::any_of(entry->propagation.begin(), entry->propagation.end(),
+                           [](const std::string& tag) { return tag.starts_with("shared:"); })) {
+      return base::OkStatus();
+    }
+    return Mount({.source = "", .target = path, .fs_type = "", .options = {"rshared"}});
+  }
+
+ private:
+  base::Status UnmountWith(std::string_view target, int flags) {
+    RETURN_IF_ERROR(CheckAbsolute(target));
+    const std::string path(target);
+    const std::string what = fmt::format("unmount {}", Quote(target));
+    RETURN_IF_ERROR(base::FaultPoint<"platform.unmount.before">());
+    // The error itself tells "not mounted" (EINVAL) from "busy", which the code alone may not.
+    const auto unmount = [path, flags](int& error) {
+      error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+      return 0;
+    };
+    ASSIGN_OR_RETURN(const int error,
+                     AskChild<int>(what, kUnmountTimeout, unmount, DescriptorsIn({target})));
+    if (error == 0) return base::FaultPoint<"platform.unmount.after">();
+    if (error == ENOENT) return base::OkStatus();
+    if (error != EINVAL && error != ENOTDIR) return ErrnoError(error, what);
+    ASSIGN_OR_RETURN(const std::vector<MountEntry> table, List());
+    return FindMount(table, target) == nullptr ? base::OkStatus() : ErrnoError(error, what);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Mounter> NewMounter() { return std::make_unique<KernelMounter>(); }
+
+}  // namespace berth::platform

@@ -1,0 +1,49 @@
+#include "platform/processes/exec_parts.h"
+
+namespace berth::platform {
+namespace {
+
+constexpr size_t kMaxSecret = 1 << 20;
+
+std::string NameOf(const Command& command) {
+  return command.argv[0].substr(command.argv[0].rfind('/') + 1);
+}
+
+std::string LastPath(const Command& command) {
+  for (size_t i = command.argv.size() - 1; i > 0; --i) {
+    if (command.argv[i].starts_with('/')) return command.argv[i];
+  }
+  return "";
+}
+
+}  // namespace
+
+base::StatusOr<std::vector<std::string>> ArgvWithSecrets(
+    const Command& command,
+    const std::function<base::StatusOr<std::string>(const std::string& content)>& place) {
+  std::vector<std::string> argv = command.argv;
+  for (const Secret& secret : command.secrets) {
+    if (secret.content.size() > kMaxSecret) {
+      return base::Error(base::StatusCode::kInvalidArgument, "a secret of more than {} bytes",
+                         kMaxSecret);
+    }
+    ASSIGN_OR_RETURN(const std::string path, place(secret.content));
+    const std::string mark = fmt::format("{{{}}}", secret.name);
+    for (std::string& argument : argv) {
+      for (size_t at = 0; (at = argument.find(mark, at)) != std::string::npos; at += path.size()) {
+        argument.replace(at, mark.size(), path);
+      }
+    }
+  }
+  return argv;
+}
+
+RunSpan::RunSpan(const Command& command)
+    : span_(base::FlightKind::kProcess, NameOf(command), LastPath(command)) {}
+
+void RunSpan::End(const base::StatusOr<CommandResult>& result) {
+  if (!result.ok() || result->exit_code == 0) return span_.End(result.status());
+  span_.End(base::Error(base::StatusCode::kUnknown, "exited with {}", result->exit_code));
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,149 @@
+#include "platform/processes/exec.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+
+namespace berth::platform {
+namespace {
+
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+class ExecTest : public testing::Test {
+ protected:
+  CommandResult Sh(const std::string& script) {
+    const auto result = exec_->Run({.argv = {"sh", "-c", script}});
+    EXPECT_TRUE(result.ok()) << base::ToString(result.status());
+    return result.ok() ? *result : CommandResult{};
+  }
+  const std::unique_ptr<Exec> exec_ = NewHostExec();
+};
+
+TEST_F(ExecTest, GivesExitCodeAndBothOutputs) {
+  const CommandResult result = Sh("echo out; echo err >&2; exit 3");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.err, "err\n");
+}
+
+TEST_F(ExecTest, GivesTheSignalThatEndedIt) {
+  EXPECT_EQ(Sh("kill -9 $$").exit_code, 128 + SIGKILL);
+}
+
+TEST_F(ExecTest, FeedsStandardInput) {
+  const std::string data(1 << 20, 'x');
+  const auto result = exec_->Run({.argv = {"wc", "-c"}, .stdin_data = data});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out, "1048576\n");
+}
+
+TEST_F(ExecTest, GivesSecretsByFilesThatHaveNoNameOnADisk) {
+  const auto result = exec_->Run(
+      {.argv = {"sh", "-c", "cat $1 $2; stat -L -c %a $1; tr '\\0' ' ' < /proc/$$/cmdline", "sh",
+                "{key}", "{pass}"},
+       .secrets = {{"key", "AQBD"}, {"pass", "hunter2\n"}}});
+  ASSERT_TRUE(result.ok());
+  EXPECT_THAT(result->out, testing::StartsWith("AQBDhunter2\n600\n"));
+  EXPECT_THAT(result->out.substr(sizeof("AQBDhunter2\n600\n") - 1),
+              testing::Not(testing::HasSubstr("AQBD")));
+  EXPECT_EQ(exec_->Run({.argv = {"true"}, .secrets = {{"key", std::string((1 << 20) + 1, 'x')}}})
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(ExecTest, RunsWithAMinimalEnvironment) {
+  setenv("BERTH_SECRET", "1", 1);
+  const auto result = exec_->Run({.argv = {"env"}, .env = {"A=b", "LC_ALL=C.UTF-8"}});
+  unsetenv("BERTH_SECRET");
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out,
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nA=b\n"
+            "LC_ALL=C.UTF-8\n");
+}
+
+TEST_F(ExecTest, FindsProgramsInThePathOfTheCommand) {
+  const TempFolder folder;
+  ASSERT_TRUE(
+      WriteDurably<"test.file">(folder / "frobnicate", "#!/bin/sh\necho found\n", 0755).ok());
+  const auto result =
+      exec_->Run({.argv = {"frobnicate"}, .env = {"PATH=/nowhere:" + folder.path()}});
+  ASSERT_TRUE(result.ok()) << base::ToString(result.status());
+  EXPECT_EQ(result->out, "found\n");
+}
+
+TEST_F(ExecTest, SaysThatAProgramIsMissing) {
+  const auto result = exec_->Run({.argv = {"berth-no-such-program"}});
+  EXPECT_EQ(base::ToString(result.status()),
+            "NOT_FOUND: program 'berth-no-such-program' is not in the PATH");
+  EXPECT_EQ(exec_->Run({.argv = {"/no/such"}}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(exec_->Run({}).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ExecTest, DropsOutputBeyondTheLimitAndReadsOn) {
+  const auto result =
+      exec_->Run({.argv = {"sh", "-c", "yes | head -c 1000000; echo end >&2"}, .max_output = 10});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out, "y\ny\ny\ny\ny\n");
+  EXPECT_EQ(result->err, "end\n");
+}
+
+TEST_F(ExecTest, KillsWhatNobodyWaitsForAnyMore) {
+  const base::UniqueFd cancel(eventfd(1, EFD_CLOEXEC));
+  const auto result =
+      exec_->Run({.argv = {"sleep", "1000"}, .timeout = minutes(10), .cancel_fd = cancel.get()});
+  EXPECT_EQ(base::ToString(result.status()),
+            "CANCELLED: sleep was killed, since nobody waits for it");
+}
+
+TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {
+  const TempFolder folder;
+  // The grandchild holds the FIFO open; when it dies, the reader sees the end of file.
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const base::UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto result = exec_->Run(
+      {.argv = {"sh", "-c", "(echo up; exec sleep 1000) > " + fifo}, .timeout = milliseconds(300)});
+  EXPECT_EQ(result.status().code(), StatusCode::kDeadlineExceeded);
+  fcntl(reader.get(), F_SETFL, 0);
+  char buffer[16];
+  EXPECT_EQ(read(reader.get(), buffer, sizeof(buffer)), 3);
+  EXPECT_EQ(read(reader.get(), buffer, sizeof(buffer)), 0);
+}
+
+// A FUSE helper leaves a daemon that keeps its output open.
+TEST_F(ExecTest, ReturnsWhenTheProgramEndsThoughItsDaemonHoldsTheOutput) {
+  const auto start = std::chrono::steady_clock::now();
+  const CommandResult result = Sh("sleep 20 & echo $!");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
+  const int daemon = std::stoi(result.out);
+  EXPECT_EQ(kill(daemon, SIGKILL), 0);
+}
+
+TEST_F(ExecTest, PassesOnNoDescriptor) {
+  const int leak = open("/dev/null", O_RDONLY);  // without O_CLOEXEC
+  ASSERT_GE(leak, 3);
+  const CommandResult result = Sh("ls /proc/self/fd | wc -l");
+  close(leak);
+  EXPECT_EQ(result.out, "4\n");  // 0, 1, 2 and the folder itself
+}
+
+TEST_F(ExecTest, RunOkQuotesTheErrorOutput) {
+  const auto out = RunOk(*exec_, {.argv = {"sh", "-c", "echo fine"}});
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ(*out, "fine\n");
+  const auto failed = RunOk(*exec_, {.argv = {"sh", "-c", "echo bad superblock >&2; exit 1"}});
+  EXPECT_EQ(base::ToString(failed.status()), "INTERNAL: sh exited with 1: bad superblock");
+}
+
+}  // namespace
+}  // namespace berth::platform

@@ -1,0 +1,69 @@
+#include "platform/processes/process_end.h"
+
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/log.h"
+
+namespace berth::platform {
+namespace {
+
+// <linux/pidfd.h> of Linux 6.15; Debian 12's headers are older.
+struct PidfdInfo {
+  uint64_t mask = 0;
+  uint64_t cgroup = 0;
+  std::array<uint32_t, 11> ids{};
+  int32_t exit_code = 0;
+};
+static_assert(sizeof(PidfdInfo) == 64);
+constexpr uint64_t kExit = 1 << 3;
+constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+
+// Of a process that its parent has not fetched: the last field of /proc/PID/stat.
+std::optional<int> FromZombie(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field, state;
+  fields >> state;
+  if (state != "Z" && state != "X") return std::nullopt;
+  constexpr int kState = 3, kExitCode = 52;
+  for (int i = kState + 1; i < kExitCode; ++i) fields >> field;
+  int status = 0;
+  return fields >> status ? std::optional(status) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> EndOfProcess(pid_t pid, int pidfd) {
+  PidfdInfo info{.mask = kExit};
+  if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
+  if (const auto status = FromZombie(pid); status.has_value()) return status;
+  // It may have been fetched between the two.
+  info = {.mask = kExit};
+  if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
+  return std::nullopt;
+}
+
+std::string DescribeEnd(std::optional<int> wait_status) {
+  if (!wait_status.has_value()) return "ended (how is not known)";
+  if (WIFEXITED(*wait_status)) {
+    return fmt::format("exited with status {}", WEXITSTATUS(*wait_status));
+  }
+  const int signal = WTERMSIG(*wait_status);
+  const char* name = sigabbrev_np(signal);
+  return fmt::format("was killed by signal {}{}", signal,
+                     name == nullptr ? "" : fmt::format(" (SIG{})", name));
+}
+
+}  // namespace berth::platform

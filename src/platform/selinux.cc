@@ -1,9 +1,0 @@
-#include "platform/selinux.h"
-
-#include <unistd.h>
-
-namespace berth::platform {
-
-bool KernelHasSelinux() { return access("/sys/fs/selinux/enforce", F_OK) == 0; }
-
-}  // namespace berth::platform

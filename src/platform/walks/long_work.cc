@@ -1,0 +1,219 @@
+#include "platform/walks/long_work.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Error;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using FileSystemId = std::pair<uint32_t, uint32_t>;  // major, minor
+using Body = std::function<Status(int folder, LongWork& work)>;
+
+constexpr milliseconds kTick(50);
+constexpr std::chrono::seconds kCancelPatience(10);
+constexpr unsigned kFirstOwnDescriptor = 3;  // the standard streams are everybody's
+
+// The file systems on which work was given up that is not over, each as often as there is one.
+struct GivenUp {
+  base::Mutex mutex;
+  std::multiset<FileSystemId> on ABSL_GUARDED_BY(mutex);
+};
+
+GivenUp& Global() {
+  static GivenUp& given_up = *new GivenUp;  // never destroyed: work may outlive main
+  return given_up;
+}
+
+bool IsGivenUpOn(const FileSystemId& id) {
+  GivenUp& global = Global();
+  const MutexLock lock(global.mutex);
+  return global.on.contains(id);
+}
+
+struct FolderId {
+  FileSystemId file_system;
+  uint64_t inode = 0;
+  bool operator==(const FolderId&) const = default;
+};
+
+// Without asking a server.
+StatusOr<FolderId> IdOf(int folder) {
+  struct statx st = {};
+  if (statx(folder, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) != 0) {
+    return ErrnoError(errno, "look at a folder");
+  }
+  return FolderId{.file_system = {st.stx_dev_major, st.stx_dev_minor}, .inode = st.stx_ino};
+}
+
+class Work final : public LongWork {
+ public:
+  Work(std::string what, const FolderId& id) : what_(std::move(what)), id_(id) {}
+
+  void CountOne() override { done_.fetch_add(1, std::memory_order_relaxed); }
+
+  bool cancelled() override {
+    signs_.fetch_add(1, std::memory_order_relaxed);
+    return cancelled_;
+  }
+
+  bool Ask(const std::function<bool()>& question) override {
+    const MutexLock lock(question_mutex_);
+    return waited_for_ && question();
+  }
+
+  // On the thread of the work.
+  void Do(int callers_folder, Body body) {
+    Status result = OnOwnTable(callers_folder, std::move(body));
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    result_ = std::move(result);
+    changed_.NotifyAll();
+    if (!given_up_) return;
+    GivenUp& global = Global();
+    const MutexLock all(global.mutex);
+    global.on.erase(global.on.find(id_.file_system));
+  }
+
+  // On the thread that waits.
+  Status Wait(const LongWorkOptions& options) {
+    uint64_t signs = 0;
+    auto alive = steady_clock::now();
+    auto next_report = alive + options.progress_interval;
+    for (;;) {
+      const bool ended = WaitUntilEnded(std::min(options.patience, kTick));
+      const auto now = steady_clock::now();
+      const uint64_t done = done_;
+      if (options.progress && now >= next_report && done > 0) {
+        options.progress(done);
+        next_report = now + options.progress_interval;
+      }
+      if (ended) return Result();
+      if (const uint64_t seen = done + signs_; seen != std::exchange(signs, seen)) alive = now;
+      if (!cancelled_ && options.cancelled && options.cancelled()) {
+        cancelled_ = true;
+        alive = now;
+      }
+      const milliseconds patience =
+          cancelled_ ? std::min<milliseconds>(options.patience, kCancelPatience) : options.patience;
+      if (now - alive < patience) continue;
+      return GiveUp(
+          Error(StatusCode::kDeadlineExceeded,
+                "{}: its file system has not answered for {} s, after {} files and folders", what_,
+                std::chrono::duration_cast<std::chrono::seconds>(now - alive).count(), done));
+    }
+  }
+
+ private:
+  static Status UnshareDescriptors() {
+    // Those above are not even copied, so that none has to be closed, which may block, too.
+    if (close_range(kFirstOwnDescriptor, ~0U, CLOSE_RANGE_UNSHARE) == 0) return base::OkStatus();
+    return ErrnoError(errno, "have descriptors of its own");
+  }
+
+  Status OnOwnTable(int callers_folder, Body body) {
+    RETURN_IF_ERROR(UnshareDescriptors());
+    // "self" is the main thread, whose table is that of the one who waits.
+    const base::UniqueFd folder(open(fmt::format("/proc/self/fd/{}", callers_folder).c_str(),
+                                     O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.valid()) {
+      const int error = errno;
+      return ErrnoError(error, fmt::format("{}: open the folder again", what_));
+    }
+    // One that begins only after it was given up may find another folder by that number.
+    ASSIGN_OR_RETURN(const FolderId found, IdOf(folder.get()));
+    if (cancelled_ || found != id_) {
+      return Error(StatusCode::kCancelled, "{}: cancelled before it began", what_);
+    }
+    return body(folder.get(), *this);
+  }
+
+  bool WaitUntilEnded(milliseconds longest) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const auto deadline = steady_clock::now() + longest;
+    const MutexLock lock(mutex_);
+    while (!ended_ && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return ended_;
+  }
+
+  Status Result() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    return result_;
+  }
+
+  Status GiveUp(Status why) ABSL_LOCKS_EXCLUDED(mutex_, question_mutex_) {
+    cancelled_ = true;
+    {
+      const MutexLock lock(question_mutex_);
+      waited_for_ = false;
+    }
+    const MutexLock lock(mutex_);
+    if (ended_) return result_;
+    given_up_ = true;
+    GivenUp& global = Global();
+    const MutexLock all(global.mutex);
+    global.on.insert(id_.file_system);
+    return why;
+  }
+
+  const std::string what_;
+  const FolderId id_;
+  std::atomic<uint64_t> done_ = 0;
+  std::atomic<uint64_t> signs_ = 0;
+  std::atomic<bool> cancelled_ = false;
+
+  base::Mutex question_mutex_;
+  bool waited_for_ ABSL_GUARDED_BY(question_mutex_) = true;
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
+  Status result_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Status RunLongWork(int folder, const LongWorkOptions& options, Body body) {
+  if (options.cancelled && options.cancelled()) {
+    return Error(StatusCode::kCancelled, "{}: cancelled", options.what);
+  }
+  ASSIGN_OR_RETURN(const FolderId id, IdOf(folder));
+  if (IsGivenUpOn(id.file_system)) {
+    return Error(StatusCode::kUnavailable,
+                 "{}: its file system has not answered since this was last tried", options.what);
+  }
+  const auto work = std::make_shared<Work>(options.what, id);
+  try {
+    std::thread([work, folder, body = std::move(body)]() mutable {
+      pthread_setname_np(pthread_self(), "long-work");
+      work->Do(folder, std::move(body));
+    }).detach();
+  } catch (const std::system_error& error) {
+    return Error(StatusCode::kResourceExhausted, "{}: no thread: {}", options.what, error.what());
+  }
+  return work->Wait(options);
+}
+
+}  // namespace berth::platform

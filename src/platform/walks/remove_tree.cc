@@ -1,0 +1,127 @@
+// RemoveTree of durable_file.h: whatever a pod left behind must go, and nothing that is mounted.
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "base/log.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+#include "platform/files/folder_walk.h"
+#include "platform/mounts/mounter.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+
+// Folders nested deeper than this are moved up to the top first, so that neither the stack nor the
+// descriptors run out however deep a pod nested them.
+constexpr int kMaxDepth = 64;
+constexpr size_t kBatch = 1024;
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
+
+base::Status MountInside(const std::string& path) {
+  return base::Error(base::StatusCode::kFailedPrecondition,
+                     "remove {}: something is still mounted there", Quote(path));
+}
+
+class TreeRemover {
+ public:
+  TreeRemover(const std::string& path, int top) : path_(path), top_(top) {}
+
+  // Empties the folder `fd`.
+  base::Status Empty(int fd, int depth) {
+    for (;;) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(fd));
+      if (names.empty()) return base::OkStatus();
+      for (const std::string& name : names) RETURN_IF_ERROR(Remove(fd, name, depth));
+    }
+  }
+
+ private:
+  // Some of the names; none: the folder is empty. Not all at once, as there may be millions.
+  base::StatusOr<std::vector<std::string>> Names(int fd) {
+    std::vector<std::string> names;
+    const int error = ForEachName(fd, kBatch, [&](const char* name) { names.emplace_back(name); });
+    if (error != 0) return Failure(error, "list", "");
+    return names;
+  }
+
+  base::Status Remove(int parent, const std::string& name, int depth) {
+    if (unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return base::OkStatus();
+    if (errno == EBUSY) return MountInside(path_);
+    if (errno != EISDIR && errno != EPERM) return Failure(errno, "unlink", name);
+    if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return base::OkStatus();
+    if (errno == EBUSY) return MountInside(path_);
+    if (errno != ENOTEMPTY && errno != EEXIST) return Failure(errno, "rmdir", name);
+    if (depth >= kMaxDepth) return MoveUp(parent, name);
+    const base::UniqueFd folder = OpenWithinMount(parent, name.c_str(), kFolder);
+    if (!folder.valid()) return errno == EXDEV ? MountInside(path_) : Failure(errno, "open", name);
+    RETURN_IF_ERROR(Empty(folder.get(), depth + 1));
+    if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
+      return base::OkStatus();
+    }
+    return Failure(errno, "rmdir", name);
+  }
+
+  base::Status MoveUp(int parent, const std::string& name) {
+    for (;;) {
+      const std::string fresh = fmt::format(".removed-{}", ++moved_);
+      if (renameat2(parent, name.c_str(), top_, fresh.c_str(), RENAME_NOREPLACE) == 0) {
+        return base::OkStatus();
+      }
+      if (errno == EBUSY || errno == EXDEV) return MountInside(path_);
+      if (errno != EEXIST) return Failure(errno, "rename", name);
+    }
+  }
+
+  base::Status Failure(int error, std::string_view call, const std::string& name) {
+    return ErrnoError(error, fmt::format("remove {}: {} {}", Quote(path_), call, Quote(name)));
+  }
+
+  const std::string& path_;
+  const int top_;
+  uint64_t moved_ = 0;
+};
+
+}  // namespace
+
+base::Status RemoveTree(const std::string& path) {
+  if (path.empty() || path[0] != '/' || path.find_first_not_of('/') == std::string::npos) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "remove {}: not an absolute path of a folder", Quote(path));
+  }
+  // The table first: with a mount anywhere inside, nothing at all is removed.
+  ASSIGN_OR_RETURN(const std::vector<MountEntry> table, NewMounter()->List());
+  for (const MountEntry& entry : table) {
+    if (entry.mount_point == path || entry.mount_point.starts_with(path + "/")) {
+      return MountInside(path);
+    }
+  }
+  const std::string whole = path.substr(0, path.find_last_not_of('/') + 1);
+  const size_t slash = whole.rfind('/');
+  const std::string parent_path = slash == 0 ? "/" : whole.substr(0, slash);
+  const base::UniqueFd parent(open(parent_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid()) {
+    if (errno == ENOENT) return base::OkStatus();
+    return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+  }
+  const std::string name = whole.substr(slash + 1);
+  const base::UniqueFd top = OpenWithinMount(parent.get(), name.c_str(), kFolder);
+  if (!top.valid()) {
+    if (errno == ENOENT) return base::OkStatus();
+    if (errno == EXDEV) return MountInside(path);
+    return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+  }
+  RETURN_IF_ERROR(TreeRemover(path, top.get()).Empty(top.get(), 0));
+  if (unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace berth::platform
