@@ -9,12 +9,34 @@
 
 include(GoogleTest)
 
-# One precompiled header for all of the code that speaks JSON, and one for gRPC; shared by every target.
-add_library(berth_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-target_precompile_headers(berth_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
-target_link_libraries(berth_pch PRIVATE absl::status absl::statusor fmt::fmt spdlog::spdlog
-                      nlohmann_json::nlohmann_json)
-target_compile_options(berth_pch PRIVATE -Wno-unused-macros)
+# Two precompiled headers that all targets share: one for products, and one with GoogleTest for tests, which are
+# compiled without optimisation, because that halves their time and nobody waits for what they compute themselves.
+set(BERTH_TEST_OPTIONS -O0)
+function(berth_precompiled target header)
+  add_library(${target} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_precompile_headers(${target} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${header})
+  target_link_libraries(${target} PRIVATE absl::status absl::statusor fmt::fmt spdlog::spdlog
+                        nlohmann_json::nlohmann_json)
+  target_compile_options(${target} PRIVATE -Wno-unused-macros ${ARGN})
+endfunction()
+berth_precompiled(berth_pch pch.h)
+berth_precompiled(berth_test_pch test_pch.h ${BERTH_TEST_OPTIONS})
+target_link_libraries(berth_test_pch PRIVATE GTest::gmock GTest::gtest)
+
+# A target's sources are compiled in batches: so many small files that read the same headers cost a quarter of the
+# processor time. A batch is small enough that one changed file is compiled again in seconds, so that there is no
+# second way for the edit loop (docs/benchmarks.md, loop). Names of one room must not collide, in anonymous namespaces
+# neither.
+set(BERTH_BATCH 8)
+function(berth_compile_in_batches target)
+  target_precompile_headers(${target} REUSE_FROM berth_pch)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${BERTH_BATCH})
+endfunction()
+function(berth_compile_tests_in_batches target)
+  target_precompile_headers(${target} REUSE_FROM berth_test_pch)
+  target_compile_options(${target} PRIVATE ${BERTH_TEST_OPTIONS})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+endfunction()
 
 function(berth_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;FOLDERS" ${ARGN})
@@ -46,8 +68,7 @@ function(berth_room name)
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)
-    target_precompile_headers(${target} REUSE_FROM berth_pch)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    berth_compile_in_batches(${target})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -58,7 +79,7 @@ function(berth_room name)
   add_library(${target}_fakes INTERFACE)
   if(fakes)
     add_library(${target}_fakes_impl STATIC ${fakes})
-    target_precompile_headers(${target}_fakes_impl REUSE_FROM berth_pch)
+    berth_compile_in_batches(${target}_fakes_impl)
     target_link_libraries(${target}_fakes_impl PUBLIC ${target})
     target_link_libraries(${target}_fakes INTERFACE ${target}_fakes_impl)
   endif()
@@ -76,8 +97,7 @@ endfunction()
 
 function(berth_test test label target deps)
   add_executable(${test} ${ARGN})
-  target_precompile_headers(${test} REUSE_FROM berth_pch)
-  set_target_properties(${test} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  berth_compile_tests_in_batches(${test})
   list(TRANSFORM deps APPEND _fakes OUTPUT_VARIABLE dep_fakes)
   target_link_libraries(${test} PRIVATE ${target} ${target}_fakes ${dep_fakes}
                         GTest::gmock GTest::gtest_main)

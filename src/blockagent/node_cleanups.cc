@@ -16,7 +16,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr int kMostTries = 10;
+constexpr int kMostCleanupTries = 10;
 constexpr size_t kMostEntries = 4096;  // of the CustomResourceDefinition
 
 bool IsOf(const CleanupEntry& entry, std::string_view volume, std::string_view pod_uid) {
@@ -25,7 +25,7 @@ bool IsOf(const CleanupEntry& entry, std::string_view volume, std::string_view p
 
 Status Conflicts(const std::string& node) {
   return Error(StatusCode::kAborted, "write NodeCleanup {}: others wrote it {} times meanwhile",
-               base::Quote(node), kMostTries);
+               base::Quote(node), kMostCleanupTries);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Status AddCleanups(kube::Client& client, const std::string& node,
                    const std::vector<CleanupEntry>& entries) {
   if (entries.empty()) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.add.before">());
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMostCleanupTries; ++i) {
     auto found = kube::Get<NodeCleanup>(client, "", node);
     const bool missing = found.status().code() == StatusCode::kNotFound;
     if (!found.ok() && !missing) return found.status();
@@ -79,7 +79,7 @@ Status AddCleanups(kube::Client& client, const std::string& node,
 Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
                      const std::string& pod_uid) {
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.remove.before">());
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMostCleanupTries; ++i) {
     auto found = kube::Get<NodeCleanup>(client, "", node);
     if (found.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(found);

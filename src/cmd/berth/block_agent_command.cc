@@ -55,7 +55,7 @@ StatusOr<std::string> FindDriver(const std::string& given) {
                "it by --driver-executable");
 }
 
-Status Run(BlockAgentFlags flags, StopSignals& signals) {
+Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   if (geteuid() != 0) {
     return Error(StatusCode::kPermissionDenied,
                  "'berth block-agent' maps devices and mounts file systems: run it as root");
@@ -137,7 +137,7 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
     if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
       LOG_WARNING("{}", base::ToString(raised));
     }
-    if (const Status ended = Run(*flags, signals); !ended.ok()) {
+    if (const Status ended = RunBlockAgent(*flags, signals); !ended.ok()) {
       LOG_ERROR("{}", base::ToString(ended));
       exit_code = 1;
     }

@@ -12,7 +12,7 @@ namespace {
 
 namespace proxy = block::proxy;
 
-base::Status Run(const proxy::Exports::Options& options, StopSignals& signals) {
+base::Status ServeIoProxy(const proxy::Exports::Options& options, StopSignals& signals) {
   ASSIGN_OR_RETURN(const std::unique_ptr<proxy::Exports> exports, proxy::Exports::Open(options));
   ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.folder + "/sock"));
   const auto server = proxy::Serve(*exports, std::move(listener));
@@ -47,7 +47,7 @@ void AddIoProxyCommand(CLI::App& app, int& exit_code) {
     while (options->folder.size() > 1 && options->folder.ends_with('/')) {
       options->folder.pop_back();
     }
-    const base::Status ended = Run(*options, signals);
+    const base::Status ended = ServeIoProxy(*options, signals);
     if (!ended.ok()) {
       LOG_ERROR("{}", base::ToString(ended));
       exit_code = 1;

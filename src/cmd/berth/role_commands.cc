@@ -53,7 +53,7 @@ int RunUntilSignal(const Called& called, const ProcessOptions& options,
   return 0;
 }
 
-int Run(const Called& called, const std::vector<std::string>& arguments) {
+int RunRoles(const Called& called, const std::vector<std::string>& arguments) {
   if (AsksForHelp(arguments)) {
     cli::Print(fmt::format("Usage of {}:\n{}", called.name, HelpText(called.flags)));
     return 0;
@@ -86,7 +86,7 @@ void AddRoleCommand(CLI::App& app, Called called, const std::string& help, int& 
   command->callback([command, called = std::move(called), &exit_code] {
     const std::vector<std::string> arguments = command->remaining();
     const bool agent = called.on_node && !NamesRoles(arguments);
-    exit_code = agent ? RunNodeAgent(arguments) : Run(called, arguments);
+    exit_code = agent ? RunNodeAgent(arguments) : RunRoles(called, arguments);
   });
 }
 
@@ -103,11 +103,11 @@ void AddRoleCommands(CLI::App& app, int& exit_code) {
 }
 
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments) {
-  return Run({.name = std::string(sidecar.name),
-              .flags = FlagsOf(sidecar),
-              .on_node = sidecar.on_node,
-              .roles = {std::string(sidecar.role)}},
-             arguments);
+  return RunRoles({.name = std::string(sidecar.name),
+                   .flags = FlagsOf(sidecar),
+                   .on_node = sidecar.on_node,
+                   .roles = {std::string(sidecar.role)}},
+                  arguments);
 }
 
 }  // namespace berth::cmd

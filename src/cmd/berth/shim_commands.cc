@@ -7,11 +7,12 @@
 namespace berth::cmd {
 namespace {
 
-using Run = base::Status (*)(const cli::ShimOptions&, const cli::Tell&);
+using ShimAction = base::Status (*)(const cli::ShimOptions&, const cli::Tell&);
 
 // What both commands take.
-std::shared_ptr<cli::ShimOptions> Add(CLI::App& app, int& exit_code, const char* name,
-                                      const char* help, Run run, CLI::App*& command) {
+std::shared_ptr<cli::ShimOptions> AddShimCommand(CLI::App& app, int& exit_code, const char* name,
+                                                 const char* help, ShimAction run,
+                                                 CLI::App*& command) {
   command = app.add_subcommand(name, help);
   auto options = std::make_shared<cli::ShimOptions>();
   command->add_option("--sbin", options->sbin, "Folder of the shims")->capture_default_str();
@@ -28,7 +29,7 @@ std::shared_ptr<cli::ShimOptions> Add(CLI::App& app, int& exit_code, const char*
 
 void AddShimCommands(CLI::App& app, int& exit_code) {
   CLI::App* install = nullptr;
-  const auto options = Add(
+  const auto options = AddShimCommand(
       app, exit_code, "install-shims",
       "Put berth-shim under the names of mount utilities: a kubelet, or mount(8), that runs one "
       "has it run in the pod that is registered for its plugin",
@@ -46,9 +47,9 @@ void AddShimCommands(CLI::App& app, int& exit_code) {
   install->add_option("--program", options->program,
                       "The shim itself (default: berth-shim beside this program)");
   CLI::App* remove = nullptr;
-  const auto to_remove = Add(app, exit_code, "remove-shims",
-                             "Take away shims that install-shims put there, and nothing else",
-                             cli::RemoveShims, remove);
+  const auto to_remove = AddShimCommand(
+      app, exit_code, "remove-shims",
+      "Take away shims that install-shims put there, and nothing else", cli::RemoveShims, remove);
   remove->add_option("names", to_remove->names, "Volume types or utilities (default: all shims)");
 }
 
