@@ -17,11 +17,6 @@ using base::OkStatus;
 using base::Status;
 using base::StatusCode;
 
-Status Need(const std::string& value, std::string_view field) {
-  if (!value.empty()) return OkStatus();
-  return Error(StatusCode::kInvalidArgument, "{} is missing", field);
-}
-
 Status MakeTarget(const std::string& path, bool block) {
   int result = 0;
   if (block) {
@@ -77,9 +72,9 @@ Status FakeCsiState::Handle(const csi::v1::NodeGetInfoRequest&,
 
 Status FakeCsiState::Handle(const csi::v1::NodeStageVolumeRequest& request,
                             csi::v1::NodeStageVolumeResponse&) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
-  RETURN_IF_ERROR(Need(request.staging_target_path(), "staging_target_path"));
-  if (!request.has_volume_capability()) return Need("", "volume_capability");
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.staging_target_path(), "staging_target_path"));
+  if (!request.has_volume_capability()) return RequireField("", "volume_capability");
   struct stat info;
   if (stat(request.staging_target_path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return Error(StatusCode::kInvalidArgument, "staging path '{}' is not a folder",
@@ -98,8 +93,8 @@ Status FakeCsiState::Handle(const csi::v1::NodeStageVolumeRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::NodeUnstageVolumeRequest& request,
                             csi::v1::NodeUnstageVolumeResponse&) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
-  RETURN_IF_ERROR(Need(request.staging_target_path(), "staging_target_path"));
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.staging_target_path(), "staging_target_path"));
   base::MutexLock lock(mutex_);
   const auto it = volumes_.find(request.volume_id());
   if (it == volumes_.end()) return OkStatus();
@@ -113,9 +108,9 @@ Status FakeCsiState::Handle(const csi::v1::NodeUnstageVolumeRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::NodePublishVolumeRequest& request,
                             csi::v1::NodePublishVolumeResponse& response) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
-  RETURN_IF_ERROR(Need(request.target_path(), "target_path"));
-  if (!request.has_volume_capability()) return Need("", "volume_capability");
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.target_path(), "target_path"));
+  if (!request.has_volume_capability()) return RequireField("", "volume_capability");
   const bool ephemeral = request.volume_context().count("csi.storage.k8s.io/ephemeral") > 0 &&
                          request.volume_context().at("csi.storage.k8s.io/ephemeral") == "true";
   base::MutexLock lock(mutex_);
@@ -137,8 +132,8 @@ Status FakeCsiState::Handle(const csi::v1::NodePublishVolumeRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::NodeUnpublishVolumeRequest& request,
                             csi::v1::NodeUnpublishVolumeResponse&) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
-  RETURN_IF_ERROR(Need(request.target_path(), "target_path"));
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.target_path(), "target_path"));
   base::MutexLock lock(mutex_);
   if (rmdir(request.target_path().c_str()) != 0 && errno == ENOTDIR) {
     unlink(request.target_path().c_str());

@@ -10,15 +10,10 @@ using base::StatusCode;
 
 constexpr int64_t kDefaultBytes = int64_t{1} << 30;
 
-Status Need(const std::string& value, std::string_view field) {
-  if (!value.empty()) return OkStatus();
-  return Error(StatusCode::kInvalidArgument, "{} is missing", field);
-}
-
 }  // namespace
 
 base::StatusOr<FakeCsiState::Volume*> FakeCsiState::Existing(const std::string& id) {
-  RETURN_IF_ERROR(Need(id, "volume_id"));
+  RETURN_IF_ERROR(RequireField(id, "volume_id"));
   const auto it = volumes_.find(id);
   if (it == volumes_.end()) return Error(StatusCode::kNotFound, "volume '{}' does not exist", id);
   return &it->second;
@@ -90,8 +85,8 @@ Status FakeCsiState::Handle(const csi::v1::ControllerGetCapabilitiesRequest&,
 
 Status FakeCsiState::Handle(const csi::v1::CreateVolumeRequest& request,
                             csi::v1::CreateVolumeResponse& response) {
-  RETURN_IF_ERROR(Need(request.name(), "name"));
-  if (request.volume_capabilities().empty()) return Need("", "volume_capabilities");
+  RETURN_IF_ERROR(RequireField(request.name(), "name"));
+  if (request.volume_capabilities().empty()) return RequireField("", "volume_capabilities");
   const int64_t wanted = std::max<int64_t>(request.capacity_range().required_bytes(), 0);
   const int64_t limit = request.capacity_range().limit_bytes();
   base::MutexLock lock(mutex_);
@@ -134,7 +129,7 @@ Status FakeCsiState::Handle(const csi::v1::CreateVolumeRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::DeleteVolumeRequest& request,
                             csi::v1::DeleteVolumeResponse&) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
   base::MutexLock lock(mutex_);
   const auto it = volumes_.find(request.volume_id());
   if (it == volumes_.end()) return OkStatus();
@@ -148,7 +143,7 @@ Status FakeCsiState::Handle(const csi::v1::DeleteVolumeRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::ControllerPublishVolumeRequest& request,
                             csi::v1::ControllerPublishVolumeResponse& response) {
-  RETURN_IF_ERROR(Need(request.node_id(), "node_id"));
+  RETURN_IF_ERROR(RequireField(request.node_id(), "node_id"));
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Volume * volume, Existing(request.volume_id()));
   const auto it = volume->attached.find(request.node_id());
@@ -163,7 +158,7 @@ Status FakeCsiState::Handle(const csi::v1::ControllerPublishVolumeRequest& reque
 
 Status FakeCsiState::Handle(const csi::v1::ControllerUnpublishVolumeRequest& request,
                             csi::v1::ControllerUnpublishVolumeResponse&) {
-  RETURN_IF_ERROR(Need(request.volume_id(), "volume_id"));
+  RETURN_IF_ERROR(RequireField(request.volume_id(), "volume_id"));
   base::MutexLock lock(mutex_);
   const auto it = volumes_.find(request.volume_id());
   if (it == volumes_.end()) return OkStatus();
@@ -261,7 +256,7 @@ csi::v1::Snapshot FakeCsiState::Tell(const std::string& id) {
 
 Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
                             csi::v1::CreateSnapshotResponse& response) {
-  RETURN_IF_ERROR(Need(request.name(), "name"));
+  RETURN_IF_ERROR(RequireField(request.name(), "name"));
   base::MutexLock lock(mutex_);
   if (const auto it = snapshot_names_.find(request.name()); it != snapshot_names_.end()) {
     const csi::v1::Snapshot& existing = snapshots_[it->second];
@@ -290,7 +285,7 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
 
 Status FakeCsiState::Handle(const csi::v1::DeleteSnapshotRequest& request,
                             csi::v1::DeleteSnapshotResponse&) {
-  RETURN_IF_ERROR(Need(request.snapshot_id(), "snapshot_id"));
+  RETURN_IF_ERROR(RequireField(request.snapshot_id(), "snapshot_id"));
   base::MutexLock lock(mutex_);
   snapshots_.erase(request.snapshot_id());
   std::erase_if(snapshot_names_,

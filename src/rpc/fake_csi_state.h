@@ -15,6 +15,12 @@
 
 namespace berth::rpc {
 
+// INVALID_ARGUMENT where a required field is empty.
+inline base::Status RequireField(const std::string& value, std::string_view field) {
+  if (!value.empty()) return base::OkStatus();
+  return base::Error(base::StatusCode::kInvalidArgument, "{} is missing", field);
+}
+
 class FakeCsiState {
  public:
   using PluginService = csi::v1::PluginCapability::Service;

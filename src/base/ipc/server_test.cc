@@ -14,7 +14,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-Deadline Late() { return In(seconds(60)); }
+Deadline LateForServer() { return In(seconds(60)); }
 
 class ServerTest : public ::testing::Test {
  protected:
@@ -43,9 +43,11 @@ class ServerTest : public ::testing::Test {
                                     .max_waiting = max_waiting,
                                     .peer = geteuid()});
   }
-  Result<Message> Ask(const Message& request) { return Call(path_, request, Late(), geteuid()); }
+  Result<Message> Ask(const Message& request) {
+    return Call(path_, request, LateForServer(), geteuid());
+  }
   Connection Connect() {
-    auto connection = Connection::To(path_, Late(), geteuid());
+    auto connection = Connection::To(path_, LateForServer(), geteuid());
     EXPECT_TRUE(connection.ok()) << connection.failure().text;
     return std::move(*connection);
   }
@@ -87,7 +89,7 @@ TEST_F(ServerTest, TellsAPeerOfAnotherVersion) {
   Start({{"echo", Echo}});
   Connection connection = Connect();
   ASSERT_EQ(send(connection.fd(), "BIPC\x02\0\0\0\0\0\0\0\0\0\0\0", 16, MSG_NOSIGNAL), 16);
-  const auto reply = connection.Receive(kLargestReply, Late());
+  const auto reply = connection.Receive(kLargestReply, LateForServer());
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
   EXPECT_THAT(*reply->Text(kError), HasSubstr("speaks version 2"));
 }
@@ -103,17 +105,18 @@ TEST_F(ServerTest, TellsThatTooManyWait) {
          {"echo", Echo}},
         1, 1);
   Connection first = Connect();
-  ASSERT_TRUE(first.Send(Message().Set(kMethod, "wait"), 1000, Late()).ok());
+  ASSERT_TRUE(first.Send(Message().Set(kMethod, "wait"), 1000, LateForServer()).ok());
   running.wait();
   Connection second = Connect();  // waits
   Connection third = Connect();
-  const auto refused = third.Receive(kLargestReply, Late());
+  const auto refused = third.Receive(kLargestReply, LateForServer());
   ASSERT_TRUE(refused.ok()) << refused.failure().text;
   EXPECT_THAT(*refused->Text(kError), HasSubstr("too many"));
   go.count_down();
-  EXPECT_TRUE(first.Receive(1000, Late()).ok());
-  ASSERT_TRUE(second.Send(Message().Set(kMethod, "echo").Set("text", "late"), 1000, Late()).ok());
-  EXPECT_TRUE(second.Receive(1000, Late()).ok());
+  EXPECT_TRUE(first.Receive(1000, LateForServer()).ok());
+  ASSERT_TRUE(
+      second.Send(Message().Set(kMethod, "echo").Set("text", "late"), 1000, LateForServer()).ok());
+  EXPECT_TRUE(second.Receive(1000, LateForServer()).ok());
 }
 
 TEST_F(ServerTest, DoesNotDoWhatNobodyWaitsFor) {
@@ -133,11 +136,11 @@ TEST_F(ServerTest, DoesNotDoWhatNobodyWaitsFor) {
          {"echo", Echo}},
         1, 4);
   Connection first = Connect();
-  ASSERT_TRUE(first.Send(Message().Set(kMethod, "wait"), 1000, Late()).ok());
+  ASSERT_TRUE(first.Send(Message().Set(kMethod, "wait"), 1000, LateForServer()).ok());
   running.wait();
   {
     Connection impatient = Connect();
-    ASSERT_TRUE(impatient.Send(Message().Set(kMethod, "do"), 1000, Late()).ok());
+    ASSERT_TRUE(impatient.Send(Message().Set(kMethod, "do"), 1000, LateForServer()).ok());
   }
   go.count_down();
   // Its turn is after the other's.

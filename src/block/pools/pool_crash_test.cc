@@ -17,7 +17,7 @@
 namespace berth::block {
 namespace {
 
-constexpr int kWorkFailed = 3;
+constexpr int kPoolWorkFailed = 3;
 
 class PoolCrashTest : public testing::Test {
  protected:
@@ -47,9 +47,9 @@ class PoolCrashTest : public testing::Test {
     if (pid == 0) {
       setenv("BERTH_FAULTS", faults.c_str(), 1);
       if (!log.empty()) setenv("BERTH_FAULT_LOG", log.c_str(), 1);
-      if (!base::InitFaultPoints().ok()) _exit(kWorkFailed);
+      if (!base::InitFaultPoints().ok()) _exit(kPoolWorkFailed);
       auto pool = Pool::Open(folder, {}, *mounter_, clock_);
-      _exit(pool.ok() && Work(**pool).ok() ? 0 : kWorkFailed);
+      _exit(pool.ok() && Work(**pool).ok() ? 0 : kPoolWorkFailed);
     }
     int status = 0;
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
@@ -114,7 +114,7 @@ TEST_F(PoolCrashTest, AStepThatFailsIsTakenBackAndWorksWhenRepeated) {
     const platform::TempFolder folder;
     const int status = RunInProcess(folder / "pool", point + "=error", "");
     ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), kWorkFailed);
+    EXPECT_EQ(WEXITSTATUS(status), kPoolWorkFailed);
     const std::unique_ptr<Pool> pool = Open(folder / "pool");
     ASSERT_NE(pool, nullptr);
     ExpectWhole(*pool);

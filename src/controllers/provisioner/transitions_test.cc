@@ -13,14 +13,14 @@ enum class Then {
   kMuchLater,  // nothing before the longest wait is over
 };
 
-struct Row {
+struct Transition {
   StatusCode code;
   bool node_selected;
   Then then;
   const char* shown;  // the code in the event
 };
 
-class OutcomeTest : public ProvisionerTest, public ::testing::WithParamInterface<Row> {
+class OutcomeTest : public ProvisionerTest, public ::testing::WithParamInterface<Transition> {
  protected:
   // A claim whose first CreateVolume fails with the row's code.
   void BeginRow(Options options) {
@@ -95,24 +95,24 @@ TEST_P(OutcomeTest, ADeletedClaimIsLetGoOnlyWhenNoVolumeCanBeLeft) {
 INSTANTIATE_TEST_SUITE_P(
     All, OutcomeTest,
     ::testing::Values(
-        Row{StatusCode::kCancelled, true, Then::kSameCall, "Cancelled"},
-        Row{StatusCode::kDeadlineExceeded, true, Then::kSameCall, "DeadlineExceeded"},
-        Row{StatusCode::kUnavailable, true, Then::kSameCall, "Unavailable"},
-        Row{StatusCode::kAborted, true, Then::kSameCall, "Aborted"},
-        Row{StatusCode::kAborted, false, Then::kSameCall, "Aborted"},
-        Row{StatusCode::kInternal, true, Then::kSameCall, "Internal"},
-        Row{StatusCode::kInternal, false, Then::kSameCall, "Internal"},
-        Row{StatusCode::kAlreadyExists, false, Then::kSameCall, "AlreadyExists"},
-        Row{StatusCode::kOutOfRange, false, Then::kSameCall, "OutOfRange"},
-        Row{StatusCode::kPermissionDenied, false, Then::kSameCall, "PermissionDenied"},
-        Row{StatusCode::kUnknown, false, Then::kSameCall, "Unknown"},
-        Row{StatusCode::kNotFound, false, Then::kSameCall, "NotFound"},
-        Row{StatusCode::kFailedPrecondition, false, Then::kSameCall, "FailedPrecondition"},
-        Row{StatusCode::kUnauthenticated, false, Then::kSameCall, "Unauthenticated"},
-        Row{StatusCode::kUnimplemented, false, Then::kSameCall, "Unimplemented"},
-        Row{StatusCode::kResourceExhausted, true, Then::kNextNode, "ResourceExhausted"},
-        Row{StatusCode::kResourceExhausted, false, Then::kSameCall, "ResourceExhausted"},
-        Row{StatusCode::kInvalidArgument, true, Then::kMuchLater, "InvalidArgument"}),
+        Transition{StatusCode::kCancelled, true, Then::kSameCall, "Cancelled"},
+        Transition{StatusCode::kDeadlineExceeded, true, Then::kSameCall, "DeadlineExceeded"},
+        Transition{StatusCode::kUnavailable, true, Then::kSameCall, "Unavailable"},
+        Transition{StatusCode::kAborted, true, Then::kSameCall, "Aborted"},
+        Transition{StatusCode::kAborted, false, Then::kSameCall, "Aborted"},
+        Transition{StatusCode::kInternal, true, Then::kSameCall, "Internal"},
+        Transition{StatusCode::kInternal, false, Then::kSameCall, "Internal"},
+        Transition{StatusCode::kAlreadyExists, false, Then::kSameCall, "AlreadyExists"},
+        Transition{StatusCode::kOutOfRange, false, Then::kSameCall, "OutOfRange"},
+        Transition{StatusCode::kPermissionDenied, false, Then::kSameCall, "PermissionDenied"},
+        Transition{StatusCode::kUnknown, false, Then::kSameCall, "Unknown"},
+        Transition{StatusCode::kNotFound, false, Then::kSameCall, "NotFound"},
+        Transition{StatusCode::kFailedPrecondition, false, Then::kSameCall, "FailedPrecondition"},
+        Transition{StatusCode::kUnauthenticated, false, Then::kSameCall, "Unauthenticated"},
+        Transition{StatusCode::kUnimplemented, false, Then::kSameCall, "Unimplemented"},
+        Transition{StatusCode::kResourceExhausted, true, Then::kNextNode, "ResourceExhausted"},
+        Transition{StatusCode::kResourceExhausted, false, Then::kSameCall, "ResourceExhausted"},
+        Transition{StatusCode::kInvalidArgument, true, Then::kMuchLater, "InvalidArgument"}),
     [](const auto& info) {
       return std::string(info.param.shown) + (info.param.node_selected ? "WithNode" : "");
     });

@@ -46,7 +46,7 @@ Json Wish(const std::string& wish, const std::string& current, const std::string
 }
 Json Of(const std::string& name) { return {{"spec", {{"volumeAttributesClassName", name}}}}; }
 
-Write Begins(const std::string& target) {
+Write BeginsModifying(const std::string& target) {
   return {"patch pvc",
           {fmt::format(R"("modifyVolumeStatus":{{"status":"InProgress",)"
                        R"("targetVolumeAttributesClassName":"{}"}})",
@@ -56,12 +56,12 @@ Write Begins(const std::string& target) {
 Write Names(const std::string& name) {
   return {"patch pv", {fmt::format(R"("spec":{{"volumeAttributesClassName":"{}"}})", name)}};
 }
-Write Done(const std::string& name) {
+Write EndsModifying(const std::string& name) {
   return {"patch pvc",
           {fmt::format(R"("currentVolumeAttributesClassName":"{}")", name),
            R"("modifyVolumeStatus":null)", R"("conditions":[])"}};
 }
-Write SaysFailed(const std::string& why) {
+Write SaysModifyingFailed(const std::string& why) {
   return {"patch pvc", {R"("type":"ModifyVolumeError")", why, "Waiting for retry."}};
 }
 Write IsInfeasible(const std::string& target) {
@@ -140,14 +140,14 @@ std::vector<Case> Cases() {
       {"AFirstClass",
        Wish("gold", ""),
        nullptr,
-       {Begins("gold"), Names("gold"), Done("gold")},
+       {BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
        Classes},
       {"AnotherClass",
        Wish("gold", "silver"),
        Of("silver"),
-       {Begins("gold"), Names("gold"), Done("gold")},
+       {BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
        Classes},
@@ -168,21 +168,21 @@ std::vector<Case> Cases() {
       {"ParametersThatCannotBeAreInfeasible",
        Wish("gold", "silver"),
        Of("silver"),
-       {Begins("gold"), IsInfeasible("gold")},
+       {BeginsModifying("gold"), IsInfeasible("gold")},
        {kGold},
        {Modifying("gold"), kFailed},
        ClassesAndFailure(StatusCode::kInvalidArgument)},
       {"AFinalFailureStaysInProgress",
        Wish("gold", "silver"),
        Of("silver"),
-       {Begins("gold"), SaysFailed("code = Internal")},
+       {BeginsModifying("gold"), SaysModifyingFailed("code = Internal")},
        {kGold},
        {Modifying("gold"), kFailed},
        ClassesAndFailure(StatusCode::kInternal)},
       {"AnUnknownOutcomeStaysInProgress",
        Wish("gold", "silver"),
        Of("silver"),
-       {Begins("gold"), SaysFailed("code = DeadlineExceeded")},
+       {BeginsModifying("gold"), SaysModifyingFailed("code = DeadlineExceeded")},
        {kGold},
        {Modifying("gold"), kFailed},
        ClassesAndFailure(StatusCode::kDeadlineExceeded)},
@@ -192,7 +192,7 @@ std::vector<Case> Cases() {
          {{"annotations",
            {{"volume.kubernetes.io/controller-modify-secret-name", "keys"},
             {"volume.kubernetes.io/controller-modify-secret-namespace", "vault"}}}}}},
-       {SaysFailed("read secret 'vault/keys'")},
+       {SaysModifyingFailed("read secret 'vault/keys'")},
        {},
        {kFailed},
        Classes},
@@ -200,14 +200,16 @@ std::vector<Case> Cases() {
       {"InProgressIsFinishedBeforeAnotherWishCounts",
        Wish("silver", "", "gold", "InProgress"),
        nullptr,
-       {Names("gold"), Done("gold"), Begins("silver"), Names("silver"), Done("silver")},
+       {Names("gold"), EndsModifying("gold"), BeginsModifying("silver"), Names("silver"),
+        EndsModifying("silver")},
        {kGold, kSilver},
        {Modified("gold"), Modifying("silver"), Modified("silver")},
        Classes},
       {"InProgressIsFinishedEvenIfTheOldClassIsWishedAgain",
        Wish("silver", "silver", "gold", "InProgress"),
        Of("silver"),
-       {Names("gold"), Done("gold"), Begins("silver"), Names("silver"), Done("silver")},
+       {Names("gold"), EndsModifying("gold"), BeginsModifying("silver"), Names("silver"),
+        EndsModifying("silver")},
        {kGold, kSilver},
        {Modified("gold"), Modifying("silver"), Modified("silver")},
        Classes},
@@ -221,14 +223,14 @@ std::vector<Case> Cases() {
       {"InfeasibleIsTriedAgain",
        Wish("gold", "silver", "gold", "Infeasible"),
        Of("silver"),
-       {Begins("gold"), Names("gold"), Done("gold")},
+       {BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
        Classes},
       {"InfeasibleGivesWayToAnotherWish",
        Wish("gold", "silver", "theirs", "Infeasible"),
        Of("silver"),
-       {Begins("gold"), Names("gold"), Done("gold")},
+       {BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
        Classes},
@@ -249,7 +251,7 @@ std::vector<Case> Cases() {
       {"AConflictIsComputedAnew",
        Wish("gold", ""),
        nullptr,
-       {Begins("gold"), Begins("gold"), Names("gold"), Done("gold")},
+       {BeginsModifying("gold"), BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
        ClassesAnd([](FakeCluster& cluster) {

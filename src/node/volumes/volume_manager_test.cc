@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using World = FakeVolumeWorld;
 
-const base::Status kUnknown = base::Error(StatusCode::kUnavailable, "the driver went away");
+const base::Status kDriverGone = base::Error(StatusCode::kUnavailable, "the driver went away");
 const base::Status kFinal = base::Error(StatusCode::kInternal, "the driver refuses");
 
 TEST(VolumeManager, SetsUpAndTearsDownAClaim) {
@@ -230,7 +230,7 @@ TEST(VolumeManager, TheSameFailureIsToldOnce) {
 TEST(VolumeManager, AVolumeThatNeverCameUpIsCleanedUp) {
   World world({});
   world.AddBoundClaim("x");
-  world.shared->FailAll("SetUp", kUnknown);
+  world.shared->FailAll("SetUp", kDriverGone);
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("SetUp", 1));
@@ -248,7 +248,7 @@ TEST(VolumeManager, ATearDownOfUnknownOutcomeKeepsTheVolumeFromANewPod) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
-  world.shared->FailAll("TearDown", kUnknown);
+  world.shared->FailAll("TearDown", kDriverGone);
   world.manager->Release("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.manager->Want(world.ClaimPod("b", "x"));
@@ -435,7 +435,7 @@ TEST(VolumeManager, TheListOfVolumesInUseIsRepeatedUntilTheApiTakesIt) {
   world.client.Add(node);
   ASSERT_TRUE(world.Start().ok());
   ASSERT_TRUE(world.client.WaitUntil([&] { return !world.client.ActionNames().empty(); }));
-  world.client.FailNext("patch", "nodes/status", kUnknown);
+  world.client.FailNext("patch", "nodes/status", kDriverGone);
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_THAT(world.client.Peek<api::Node>("", World::kNode)->volumes_in_use(),
@@ -598,7 +598,7 @@ TEST(VolumeManager, MountsInsideAVolumeGoBeforeIt) {
 TEST(VolumeManager, ARegisteredDriverEndsTheWait) {
   World world({});
   world.AddBoundClaim("x");
-  world.shared->FailAll("MountDevice", kUnknown);
+  world.shared->FailAll("MountDevice", kDriverGone);
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 1));
@@ -648,7 +648,7 @@ TEST(VolumeManager, APodHearsWhenItsVolumeDoesNotDoWellAndWhenItDoesAgain) {
   EXPECT_TRUE(world.host->fake_events().WaitFor(
       {"Pod web Warning VolumeConditionAbnormal", "Volume data: a disk fails"}));
   // What the driver does not know changes nothing of what was known.
-  world.shared->SetCondition(base::Status(kUnknown));
+  world.shared->SetCondition(base::Status(kDriverGone));
   world.shared->SetCondition(std::optional(Condition{.message = "rebuilt"}));
   EXPECT_TRUE(world.host->fake_events().WaitFor(
       {"Pod web Normal VolumeConditionNormal", "Volume data: rebuilt"}));

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 using World = FakeVolumeWorld;
 
-const base::Status kUnknown = base::Error(StatusCode::kUnavailable, "the node agent was killed");
+const base::Status kRebooted = base::Error(StatusCode::kUnavailable, "the node agent was killed");
 
 // As if the records had been written in an earlier boot.
 void AgeRecords(World& world) {
@@ -59,8 +59,8 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   world.StopManager();
   world.shared->Reboot();
   AgeRecords(world);
-  world.shared->FailAll("TearDown", kUnknown);
-  world.shared->FailAll("UnmountDevice", kUnknown);
+  world.shared->FailAll("TearDown", kRebooted);
+  world.shared->FailAll("UnmountDevice", kRebooted);
   ASSERT_TRUE(world.Start().ok());
   world.manager->Release("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));

@@ -20,7 +20,8 @@ using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 using World = FakeVolumeWorld;
 
-const base::Status kUnknown = base::Error(StatusCode::kUnavailable, "the node agent was killed");
+const base::Status kAgentKilled =
+    base::Error(StatusCode::kUnavailable, "the node agent was killed");
 
 // Ends the manager once the call `method` has failed in a way that leaves its outcome unknown.
 void EndIn(World& world, const std::string& method) {
@@ -38,9 +39,9 @@ class VolumeRestart : public ::testing::TestWithParam<Cut> {
   // The call fails; or it is done, and its answer is lost.
   static void Prepare(World& world) {
     if (GetParam().takes_effect) {
-      world.shared->FailNext(GetParam().method, kUnknown, /*takes_effect=*/true);
+      world.shared->FailNext(GetParam().method, kAgentKilled, /*takes_effect=*/true);
     } else {
-      world.shared->FailAll(GetParam().method, kUnknown);
+      world.shared->FailAll(GetParam().method, kAgentKilled);
     }
   }
 
@@ -119,8 +120,8 @@ TEST(VolumeRestartState, ARunningPodsVolumeIsReadyWithoutItsDriver) {
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   const auto before = world.shared->Calls();
-  world.shared->FailAll("SetUp", kUnknown);
-  world.shared->FailAll("MountDevice", kUnknown);
+  world.shared->FailAll("SetUp", kAgentKilled);
+  world.shared->FailAll("MountDevice", kAgentKilled);
   world.Restart();
   EXPECT_THAT(world.manager->KnownPods(), ElementsAre("uid-web"));
   world.manager->Want(world.ClaimPod("web", "x"));
@@ -182,7 +183,7 @@ TEST(VolumeRestartState, AnUnfinishedTearDownKeepsTheVolumeFromANewPod) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->Want(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
-  world.shared->FailAll("TearDown", kUnknown);
+  world.shared->FailAll("TearDown", kAgentKilled);
   world.manager->Release("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.Restart();

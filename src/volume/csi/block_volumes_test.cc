@@ -12,7 +12,7 @@ using PublishRequest = csi::v1::NodePublishVolumeRequest;
 const std::string kBlock = "plugins/kubernetes.io/csi/volumeDevices/";
 const std::string kData = kBlock + "pv-1/data";
 const std::string kStaging = kBlock + "staging/pv-1";
-const std::string kDevice = kBlock + "publish/pv-1/11111111-2222-3333-4444-555555555555";
+const std::string kPublished = kBlock + "publish/pv-1/11111111-2222-3333-4444-555555555555";
 const std::string kLink =
     "pods/11111111-2222-3333-4444-555555555555/volumeDevices/kubernetes.io~csi/pv-1";
 
@@ -43,17 +43,17 @@ TEST_F(BlockVolumesTest, ADeviceIsStagedPublishedAndTornDown) {
   const auto published = plugin_->SetUp(Pod(), Block(), {{"device", "/dev/xvdb"}});
   ASSERT_TRUE(published.ok()) << published.status();
   EXPECT_TRUE(published->block);
-  EXPECT_EQ(published->path, Path(kDevice));
-  EXPECT_EQ(std::filesystem::read_symlink(Path(kLink)), Path(kDevice));
+  EXPECT_EQ(published->path, Path(kPublished));
+  EXPECT_EQ(std::filesystem::read_symlink(Path(kLink)), Path(kPublished));
   const auto publish = Last<PublishRequest>("NodePublishVolume");
-  EXPECT_EQ(publish.target_path(), Path(kDevice));
+  EXPECT_EQ(publish.target_path(), Path(kPublished));
   EXPECT_EQ(publish.staging_target_path(), Path(kStaging));
   EXPECT_EQ(publish.publish_context().at("device"), "/dev/xvdb");
   EXPECT_TRUE(publish.volume_capability().has_block());
 
   ASSERT_TRUE(plugin_->Expand(PodRecordOf(Block()), Block(), 8192).ok());
   const auto expand = Last<csi::v1::NodeExpandVolumeRequest>("NodeExpandVolume");
-  EXPECT_EQ(expand.volume_path(), Path(kDevice));
+  EXPECT_EQ(expand.volume_path(), Path(kPublished));
   EXPECT_EQ(expand.staging_target_path(), Path(kStaging));
   EXPECT_TRUE(expand.volume_capability().has_block());
 
@@ -74,7 +74,7 @@ TEST_F(BlockVolumesTest, TwoPodsShareADevice) {
   ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
   ASSERT_TRUE(plugin_->SetUp(other, Block(), {}).ok());
   ASSERT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
-  EXPECT_FALSE(Exists(kDevice));
+  EXPECT_FALSE(Exists(kPublished));
   EXPECT_TRUE(Exists(kBlock + "publish/pv-1/" + other.uid()));
   ASSERT_TRUE(plugin_->TearDown(PodRecordOf(Block(), other)).ok());
   ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
@@ -143,7 +143,7 @@ TEST_F(BlockVolumesTest, ATargetThatIsNoBlockDeviceIsRefusedAndTakenBack) {
   EXPECT_FALSE(Exists(kLink));
 
   driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
-    std::filesystem::remove(Path(kDevice));
+    std::filesystem::remove(Path(kPublished));
     return base::OkStatus();
   });
   EXPECT_THAT(std::string(base::Message(plugin_->SetUp(Pod(), Block(), {}).status())),
@@ -171,7 +171,7 @@ TEST_F(BlockVolumesTest, TheDeviceOfAnotherVolumeIsRefusedUnlessItMayBeShared) {
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("is volume 'vol-1'"));
   EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
-  EXPECT_TRUE(Exists(kDevice));
+  EXPECT_TRUE(Exists(kPublished));
   publishes(8);
   EXPECT_TRUE(plugin_->SetUp(Pod(), other, {}).ok());
 
@@ -192,7 +192,7 @@ TEST_F(BlockVolumesTest, AReadOnlyUseIsReadOnlyInTheContainer) {
 TEST_F(BlockVolumesTest, ADamagedRecordDoesNotKeepTheDriverFromTearDown) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
-  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPublished)).ok());
   ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
   std::ofstream(Path(kData + "/vol_data.json")) << "{";
   EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
@@ -205,12 +205,12 @@ TEST_F(BlockVolumesTest, ADamagedRecordDoesNotKeepTheDriverFromTearDown) {
 TEST_F(BlockVolumesTest, ARecordThatCannotBeReadNowIsNoDamage) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
-  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPublished)).ok());
   ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
   HideRecord(kData);
   EXPECT_FALSE(plugin_->TearDown(PodRecordOf(Block())).ok());
   EXPECT_FALSE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
-  EXPECT_TRUE(Exists(kDevice));
+  EXPECT_TRUE(Exists(kPublished));
   ShowRecord(kData);
   EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
   EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
@@ -224,7 +224,7 @@ TEST_F(BlockVolumesTest, OfAnEarlierBootNothingIsLeftWithoutTheDriver) {
   const DeviceRecord device = DeviceRecordOf(Block());
   const PodVolumeRecord use = PodRecordOf(Block());
   EXPECT_EQ(plugin_->ForgetPodVolume(use).code(), StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice)).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPublished)).ok());
   ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
   driver_->GoAway();
   EXPECT_TRUE(plugin_->ForgetPodVolume(use).ok());
@@ -238,10 +238,10 @@ TEST_F(BlockVolumesTest, OfAnEarlierBootNothingIsLeftWithoutTheDriver) {
 TEST_F(BlockVolumesTest, AMountThatOutlivesUnpublishIsNamed) {
   ASSERT_TRUE(Stage().ok());
   ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
-  host_.fake_mounter().Add(Path(kDevice), "devtmpfs", "udev");
+  host_.fake_mounter().Add(Path(kPublished), "devtmpfs", "udev");
   const Status status = plugin_->TearDown(PodRecordOf(Block()));
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(base::Message(status)), HasSubstr(Path(kDevice)));
+  EXPECT_THAT(std::string(base::Message(status)), HasSubstr(Path(kPublished)));
   EXPECT_TRUE(Exists(kLink));
 }
 

@@ -25,7 +25,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
 
-constexpr char kUser[] = "pods/1234/volumes/example~nfs/data";
+constexpr char kProbedUser[] = "pods/1234/volumes/example~nfs/data";
 
 class FlexProberTest : public testing::Test {
  protected:
@@ -209,11 +209,11 @@ TEST_F(FlexProberTest, OneBadDriverHidesNoOther) {
 }
 
 TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
-  ASSERT_TRUE(platform::MakeFolders(temp_ / ("kubelet/" + std::string(kUser))).ok());
+  ASSERT_TRUE(platform::MakeFolders(temp_ / ("kubelet/" + std::string(kProbedUser))).ok());
   folder_.Install("example~nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("example/nfs") == "one"; }));
   const DriverVersion version = *Current("example/nfs");
-  ASSERT_TRUE(Plugin("example/nfs")->versions().Hold(version, kUser).ok());
+  ASSERT_TRUE(Plugin("example/nfs")->versions().Hold(version, kProbedUser).ok());
   const VolumePlugin* const plugin = list_[0].get();
   folder_.Remove("example~nfs");
   ASSERT_TRUE(
@@ -222,7 +222,7 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   EXPECT_THAT(Output("example/nfs"), HasSubstr("no folder 'example~nfs'"));
   const Status state = prober_->StateOf("example/nfs");
   EXPECT_EQ(state.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(base::ToString(state), HasSubstr(fmt::format("set up: '{}'", kUser)));
+  EXPECT_THAT(base::ToString(state), HasSubstr(fmt::format("set up: '{}'", kProbedUser)));
   EXPECT_EQ(OutputOf(version.executable), "one");
 
   // The same after a restart; then the last volume goes.
@@ -234,7 +234,7 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   const auto kept = Plugin("example/nfs")->versions().Kept("example/nfs", version.id);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
-  ASSERT_TRUE(Plugin("example/nfs")->versions().Release(*kept, kUser).ok());
+  ASSERT_TRUE(Plugin("example/nfs")->versions().Release(*kept, kProbedUser).ok());
   EXPECT_TRUE(ProbeUntil([&] { return list_.empty(); }));
 }
 
@@ -288,7 +288,7 @@ TEST_F(FlexProberTest, ADriverThatComesBackIsANewPlugin) {
   folder_.Install("nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
   const DriverVersion version = *Current("nfs");
-  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kProbedUser).ok());
   const auto plugin = list_[0];
   folder_.Move("nfs", ".nfs");
   ASSERT_TRUE(ProbeUntil([&] { return !Current("nfs").ok(); }));
@@ -384,8 +384,8 @@ TEST_F(FlexProberTest, APluginOutlivesItsProber) {
   prober_.reset();
   EXPECT_EQ(Output("nfs"), "one");
   const DriverVersion version = *Current("nfs");
-  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kUser).ok());
-  ASSERT_TRUE(Plugin("nfs")->versions().Release(version, kUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().Release(version, kProbedUser).ok());
 }
 
 }  // namespace
