@@ -1,9 +1,10 @@
 // What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/
 // and remote/); the node agent's volume manager drives them and knows no kind.
 //
-//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown →
-//   UnmountDevice volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp …
-//   TearDown
+//   volume shared by pods of the node (a PersistentVolume):
+//       MountDevice ─▶ SetUp ─▶ TearDown ─▶ UnmountDevice
+//   volume of one pod (emptyDir, configMap, CSI inline):
+//       SetUp ─▶ TearDown
 //
 // The volume manager calls a plugin from one serial queue per volume, writes its own durable record
 // before each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut

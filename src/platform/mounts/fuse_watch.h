@@ -1,8 +1,8 @@
 // Tells when nobody serves a FUSE mount any more, at once.
 //
 //   mount table changes ─▶ FUSE mounts, connections ─▶ who serves each (fuse_server.h) ─▶ a pidfd
-//   a pidfd says "ended", or a minute is over ─▶ does anyone serve it still? nobody, and a child
-//   that asks hears ENOTCONN ─▶ on_lost
+//   a pidfd says "ended", or a minute is over ─▶ does anyone serve it still?
+//       ─▶ nobody, and a child that asks hears ENOTCONN ─▶ on_lost
 //
 // One thread, which touches no mount itself. Each mount is told once. What the events miss (a
 // server that closes /dev/fuse and lives on, a kernel that does not say who serves what) the look

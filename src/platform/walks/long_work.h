@@ -6,7 +6,7 @@
 //
 //   caller ──▶ waits ──▶ OK, an error
 //     │          │ no sign of life
-//     │          ╰─────▶ DEADLINE_EXCEEDED: the work is given up. It ends once the kernel lets it
+//     │          └─────▶ DEADLINE_EXCEEDED: the work is given up. It ends once the kernel lets it
 //     ▼                  go, and nothing of the kind is begun on its file system before that.
 //   thread with a table of descriptors of its own, and in it one folder
 //

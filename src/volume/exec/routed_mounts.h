@@ -1,7 +1,7 @@
 // Mounts that utilities make, each in the pod that is registered for its plugin or on the host, and
 // undone the way it was made.
 //
-//   Mount:   record (target, plugin, way) ─▶ the utility runs ─▶ the host's mount table shows it
+//   Mount:   record (target, plugin, way) ─▶ the utility runs ─▶ the mount table shows it
 //   Unmount: record ─▶ the same container runs umount ─▶ the table shows it no more ─▶ record gone
 //                 └──▶ that container is gone: a lazy unmount on the host, and an event
 //

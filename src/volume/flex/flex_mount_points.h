@@ -1,10 +1,9 @@
 // Folders that a driver mounts at and unmounts: what is the same for a device that pods share and
 // for a pod's volume.
 //
-//   missing ─ Mount ─▶ folder 0750, version held ─ call ─▶ mounted (or not: a driver may mount
-//                            ▲                       │     nothing there)
-//                            │        says it failed │
-//                            └── removed, if it is this call's ◀┘
+//   missing ── Mount ──▶ folder 0750, version held ── call ──▶ mounted (or not: a driver may
+//      ▲                                               │       mount nothing there)
+//      └── folder removed, if this call made it ◀──────┘ the driver says that it failed
 //
 // A driver that says that it failed and left a mount has it taken back; until that is done nobody
 // gets it. What may have happened, for its outcome is unknown, stays as it is. Mounted is what the

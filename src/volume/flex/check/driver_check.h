@@ -2,9 +2,9 @@
 // volume and says in words what is wrong.
 //
 //   init ─ an unknown command ─ getvolumename
-//     └▶ attach, isattached, waitforattach          of drivers that attach
-//         └▶ mountdevice ─▶ mount ─ data ─ expand… ─ unmount ─▶ unmountdevice ─▶ detach
-//              twice each, as after a crash; once more to find the data; once more to read only
+//     ├▶ attach, isattached, waitforattach          of drivers that attach
+//     │   └▶ mountdevice ─▶ mount ─ data ─ expand ─ unmount ─▶ unmountdevice ─▶ detach
+//     │        twice each, as after a crash; once more to find the data; once more to read only
 //     └▶ mount without the volume's options; unmount where nothing is mounted
 //   what is left of processes, mounts and loop devices
 //
