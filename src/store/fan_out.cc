@@ -52,8 +52,7 @@ void FanOut::Leave(const std::shared_ptr<Member>& member) {
   member->gone = true;
   std::erase(members_, member);
   changed_.NotifyAll();
-  if (std::this_thread::get_id() == thread_id_)
-    return;  // called from within a delivery, which would never end
+  if (std::this_thread::get_id() == thread_id_) return;  // called from within its own delivery
   while (delivering_) changed_.Wait(mutex_);
 }
 
