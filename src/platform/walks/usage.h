@@ -12,8 +12,7 @@
 namespace berth::platform {
 
 struct FileSystemUsage {
-  int64_t total_bytes = 0, used_bytes = 0,
-          available_bytes = 0;  // available: to users other than root
+  int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;  // available: to non-root users
   int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
 };
 
