@@ -84,8 +84,7 @@ class LeaderElection {
   Json observed_;  // spec as last seen, and since when
   mutable base::Mutex mutex_;
   BootTime observed_at_ ABSL_GUARDED_BY(mutex_){0};
-  BootTime expires_ ABSL_GUARDED_BY(mutex_){
-      0};  // when another holder's lease expires, by our clock
+  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // of another's lease, by our clock
   BootTime leading_until_ ABSL_GUARDED_BY(mutex_){0};
   BootTime tried_at_ ABSL_GUARDED_BY(mutex_){0};
 };
