@@ -27,8 +27,7 @@ struct Volume {
   std::string fs_type;  // empty: the driver's choice
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
-  std::string
-      selinux_context;  // the context that all files are to show (selinux.h); empty: their own
+  std::string selinux_context;  // all files show it (selinux.h); empty: each shows its own
   // The label for each file if a runtime handler must label them; empty: the handler knows it.
   std::string file_label;
   // The file systems that the runtime handler of the pod's sandbox can mount: the driver may leave
