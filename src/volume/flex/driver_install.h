@@ -1,8 +1,7 @@
 // Installs a driver into a driver folder, so that nobody ever sees a part of a driver.
 //
-//   DRIVERS/.berth-install/vendor~driver/   stage: a driver is put here first and checked; no
-//   driver's
-//                                           name begins with a dot
+//   DRIVERS/.berth-install/vendor~driver/   the stage: a driver is put here first and
+//                                           checked; no driver's name begins with a dot
 //   DRIVERS/vendor~driver/                  its files are renamed into place, the executable last
 //
 // So no driver runs in part, or without its other files, and a process that runs while its driver

@@ -1,8 +1,8 @@
 // The devices of a driver that attaches, which the pods of a node share.
 //
-//   plugins/kubernetes.io/flexvolume/<driver>/mounts/<volume>/      as in Kubernetes
-//   plugins/kubernetes.io/flexvolume/<driver>/volumes/<volume>.json the mark: written before the
-//                                     call, removed after the unmount
+//   plugins/kubernetes.io/flexvolume/<driver>/mounts/<volume>/        as in Kubernetes
+//   plugins/kubernetes.io/flexvolume/<driver>/volumes/<volume>.json   the mark: written before
+//                                       the call, removed after the unmount
 //
 // Kubernetes knows such a volume only by its name, and two pods may give one name to different
 // inline volumes. The mark says which volume is mounted there, and requests for another volume are

@@ -1,8 +1,7 @@
 // local: a folder or a block device of one node, as a PersistentVolume.
 //
-//   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, made if
-//   the
-//                                                            device is blank; shared by pods
+//   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, which is
+//                                                            made if it is blank; shared by pods
 //   pods/<uid>/volumes/kubernetes.io~local-volume/<pv>/      bind of that, or of the folder
 //   plugins/…/volumeDevices/<pv>/<pod uid>                   volumeMode Block: bind of the device
 //   pods/<uid>/volumeDevices/kubernetes.io~local-volume/<pv> symlink to it
