@@ -334,7 +334,7 @@ StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Open(const std::string
 void FlightRecorder::Load() {
   Header header;
   if (!ReadHeader(fd_.get(), header)) {
-    if (ftruncate(fd_.get(), 0) != 0) LOG_WARNING("the flight record cannot be begun anew");
+    if (ftruncate(fd_.get(), 0) != 0) LOG_WARNING("cannot empty the flight record");
     return;
   }
   epoch_ = header.epoch + 1;

@@ -34,7 +34,7 @@ bool KeyedWorkers::AddWorker() {
     });
   } catch (const std::system_error& error) {
     // The existing workers go on, and the next key that waits tries again.
-    LOG_ERROR("{}: no further worker: {}", options_.name, error.what());
+    LOG_ERROR("{}: cannot start another worker: {}", options_.name, error.what());
     return false;
   }
   ++workers_;

@@ -232,7 +232,7 @@ class InotifyWatch : public FolderWatch {
   base::UniqueFd OpenRoot() {
     base::UniqueFd fd(open(path_.c_str(), kFolder | O_CLOEXEC));
     if (!fd.valid() && errno == ENOENT && options_.keep_folder) {
-      LOG_INFO("make the folder {}, which is not there", base::Quote(path_));
+      LOG_INFO("folder {} is missing: making it", base::Quote(path_));
       trouble_ = MakeFolders(path_, 0755);
       fd.Reset(open(path_.c_str(), kFolder | O_CLOEXEC));
     }

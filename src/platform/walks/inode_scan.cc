@@ -146,7 +146,7 @@ std::optional<bool> HoldsForEveryInode(int root,
     hold = hold && holds(inode);
     return hold && !stopped;
   });
-  if (!read.ok()) LOG_DEBUG("inodes are looked at by name: {}", base::ToString(read));
+  if (!read.ok()) LOG_DEBUG("cannot read inodes in bulk: {}", base::ToString(read));
   if (!read.ok() || stopped) return std::nullopt;
   if (!hold) return false;
   return seen ? std::optional(true) : std::nullopt;

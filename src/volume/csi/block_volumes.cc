@@ -117,7 +117,7 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
           client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout);
       // Tear-down does this again.
       if (!undone.ok()) {
-        LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+        LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
       }
     }
     return right;

@@ -28,7 +28,7 @@ std::optional<Json> DataOf(const std::string& folder) {
   if (data.ok() && !data->has_value()) return std::nullopt;
   const Status status = data.ok() ? ReadRecord(StateOf(**data, false)).status() : data.status();
   if (status.ok()) return *std::move(*data);
-  LOG_WARNING("what volume lies in {} is not known: {}", Quote(folder), base::ToString(status));
+  LOG_WARNING("cannot tell which volume lies in {}: {}", Quote(folder), base::ToString(status));
   return std::nullopt;
 }
 

@@ -43,7 +43,7 @@ Status CheckDeviceNotMounted(Host& host, const std::vector<platform::MountEntry>
 // Logs the failure of a call that undoes a refused one; tear-down does it again.
 template <typename Answer>
 void Undo(const Answer& undone) {
-  if (!undone.ok()) LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+  if (!undone.ok()) LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ Status DriverStore::LoadVersion(const Key& key) {
     const std::string path = fmt::format("{}/{}", holds, name);
     const HoldRecord record = ParseHold(platform::ReadFile(path));
     if (!record.user.empty() && !IsThere(record.user)) {
-      LOG_INFO("driver {}: {}, which held version {}, is there no more", Quote(key.first),
+      LOG_INFO("driver {}: {} no longer exists, so its hold of version {} ends", Quote(key.first),
                Quote(record.user), key.second);
       RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(path));
     } else {

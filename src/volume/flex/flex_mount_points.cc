@@ -104,7 +104,7 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
   // A later call that did nothing must not undo what an earlier call may have done.
   if (!existed) {
     const Status removed = Remove(folder);
-    if (!removed.ok()) LOG_WARNING("after a mount that failed: {}", base::ToString(removed));
+    if (!removed.ok()) LOG_WARNING("clean up after a failed mount: {}", base::ToString(removed));
   }
   return done;
 }

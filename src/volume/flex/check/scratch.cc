@@ -111,7 +111,7 @@ Scratch::~Scratch() {
     }
   }
   const base::Status removed = platform::RemoveTree(folder_);
-  if (!removed.ok()) LOG_WARNING("remove what was tested: {}", base::ToString(removed));
+  if (!removed.ok()) LOG_WARNING("remove the scratch folder: {}", base::ToString(removed));
 }
 
 bool Scratch::Within(const std::string& path) const { return path.starts_with(folder_ + "/"); }
