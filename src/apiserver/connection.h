@@ -1,9 +1,14 @@
 // One client connection: reads requests one after the other, hands each on, and writes its answer.
 //
-//   handshake ─▶ reading ─▶ busy ─▶ reading ...            (keep-alive)
-//                   │         ├───▶ lingering ─▶ closed    (Connection: close, or an error while
-//                   reading) │         └───▶ proxying ──▶ closed └─ idle or slow too long ──▶
-//                   closed
+//   handshake ──▶ reading ── a request is complete or faulty ──▶ busy ── Proxy ──▶ proxying
+//                    ▲                                           │  │                 │
+//                    └─────── answered, and to be kept ──────────┘  │ answered, and   │ the target
+//                                                                   │ to be closed    │ has ended
+//                                                                   ▼                 │
+//   closed ◀── the client's end was read, or time is up ──────── lingering ◀──────────┘
+//
+// Without TLS a connection begins in reading. From each state it goes to closed when it fails or
+// its deadline passes.
 //
 // Belongs to the event loop's thread; only Wake may be called from others. An idle connection keeps
 // no buffers: the loop's one scratch buffer serves all reads.

@@ -1,7 +1,7 @@
 // Watches: what changes goes to each client as one line of JSON per event.
 //
-//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended (time-out, client gone, too
-//   slow)
+//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended: time-out, client gone,
+//                                                              or client too slow
 //
 // The first two go out in pages, each when the client has taken the one before.
 //

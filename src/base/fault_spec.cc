@@ -85,14 +85,14 @@ StatusOr<FaultSpec> ParseFault(std::string_view item) {
   return spec;
 }
 
-// The finalizer of SplitMix64: neighbours in, independent numbers out.
+// The finalizer of SplitMix64: it turns neighbouring numbers into independent ones.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-// The same everywhere, unlike std::hash (FNV-1a).
+// FNV-1a: unlike std::hash it gives the same result everywhere.
 uint64_t Hash(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

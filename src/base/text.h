@@ -1,4 +1,4 @@
-// Small things that are done to text.
+// Small helpers for text.
 #pragma once
 
 #include <string_view>

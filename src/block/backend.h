@@ -131,9 +131,8 @@ struct BackendParts {
 // Of a StorageCluster's spec.backend: an object of one member, which names the type.
 //   {"images": {"folder": "/srv/pool", "access": "Loop" | "Proxy"}}
 //   {"nbd": {"server": "10.0.0.5:10809" | "unix:/run/nbd.sock", "folder": "/srv/exports",
-//            "access": "Kernel" | "Proxy" | "Auto"}}   `folder` where the images are, for Create
-//            and
-//                                                      the like; empty: made at the server
+//            "access": "Kernel" | "Proxy" | "Auto"}}
+//       `folder` is where the images are, for Create and the like; empty: made at the server
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);

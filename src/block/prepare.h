@@ -1,10 +1,12 @@
 // Readies the file system of a mapped volume for its mount, by what the volume's record says is in
 // it (Content, record.h).
 //
-//   blank       probe: nothing at all ─▶ record `formatting` ─▶ mkfs with the recorded UUID ─▶
-//   `formatted` formatting  emptied, then as blank: it was never mounted copied      probe: the
-//   right kind ─▶ a new UUID ─▶ `formatted` with that UUID formatted   probe: the right kind and
-//   UUID
+//   blank ────── nothing is found ─▶ record `formatting` ─┬─▶ mkfs, recorded UUID ─▶ `formatted`
+//   formatting ─ the image is emptied: never mounted ─────┘
+//   copied ───── the right type is found ─▶ new UUID ─▶ `formatted` ─┬─▶ grown if its image grew,
+//   formatted ── the right type and UUID are found ──────────────────┘   else a quick check
+//
+// What is found otherwise is refused and left as it is.
 //
 // then grown if its image grew, else checked as far as every mount may afford.
 #pragma once

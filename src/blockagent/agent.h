@@ -1,11 +1,10 @@
 // `berth block-agent`: attaches the volumes of storage clusters on its node, behind a thin
 // Flexvolume driver.
 //
-//   start   records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new file,
-//           which the kubelet finds and asks for its init ─▶ mounts are served
+//   start           records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new
+//                   file, which the kubelet finds and asks for its init ─▶ mounts are served
 //   while it runs   each volume on record is compared with fence, pods and image: at start, when
-//   its
-//           VolumeFence or PersistentVolume changes, after a failure, and every minute
+//                   its VolumeFence or PersistentVolume changes, after a failure, and every minute
 //
 // Its death takes nothing along: mounts and devices are the kernel's, and the next one goes on by
 // the records.

@@ -1,8 +1,7 @@
 // Works off what others want taken off this node: the entries of its NodeCleanup.
 //
-//   entry ─▶ its pod is there, and the fence names it ─▶ the volume is rightly in use: entry
-//   removed
-//         ─▶ else: unmounted, unmapped, out of the fence ─▶ entry removed
+//   entry ─┬─▶ its pod is there, and the fence names it: rightly in use ─┬─▶ entry removed
+//          └─▶ else: unmounted, unmapped, out of the fence ──────────────┘
 //
 // The entry goes last, so that a crash on the way does it once more. What does not come off by
 // itself in a while (something has it open, though its pod is gone) is forced off; at once where

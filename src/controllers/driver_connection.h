@@ -2,12 +2,10 @@
 // whether it is there.
 //
 //            Start                 Probe ready, GetPluginInfo, capabilities read
-//   [idle] ────────▶ [connecting] ─────────────────────────────────────────────▶ [ready] ── OnReady
-//   ──▶
-//                        ▲   │ refused, not ready: again (100 ms, doubling to 2 s)  │
-//                        └───┘                                                      │
-//                        ▲            a Call failed with UNAVAILABLE                │
-//                        └──────────────────────────────────────────────────────────┘
+//   [idle] ────────▶ [connecting] ──────────────────────────────────────────────▶ [ready: OnReady]
+//                      │  ▲   ▲                                                          │
+//                      └──┘   └────────────── a Call failed with UNAVAILABLE ────────────┘
+//   refused or not ready: again after 100 ms, doubling to 2 s
 //
 // An absent driver pauses its controllers and never ends the process. While it is away, info() is
 // what it last said, so that work with an unknown outcome goes on trying. When it is back

@@ -1,11 +1,15 @@
 // The node service's work: volumes of the pool mapped, mounted and bound to where pods find them.
 //
-//            stage                   publish: mounted at staging with the first target,
-//   (none) ─────────▶ mapped,      ─────────────────────────▶ bound to each
-//          ◀───────── prepared     ◀───────────────────────── unpublish: not mounted any more with
-//            unstage   │     ▲                                the last one
-//                      │     └────── unpublish ──────┐
-//                      └──── publish ──▶ deferred: a container runtime mounts it for the target
+//               stage                     publish
+//   (none) ───────────────▶ [prepared] ─────────────▶ [mounted at staging, bound to each target]
+//      ▲                     │ │  ▲  ▲                                    │
+//      └────── unstage ──────┘ │  │  └─── unpublish of the last target ───┘
+//                              │  │
+//                      publish │  │ unpublish
+//                              ▼  │
+//                           [deferred: a container runtime mounts it for the target]
+//
+// Prepared means: mapped to a loop device, and the file system on it is made or checked.
 //
 // The kernel that has the file system mounted is this host's or a sandbox's, never both
 // (node_defer.cc). Between a deferral and whatever comes next but NodeUnstageVolume the volume is

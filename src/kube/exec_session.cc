@@ -56,7 +56,7 @@ std::string TargetOf(const ExecRequest& request, bool with_stdin) {
   return target;
 }
 
-// What the error channel says when the command has ended.
+// Reads from the error channel how the command has ended.
 StatusOr<int> ExitOf(std::string_view text) {
   ASSIGN_OR_RETURN(const Json status, base::json::Parse(text));
   if (base::json::String(status, {"status"}) == "Success") return 0;
@@ -68,7 +68,7 @@ StatusOr<int> ExitOf(std::string_view text) {
   return Error(StatusCode::kInternal, "{}", base::json::String(status, {"message"}, "exec failed"));
 }
 
-// The refusal of an upgrade: a Status object in the body, if the server is a good one.
+// The error of a refused upgrade: most servers put a Status object into the body.
 Status RefusalOf(const websocket::response_type& response) {
   const auto body = base::json::Parse(response.body());
   const std::string message = body.ok() ? base::json::String(*body, {"message"}) : "";
@@ -79,7 +79,7 @@ Status RefusalOf(const websocket::response_type& response) {
 }
 
 // One exec over a connected stream. All members are used on the thread that runs the io_context,
-// but for the reader of standard input, which posts.
+// except for the reader of standard input, which posts to it.
 template <typename Stream>
 class Session {
  public:
@@ -131,7 +131,7 @@ class Session {
     if (channel == kError && !data.empty()) Finish(ExitOf(data));
   }
 
-  // Runs on its own thread, since standard input may be a file, which cannot be polled for.
+  // Runs on a thread of its own, because standard input may be a file, which cannot be polled.
   void ReadInput(const std::stop_token& done) {
     std::string chunk(16 * 1024, '\0');
     while (!done.stop_requested()) {
@@ -238,7 +238,7 @@ StatusOr<int> OverUnixSocket(const Config& config, const ExecRequest& request,
   return RunOn(io, std::move(stream), "localhost", "", request, streams, stop);
 }
 
-// "https://host:port" in its parts.
+// The parts of "https://host:port".
 struct Address {
   std::string host;
   std::string port = "443";

@@ -37,45 +37,48 @@ class InformerBase {
     ObjectPtr after;   // null: deleted
   };
   using Handler = std::function<void(const Change&)>;
-  // The values under which an object is found by ByIndex.
+  // Returns the values under which ByIndex finds an object.
   using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
 
   using Factory = std::function<ObjectPtr(Json)>;
 
   InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory);
-  // A view of the copy that `shared` keeps: handlers and indexes of its own, which go when it
-  // stops, while the copy and its watch stay. `shared` outlives it; its Stop ends the watch for
-  // both.
+  // A view of the copy that `shared` keeps. It has handlers and indexes of its own, which are
+  // removed when it stops, while the copy and its watch stay. `shared` must outlive it; stopping
+  // `shared` ends the watch for both.
   explicit InformerBase(InformerBase& shared);
   ~InformerBase();
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // Handlers run one after the other on the informer's thread and must return quickly: add a key to
-  // a queue. Added after Start, a handler first gets all present objects as added.
+  // Handlers run one at a time and in the order of the changes, on the informer's thread or on a
+  // thread that is in AddHandler or Observe. They must return quickly: add a key to a queue. A
+  // handler that is added after Start first gets all present objects as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Indexes of one name are one index: who uses the name gives the same function, which captures
-  // nothing. It stays as long as somebody uses it.
+  // All indexes of one name are one index: every user of the name must give the same function,
+  // which captures nothing. The index is kept as long as it has a user.
   void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  // When it returns no handler runs or will be called. Never from a handler.
+  // For a view: when this returns none of its handlers runs or will be called. Otherwise: when this
+  // returns the watch has ended, and only Observe still calls handlers. Never call it from a
+  // handler.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the first list is there and its handlers were called.
+  // Whether the first list is complete and the handlers were called for it.
   bool synced() const;
   bool WaitForSync(std::chrono::steady_clock::time_point deadline);
-  // As WaitForSync, but true as well if the API has no such kind, or does not let it be listed.
+  // As WaitForSync, but also true if the API has no such kind, or does not allow to list it.
   bool WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline);
-  // Why there is no list yet; OK: none has failed.
+  // Why there is no list yet; OK if none has failed.
   Status list_failure() const;
-  // FAILED_PRECONDITION with the reason as long as there is no list: for who decides by the absence
-  // of an object of a kind that was asked for as optional.
+  // FAILED_PRECONDITION with the reason as long as there is no list. Code that decides by the
+  // absence of an object of an optional kind calls it first.
   Status CheckListed() const;
 
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
-  // Each object that is there when its turn comes, one after the other and outside of all locks:
-  // where there are many thousands, few of them are in memory at once.
+  // Visits the objects one after the other, outside of all locks, each as it is when its turn
+  // comes. Of many thousands of objects only a few are in memory at once.
   void Visit(const std::function<void(const ObjectPtr&)>& visitor) const;
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
@@ -102,7 +105,7 @@ class Informer : public InformerBase {
     const std::string& key;
     std::shared_ptr<const T> before;
     std::shared_ptr<const T> after;
-    // The newest state that is known: `after`, or `before` of a deleted object.
+    // The newest known state: `after`, or `before` of a deleted object.
     const T& latest() const { return after != nullptr ? *after : *before; }
   };
 
@@ -157,32 +160,32 @@ class Informer : public InformerBase {
   }
 };
 
-// The informers of a process, one a kind, made when first asked for. Thread-safe.
+// The informers of a process, one per kind, each made when it is first asked for. Thread-safe.
 class Informers {
  public:
   explicit Informers(Client& client) : client_(&client) {}
-  // Views of the informers of `shared`, which are made and started as they are needed: for a part
-  // of a process that ends and begins anew while the copies stay.
+  // Views of the informers of `shared`, which are made and started as they are needed. For a part
+  // of a process that ends and begins again while the copies stay.
   explicit Informers(Informers& shared) : shared_(&shared) {}
   ~Informers() { Stop(); }
 
-  // Before Start only.
+  // Call it only before Start.
   template <typename T>
   Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     needed_.insert(&T::kInfo);
     return OfLocked<T>();
   }
-  // As Of, for a kind that is done without where the API has none or forbids it: WaitForSync does
-  // not wait for it then. Once the API gives it, its objects come as added. Who decides by the
-  // absence of an object calls CheckListed first.
+  // As Of, for a kind that the API may lack or forbid: then WaitForSync does not wait for it. Once
+  // the API offers it, its objects come as added. Code that decides by the absence of an object
+  // calls CheckListed first.
   template <typename T>
   Informer<T>& OfOptional() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     return OfLocked<T>();
   }
 
-  // The informer that somebody asked for; nullptr if nobody did.
+  // The informer of a kind that was asked for before; nullptr if it was not.
   InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
@@ -206,7 +209,7 @@ class Informers {
   std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  Client* const client_ = nullptr;  // of one of the two
+  Client* const client_ = nullptr;  // null for views of shared_
   Informers* const shared_ = nullptr;
   mutable base::Mutex mutex_;
   std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);

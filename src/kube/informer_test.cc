@@ -23,7 +23,7 @@ Json Pod(std::string_view name, std::string_view node = "") {
           {"spec", {{"nodeName", node}}}};
 }
 
-// Writes down the changes that an informer tells of.
+// Records the changes that an informer delivers.
 class Recorder {
  public:
   std::function<void(const Informer<api::Pod>::TypedChange&)> Handler() {
@@ -139,7 +139,7 @@ TEST_F(InformerTest, AnEndedWatchIsContinuedWithoutANewList) {
   informer.AddHandler(recorder_.Handler());
   ASSERT_TRUE(Sync(informer));
   ASSERT_TRUE(client_.WaitForWatches(kPod, 1));
-  // A new list would meet this.
+  // A new list would meet this failure.
   client_.FailNext("list", "pods",
                    base::Error(StatusCode::kInternal, "no second list was expected"));
   client_.EndWatches();
@@ -264,7 +264,7 @@ TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
     ASSERT_TRUE(first_part.WaitForSync(std::chrono::seconds(10)).ok());
     EXPECT_EQ(first_part.Of<api::Pod>().ByIndex("node", "n").size(), 1u);
 
-    // A later part sees at once what is there, by an index of its own too.
+    // A later part sees the existing objects at once, also by an index of its own.
     Informers second_part(process);
     second_part.Of<api::Pod>().AddHandler(second.Handler());
     second_part.Of<api::Pod>().AddIndex(
@@ -319,7 +319,7 @@ TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
   EXPECT_THAT(moves, ElementsAre("default/p1199: b to c", "default/p1000: a to -"));
 }
 
-// A cluster need not have each kind, nor a role the right to it.
+// A cluster may lack a kind, and a role may lack the right to it.
 TEST_F(InformerTest, WhatIsOptionalIsNotWaitedForWhereTheApiRefusesIt) {
   client_.StopServing(kPod);
   client_.FailNext("list", "nodes", base::Error(StatusCode::kPermissionDenied, "forbidden"));
@@ -355,7 +355,7 @@ TEST_F(InformerTest, WhatIsNeededIsWaitedForAndTheReasonTold) {
   EXPECT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
 }
 
-// An API that is away says nothing of its kinds.
+// An API that is away says nothing about its kinds.
 TEST_F(InformerTest, AnAbsentApiIsWaitedForByWhatIsOptionalToo) {
   client_.SetOutage(base::Error(StatusCode::kUnavailable, "connection refused"));
   Informers informers(client_);

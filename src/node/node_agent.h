@@ -2,8 +2,9 @@
 // mounts, logs and exec, wired together.
 //
 //   <data_folder>/lock, pods/, volumes/, host-mounts/     this agent's records; one agent a folder
-//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h); a
-//   shared mount <log_folder>/<namespace>_<name>_<uid>/                containers' output
+//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h);
+//                                                         a shared mount
+//   <log_folder>/<namespace>_<name>_<uid>/                containers' output
 //   <node_sockets>/<node name>.sock                       logs and exec, for the API server
 //
 // Works without a container runtime, and without an API: each is waited for, and pods say so.

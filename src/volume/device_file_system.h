@@ -9,13 +9,13 @@
 
 namespace berth::volume {
 
-// The type that `device` is to be mounted with: `asked`, or if that is empty what the device holds,
-// and ext4 for one that is blank. FAILED_PRECONDITION: it holds no file system, or one that is
-// asked for and cannot be made is not there.
+// The type with which `device` must be mounted: `asked` or, if that is empty, the type that the
+// device holds, and ext4 for a blank one. FAILED_PRECONDITION: the device holds something that is
+// no file system, or it does not hold `asked`, which is a type that cannot be made.
 base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked);
 
-// Makes a file system of a type that the platform knows if the device is blank, and checks it.
-// Nothing for other types. For a device that is not mounted.
+// Makes a file system of a type that the platform knows if the device is blank, and checks it. Does
+// nothing for other types. The device must not be mounted.
 base::Status PrepareFileSystem(platform::Exec& exec, const std::string& device,
                                const std::string& type);
 

@@ -1,16 +1,18 @@
-// What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/
-// and remote/); the node agent's volume manager drives them and knows no kind.
+// What a kind of volume can do on a node. Each plugin has one implementation (csi/, flex/, local/,
+// remote/); the node agent's volume manager calls them and does not know the kinds.
 //
-//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown →
-//   UnmountDevice volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp …
-//   TearDown
+//   volume shared by pods of the node (a PersistentVolume):
+//       MountDevice ─▶ SetUp ─▶ TearDown ─▶ UnmountDevice
+//   volume of one pod (emptyDir, configMap, CSI inline):
+//       SetUp ─▶ TearDown
 //
-// The volume manager calls a plugin from one serial queue per volume, writes its own durable record
-// before each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut
-// off: every call is idempotent. Tear-down calls get only what the record holds, since the pod, the
-// claim and the PV may be gone from the API.
+// The volume manager sets a volume up, grows it and tears it down from one serial queue per volume.
+// It writes its own durable record before each such call, and repeats a call whose outcome is
+// unknown (rpc::IsFinal) or that a crash interrupted: so every call is idempotent. Tear-down calls
+// get only what the record holds, because the pod, the claim and the PV may be gone from the API.
 //
-// Thread-safe: calls for different volumes run in parallel.
+// Thread-safe: calls for different volumes run in parallel, and GetStats, GetCondition and
+// CancelCalls come from other threads, also during a call for the same volume.
 #pragma once
 
 #include <chrono>
@@ -32,14 +34,14 @@ using base::Json;
 using base::Status;
 using base::StatusOr;
 
-// A volume as a pod names it, with what it leads to.
+// A volume as a pod names it, with the objects that it leads to.
 struct VolumeSpec {
   std::string name;                                         // pod.spec.volumes[].name
   api::PodVolume pod_volume;                                // the inline source
   std::shared_ptr<const api::PersistentVolumeClaim> claim;  // null for inline volumes
   std::shared_ptr<const api::PersistentVolume> pv;          // null for inline volumes
   bool read_only = false;                                   // of the claim's use, or the PV
-  // The file systems that the runtime handler of the pod's sandbox mounts, where the plugin may
+  // The file systems that the runtime handler of the pod's sandbox can mount, if the plugin may
   // leave the mount to it (SetUp); empty: the host mounts.
   std::vector<std::string> runtime_file_systems = {};
   bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
@@ -47,17 +49,17 @@ struct VolumeSpec {
   std::string folder_name() const { return pv != nullptr ? pv->name() : name; }
 };
 
-// What survives a crash, as the volume manager's record keeps it. `state` is the plugin's own.
+// The part of the volume manager's record that survives a crash. `state` belongs to the plugin.
 struct DeviceRecord {
   std::string plugin;
   std::string device_name;  // VolumePlugin::DeviceName
   std::string pv_name;
   Json state;
 };
-// The sandbox in which a runtime handler has a volume mounted, or is to.
+// The sandbox in which a runtime handler mounted a volume, or will.
 struct SandboxPlace {
   std::string socket;      // the handler's (RuntimeClass.fsMgmtSocket)
-  std::string sandbox_id;  // the container runtime's; empty: in none yet
+  std::string sandbox_id;  // of the container runtime; empty: no sandbox yet
 };
 struct PodVolumeRecord {
   std::string plugin;
@@ -66,16 +68,16 @@ struct PodVolumeRecord {
   std::string folder_name;
   bool block = false;
   Json state;
-  // Of a volume whose mount is left to a runtime handler. Not the plugin's to keep.
+  // Set if the mount is left to a runtime handler. The plugin does not store it.
   std::optional<SandboxPlace> sandbox = {};
 };
 
-// What the runtime handler of a pod's sandbox is to mount there (KEP-2857).
+// The mount that the runtime handler of a pod's sandbox must make there (KEP-2857).
 struct DeferredMount {
   std::string source;  // a device's path on the host, or a share
   std::string fs_type;
   std::vector<std::string> options;  // "k" or "k=v", sorted
-  // The group that is to have the files; nullopt: they stay as they are.
+  // The group to give the files to; nullopt: they stay as they are.
   std::optional<int64_t> fs_group = {};
   bool only_on_root_mismatch = false;
   std::string selinux_label = {};  // of all files; empty: their own, or the runtime's to choose
@@ -87,12 +89,13 @@ struct Published {
   std::string path;  // a folder or file to bind-mount, or for block a device node
   bool block = false;
   // Containers get it read-only whatever their volumeMounts say: because the pod or the PV asks for
-  // it, or since the node agent alone writes the content (configMap, secret, projected,
+  // it, or because only the node agent writes the content (configMap, secret, projected,
   // downwardAPI).
   bool read_only = false;
-  // The runtime gives its files the containers' SELinux label, where the kernel knows labels.
+  // The runtime must give its files the containers' SELinux label, if the kernel has SELinux.
   bool selinux_relabel = false;
-  // Nothing is mounted at `path`: the pod's sandbox gets this volume from its runtime handler.
+  // If set, nothing is mounted at `path`: the runtime handler mounts this volume in the pod's
+  // sandbox.
   std::optional<DeferredMount> deferred = {};
 };
 
@@ -121,27 +124,28 @@ class VolumePlugin : public PluginStub {
                              const api::Labels& publish_context) = 0;
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
 
-  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod
-  // it is looked at whether that very mount still stands there.
+  // The path at which MountDevice leaves a mount; empty: it leaves none. Before the volume is set
+  // up for one more pod, the volume manager checks that exactly this mount still stands there.
   virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
 
   // For records of an earlier boot whose tear-down failed: nothing of them is mounted any more, and
-  // a driver that is gone is not waited for. They remove the marks that FindOnNode finds, which
-  // would pass for a volume of this boot. FAILED_PRECONDITION: something is mounted or lies there.
+  // they do not wait for a driver that is gone. They remove the marks that FindOnNode finds,
+  // because these would look like a volume of this boot. FAILED_PRECONDITION: something is mounted
+  // or lies there.
   virtual Status ForgetDevice(const DeviceRecord& /*record*/) { return base::OkStatus(); }
-  // UNIMPLEMENTED: the plugin leaves nothing but the pod volume's folder, which may be removed.
+  // UNIMPLEMENTED: the plugin leaves only the pod volume's folder, which may be removed.
   virtual Status ForgetPodVolume(const PodVolumeRecord& /*record*/) {
     return base::Error(base::StatusCode::kUnimplemented, "nothing but a folder");
   }
 
-  // Who attaches its volumes where this process is the control plane's (volume_attacher.h); the
-  // plugin's own. Null: nobody here.
+  // The attacher of its volumes, if this process is the control plane (volume_attacher.h). The
+  // plugin owns it. Null: this process attaches none.
   virtual VolumeAttacher* attacher() { return nullptr; }
 
-  // The process ends: calls of drivers that run, and all later ones, end at once with CANCELLED.
+  // The process ends: running and later calls of drivers end at once with CANCELLED.
   virtual void CancelCalls() {}
 
-  // What whoever mounts the volume in the pod's sandbox would have to do.
+  // What a mount in the pod's sandbox would have to include.
   struct Deferral {
     std::string why_not;  // empty: the plugin can leave the mount to a runtime handler
     bool fs_group = false;
@@ -153,7 +157,7 @@ class VolumePlugin : public PluginStub {
     return Deferral{.why_not = "volumes of its kind are always mounted by the host"};
   }
 
-  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). With
+  // Makes the volume usable for one pod (CSI: NodePublishVolume, then fsGroup). With
   // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
@@ -162,12 +166,12 @@ class VolumePlugin : public PluginStub {
   virtual bool RefreshesContent() const { return false; }
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 
-  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`;
-  // one in a sandbox by its runtime handler. UNIMPLEMENTED: nothing to do on the node.
+  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`.
+  // In a sandbox its runtime handler does so. UNIMPLEMENTED: nothing to do on the node.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
-  // What is, or may be, of the plugin's volumes on the node by the marks that it leaves there, for
-  // a volume manager whose records are lost.
+  // The plugin's volumes that are, or may be, on the node, found by the marks that the plugin
+  // leaves there. It serves a volume manager whose records are lost.
   struct Found {
     std::vector<DeviceRecord> devices;
     std::vector<PodVolumeRecord> pod_volumes;
@@ -180,8 +184,8 @@ class VolumePlugin : public PluginStub {
   };
   virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
 
-  // How a volume that is set up does, by whoever serves it (CSI: volume_condition); nullopt: nobody
-  // says.
+  // The health of a volume that is set up, as its driver or handler reports it (CSI:
+  // volume_condition); nullopt: there is no report.
   struct Condition {
     bool abnormal = false;
     std::string message;

@@ -134,7 +134,7 @@ StatusOr<Value> EndsWith(CallContext&, Args args) {
   return args[0].string_value().ends_with(args[1].string_value());
 }
 
-// Runs `use` with the pattern that is args[1], compiled already if it is a literal.
+// Runs `use` with the pattern in args[1], which is compiled already if it is a literal.
 template <typename Use>
 StatusOr<Value> WithPattern(CallContext& context, Args args, Use use) {
   if (!args[0].is(Kind::kString) || !args[1].is(Kind::kString)) return NoSuchOverload();
@@ -247,7 +247,7 @@ StatusOr<Value> Join(CallContext& context, Args args) {
 StatusOr<Value> Substring(CallContext&, Args args) {
   if (!args[0].is(Kind::kString) || !args[1].is(Kind::kInt)) return NoSuchOverload();
   const std::string& text = args[0].string_value();
-  // By character, which is not by byte.
+  // It counts characters, not bytes.
   std::vector<size_t> starts;
   for (size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts.push_back(i);
@@ -308,7 +308,7 @@ StatusOr<Value> IsSorted(CallContext& context, Args args) {
   return true;
 }
 
-// The item of a list that is `wanted` against all others.
+// The item of a list that compares as `wanted` with all others.
 StatusOr<Value> Extreme(CallContext& context, Args args, std::partial_ordering wanted,
                         std::string_view name) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();

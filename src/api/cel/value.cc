@@ -10,7 +10,7 @@ namespace berth::api::cel {
 
 namespace {
 
-// The characters of valid UTF-8; other bytes count each.
+// Counts the characters of valid UTF-8; each invalid byte counts as one.
 size_t Characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -24,7 +24,7 @@ const Schema* MemberSchema(const Schema* schema, std::string_view name) {
   return field != nullptr ? field->type : nullptr;
 }
 
-// Keys of map literals are strings, numbers or booleans: comparing two costs next to nothing.
+// Keys of map literals are strings, numbers or booleans, so comparing two costs next to nothing.
 bool SameKey(const Value& a, const Value& b) {
   Budget budget(INT64_MAX / 2);
   return a.Equals(b, budget);

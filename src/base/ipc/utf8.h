@@ -1,4 +1,4 @@
-// What the reader and the writer of messages know of UTF-8.
+// UTF-8 for the reader and the writer of messages.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,13 @@
 // What a folder of images knows of one of them, and its durable form.
 //
-//                  content complete, synced        under its name               removal asked for
-//   (none) ─▶ creating ──────────────────▶ placing ──────────────▶ ready ────────────────────▶
-//                │  crash: both are removed    │  crash: goes on                deleting ─▶ (none)
-//                └─ by whoever comes next      └─ by whoever comes next
+//                  content complete, synced        under its name          removal asked for
+//   (none) ─▶ creating ──────────────────▶ placing ──────────────▶ ready ───────────────────┐
+//                │                            │                                             ▼
+//                │ crash: image and record    │ crash: completed,      (none) ◀───────── deleting
+//                └─ are removed               └─ or removed if                              │
+//                                                the image is not whole    crash: goes on ──┘
+//
+// After a crash the next process that changes the image does this.
 #pragma once
 
 #include <cstdint>

@@ -4,14 +4,14 @@
 //
 // For a volume and a node, in the volume's own serial queue:
 //
-//   [nothing] ── a pod on the node uses it, no other node has it ──▶ VolumeAttachment created
-//                        │ another node has it, and one at a time may:        │ attached
-//                        ▼ event "Multi-Attach error"                          ▼
-//                    [refused]                               [attached: in volumesAttached]
-//                                                                              │ no pod uses it any
-//                                                                              more, │ and it is
-//                                                                              safe
-//       VolumeAttachment deleted ◀── [being detached: taken off volumesAttached]
+//   [nothing] ── a pod on the node uses it ──▶ VolumeAttachment created ── attached ──┐
+//      │  ▲                                                                           ▼
+//      │  └── it has left ───────────┐                            [attached: in volumesAttached]
+//      │ another node has it,        │                                                │
+//      │ and only one may            │                                no pod there    │
+//      ▼                             │                                uses it, and    │
+//   [refused: "Multi-Attach error"] ─┘                                it is safe      ▼
+//   VolumeAttachment deleted ◀── patch written ── [being detached: taken off volumesAttached]
 //
 // Safe is (DESIGN rule 8): the node does not report the volume in volumesInUse; or the node is
 // gone; or it has the taint node.kubernetes.io/out-of-service; or it has been not ready for six

@@ -3,11 +3,9 @@
 // A VolumeAttachment whose spec.attacher is the driver:
 //
 //   [wanted] ── volume's finalizer, own finalizer and node id written ──▶ ControllerPublishVolume
-//      ▲                                                                     │            │
-//      └── attachError written, again after the backoff ◀── failed, whatever ┘            ▼
-//                                                          the outcome              [attached]
-//                                                                                         │
-//      ┌──── ListVolumes says that it is not published to the node: publish again ◀───────┘
+//     ▲  ▲                                                                     │            │
+//     │  └── attachError written, again after the backoff ◀── any failure ─────┘            ▼
+//     └───── ListVolumes says that it is not published to the node ◀─────────────────── [attached]
 //
 //   [deleted, own finalizer present: attached or perhaps attached] ──▶ ControllerUnpublishVolume
 //      ▲                                                                     │            │

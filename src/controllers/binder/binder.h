@@ -3,12 +3,14 @@
 //
 // A claim:
 //
-//   [unbound] ── a volume fits, or names the claim ──────────────────────────▶ bind ──▶ [Bound]
-//      │  ▲                                                                              │
-//      │  └── its PersistentVolume appears ◀── provisioner ◀── storage-provisioner       │ volume
-//      gone, or │                                                       annotation set            │
-//      another claim's └── class waits for its first consumer: nothing until the scheduler ▼
-//          wrote selected-node, or pre-bound a volume                                  [Lost]
+//   [unbound] ── a volume fits, or names the claim ──▶ bind ──▶ [Bound]
+//      │  ▲                                                        │ its volume is gone, or is
+//      │  └── its PersistentVolume appears ◀── provisioner         ▼ bound to another claim
+//      │ no volume fits                             ▲           [Lost]
+//      │                                            │
+//      ├── annotation storage-provisioner is set ───┘
+//      └── class waits for its first consumer: nothing is done until the scheduler has written
+//          selected-node (then as above), or has pre-bound a volume
 //
 // bind writes, in this order, what is not there yet: PersistentVolume.spec.claimRef (with the
 // claim's uid), claim.spec.volumeName and its annotations, claim.status. Each is a patch on the
@@ -20,10 +22,10 @@
 // A volume:
 //
 //   [Pending] ──▶ [Available] ──▶ [Bound] ── claim gone (asked of the API itself) ──▶ [Released]
-//                     ▲                                                                 │
-//                     └────────── a person removes claimRef ────────────────────────────┤
-//                                                                  policy Delete, but no │
-//                                                                  provisioner's: [Failed]
+//                     ▲                                                                 │  │
+//                     └────────── a person removes claimRef ────────────────────────────┘  │
+//                                policy Delete, but no provisioner made it; or Recycle     ▼
+//                                                                                      [Failed]
 //
 // Released with policy Delete is the provisioner's to delete; with Retain it stays.
 //

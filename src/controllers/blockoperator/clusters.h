@@ -1,10 +1,13 @@
 // StorageClusters from their first sight to their end.
 //
-//   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened, or does not answer
-//   deleted ──▶ Deleting ── claims deleted, where spec.cleanup says so
-//                        ── each node that may have a volume of it has answered, or is proven gone
-//                        ── images of deleted claims are gone, or the wait for them is over
-//                        ──▶ finalizer off, with an event that tells what became of the volumes
+//   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened or does not answer
+//                          │ deleted
+//                          ▼
+//   Deleting: claims are deleted, where spec.cleanup says so
+//      │      each node that may have a volume of it has answered, or is proven gone
+//      │      images of deleted claims are gone, or the wait for them is over
+//      ▼
+//   finalizer off, with an event that tells what became of the volumes
 //
 // The nodes are those with an entry in a fence or a NodeCleanup of the cluster, which are written
 // before anything is mapped, and those that wrote themselves into status.nodes. Each agent writes

@@ -2,8 +2,9 @@
 //
 // A claim that the binder asked this provisioner to serve:
 //
-//   [asked] ── finalizer "provisioning" and the cluster written ──▶ [begun] ── Backend::Create ──▶
-//   PersistentVolume ──▶ bound: finalizer off, by the binder or here
+//   [asked] ── finalizer "provisioning" and the cluster written ──▶ [begun] ── Backend::Create ──┐
+//                                                                                                ▼
+//                          finalizer off, by the binder or here ◀── bound ◀── PersistentVolume made
 //
 // Image and PersistentVolume bear one name, made of the claim's uid, so that every step can be done
 // again. The finalizer is the record that is durable before the image is made: a claim that is

@@ -4,9 +4,11 @@
 //   [Active] ── ServiceAccount "default" and ConfigMap "kube-root-ca.crt" made, and made again
 //      │ deleted
 //      ▼
-//   [Terminating] ── all content of all kinds that the API serves is asked to go, pods first ──▶
-//      ▲                                │ something is left: conditions say what
-//      └── one of it went, or a while ──┘ nothing is left: finalizer "kubernetes" off ──▶ gone
+//   [Terminating] ── all content of all kinds that the API serves is deleted, pods first
+//      │ ▲ │
+//      │ └─┘ something is left: conditions say what; again when some of it is gone, or in a while
+//      ▼ nothing is left: finalizer "kubernetes" off
+//   gone
 //
 // What is left is known only to the API: each pass lists every kind. The ends of pods and claims,
 // which take their time, bring the namespace here again at once; others within seconds.

@@ -1,11 +1,14 @@
 // Watches over nodes (in Kubernetes: the node life-cycle and taint-eviction controllers): who does
 // not answer is marked, who is marked is tainted, and pods that do not tolerate the taint go.
 //
-//   [ready] ── no lease renewed, no status written for 40 s; the API itself says so too ──▶
-//       Ready=Unknown ──▶ NoSchedule taint at once, NoExecute taint as the rate allows ──▶
-//       each pod: its tolerationSeconds (300 by admission) pass ──▶ deleted
-//   [Ready=False by its own word] ── the same from the taints on
+//   [ready] ── no sign of life for 40 s, and the API itself says so, too ──▶ Ready=Unknown ──┐
+//   [Ready=False by its own word] ───────────────────────────────────────────────────────────┤
+//                                                                                            ▼
+//      deleted ◀── each pod's tolerationSeconds pass ◀────── NoSchedule taint at once, NoExecute
+//                  (300 by admission)                        taint as the rate allows
 //   [Ready=True again] ── all these taints off at once; pods that still wait stay
+//
+// A sign of life is a renewed lease or a written status.
 //
 // Nobody is judged by a clock that stood still or an API that was away:
 //   - a node's 40 s count from when this process saw its last sign of life, not by timestamps;

@@ -1,14 +1,13 @@
 // Deletes what nobody owns any more (in Kubernetes: the garbage collector), by ownerReferences.
 //
-//   [owned] ── every owner is gone ───────────────────────────────────▶ deleted
-//      │  ├──── some are gone, another stays ─────────────────────────▶ references to them taken
-//      off │  └──── no owner stays, one waits for its dependents ─────────▶ deleted, dependents
-//      first
+//   [owned] ─┬─ some owners are gone or wait, another stays ──────▶ references to the former off
+//            ├─ no owner stays, one waits for its dependents,
+//            │  and the object has dependents itself ─────────────▶ deleted, dependents first
+//            └─ no owner stays otherwise ─────────────────────────▶ deleted
 //
 //   an object that is being deleted with finalizer
-//     foregroundDeletion ── its dependents are deleted; none that blocks it is left ──▶ finalizer
-//     off orphan             ── the references of its dependents to it are taken off ─────▶
-//     finalizer off
+//     foregroundDeletion ── the dependents that block it are deleted ───▶ finalizer off
+//     orphan ────────────── references of its dependents are taken off ─▶ finalizer off
 //
 // All kinds that the API serves and lets delete are watched, custom ones included, as they come and
 // go; events are not. Nothing is deleted by what the graph remembers: the object and each of its

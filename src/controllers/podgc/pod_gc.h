@@ -1,9 +1,9 @@
 // Removes pods that nobody else will remove (in Kubernetes: the pod garbage collector).
 //
-//   pod on a node that is gone      ── 40 s, then the API itself says so ──▶ Failed, deleted
-//   pod being deleted, on a node    ── not ready and tainted out-of-service ▶ Failed, deleted
-//   pod being deleted, on no node   ────────────────────────────────────────▶ Failed, deleted
-//   ended pods above the threshold  ── evicted ones, then the oldest ────────▶ deleted
+//   pod on a node that is gone       ── 40 s, then the API itself says so ────▶ Failed, deleted
+//   pod being deleted, on a node     ── not ready and tainted out-of-service ─▶ Failed, deleted
+//   pod being deleted, on no node    ─────────────────────────────────────────▶ Failed, deleted
+//   ended pods above the threshold   ── evicted ones, then the oldest ────────▶ deleted
 //
 // All these deletes are without grace: no node agent is there to end the pod, or none is needed.
 // For the out-of-service taint a person vouches that the machine runs nothing any more.

@@ -3,12 +3,11 @@
 //
 // A claim that the binder asked this driver to serve (annotation storage-provisioner):
 //
-//   [asked] ── plan, finalizer "provisioning" written ──▶ [creating] ── CreateVolume ──▶
-//   PersistentVolume
-//      ▲                                                   │   ▲  │
-//      │  final failure: event, finalizer off,             │   │  │ outcome unknown: the same call
-//      │  again after the backoff                          │   └──┘ also if the claim is deleted
-//      └───────────────────────────────────────────────────┘        meanwhile
+//   [asked] ── plan, finalizer "provisioning" written ──▶ [creating] ── CreateVolume ──┐
+//      ▲                                                   │   │  ▲                    ▼
+//      │  final failure: event, finalizer off,             │   │  │             PersistentVolume
+//      │  again after the backoff                          │   │  │ outcome unknown: the same call,
+//      └───────────────────────────────────────────────────┘   └──┘ also if the claim is deleted
 //         no capacity on the selected node: selected-node off, too; the scheduler chooses anew
 //
 // The finalizer is the record that is durable before the call: while it stands a volume may exist

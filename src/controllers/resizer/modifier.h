@@ -4,12 +4,14 @@
 // status.currentVolumeAttributesClassName, by status.modifyVolumeStatus:
 //
 //   [none] ── target and InProgress written ──▶ [InProgress] ── ControllerModifyVolume ──▶ done:
-//    │  ▲                                        │ ▲   │         the volume's and the claim's class
-//    │  │                                        │ └───┘ failed, or unknown: again
-//    │  └── the old class wished again           ▼ INVALID_ARGUMENT: nothing was changed
-//    │      (VolumeModifyCanceled) ───────── [Infeasible] ── another class, or after a while ──▶
-//    ▼ the class does not exist
-//   [Pending] ── it appears ──▶
+//    │  ▲                                        │ ▲   │ ▲ ▲      the volume's and claim's class
+//    │  │                                        │ │   └─┘ │ failed, or unknown: again
+//    │  │ the old class is     INVALID_ARGUMENT: │ │       │
+//    │  │ asked for again     nothing is changed │ │ another class, or after a while
+//    │  │                                        ▼ │       │
+//    │  └─────── VolumeModifyCanceled ──────── [Infeasible]│
+//    │ the class does not exist                            │
+//    └──▶ [Pending] ── the class appears ──────────────────┘
 //
 // In progress, the target stays what was written, whatever is wished meanwhile: the driver may have
 // begun. A final failure, which this process saw, lets another class take its place; the old one is

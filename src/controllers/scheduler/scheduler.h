@@ -2,14 +2,16 @@
 //
 // A pod without node, of schedulerName default-scheduler:
 //
-//   [waiting] ── a node passes all filters ──▶ [reserved] ── all claims bound ──▶ POST binding ──▶
-//   [bound]
-//      ▲  │                                       │
-//      │  │ none: event FailedScheduling,         │ claims that wait for their first consumer:
-//      │  │ PodScheduled=False/Unschedulable      │ a volume by hand is given the claim, or the
-//      │  ▼                                       │ claim gets selected-node for its provisioner
-//      └── something changed that may help ◀──────┘ the provisioner took selected-node off again:
-//                                                    another node first, after a pause
+//   [waiting] ── a node passes all filters ──▶ [reserved] ── all claims bound ──▶ POST binding
+//      │ ▲  ▲                                     │
+//      └─┘  │                                     │ claims that wait for their first consumer:
+//     none  │                                     │ a volume by hand is given the claim, or the
+//           │                                     │ claim gets selected-node for its provisioner
+//           └─────────────────────────────────────┘ the provisioner took selected-node off again:
+//                                                   another node first, after a pause
+//
+// Where no node passes, event FailedScheduling and PodScheduled=False/Unschedulable say why, and
+// the pod is looked at again when something has changed that may help.
 //
 // Filters: ready, schedulable, taints, nodeSelector, required node affinity; the node affinity of
 // bound volumes; for claims that wait, a fitting free volume, or a provisioner whose allowed

@@ -4,18 +4,22 @@
 //
 // A VolumeSnapshot of a claim:
 //
-//   [asked] ─ class: named, or the default of the volume's driver, which is written down ─▶
-//   [classed] ─ finalizers: on the VolumeSnapshot, then on the claim, which must be bound ─▶
-//   [held] ─ content "snapcontent-<uid>" created ─▶ [bound] ─ the content's status copied ─▶
-//   [ready]
+//   [asked]
+//      │ class: named, or the default of the volume's driver, which is written down
+//      ▼
+//   [classed]
+//      │ finalizers: on the VolumeSnapshot, then on the claim, which must be bound
+//      ▼
+//   [held] ── content "snapcontent-<uid>" created ──▶ [bound] ── its status copied ──▶ [ready]
 //
 // of a content that a person made for a snapshot that exists: the content names the VolumeSnapshot,
 // which names it; the uid is filled in, and from there on it is bound.
 //
 // Its deletion:
 //
-//   [deleted] ─ no claim is being restored from it ─▶ "being-deleted" on the content, which is
-//   deleted with policy Delete ─ the content is gone (Retain: at once) ─▶ finalizers taken off
+//   [deleted] ── no claim is being restored from it ──▶ "being-deleted" on the content
+//             ──▶ content deleted (policy Delete), and gone ──▶ finalizers taken off
+//             ──▶ content stays (policy Retain) ──────────────▶ finalizers taken off
 //
 // The claim is held from before its content exists until no VolumeSnapshot of it is being taken.
 // What goes wrong stands in status.error, is an event, and is tried again; a content is deleted

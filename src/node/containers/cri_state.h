@@ -1,7 +1,8 @@
 // What the container runtime has of this node's pods: a copy that is kept fresh.
 //
-//   connect (retry 0.1 s to 3 s) ─▶ list all ─▶ reachable ─▶ events, or list again ─▶ lost ─▶
-//   connect …
+//   connect (again after 0.1 s to 3 s) ─▶ list all ─▶ reachable: events, or list again ─▶ lost
+//      ▲                                                                                    │
+//      └────────────────────────────────────────────────────────────────────────────────────┘
 //
 // Changes come from the runtime's event stream (GetContainerEvents) and from the exit of
 // containers' first processes (cri_exit_watch.h). Listing repairs: each minute beside an event

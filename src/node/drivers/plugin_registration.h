@@ -2,16 +2,16 @@
 // the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
 // which nobody announces.
 //
-//   socket seen ─▶ GetInfo ─▶ validate ─▶ DriverRegistry ─▶ NodeGetInfo ─▶ Node, CSINode ─▶
-//   Notify(true)
-//        ▲            └───────────┴── failed: rolled back, Notify(false, why), again after a
-//        backoff
+//   socket seen ─▶ GetInfo ─▶ validate ─▶ NodeGetInfo ─▶ DriverRegistry ─▶ Node, CSINode ─┐
+//      ▲              │          │             │                                 │        ▼
+//      │              └──────────┴──────┬──────┴─────────────────────────────────┘  Notify(true)
+//      └── again after a backoff ◀── rolled back, Notify(false, why)
 //   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
 //   socket made anew at the same path ─▶ registered anew
 //   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
-//   the API has lost what it was told ─▶ Node, CSINode written again
-//   a while after the start: what CSINode lists and nobody has registered is taken out. Its end
-//   came while no node agent ran, or the one that saw it did not live to tell
+//   the API has lost what it was told ─▶ NodeGetInfo and all that follows it once more
+//   a while after the start ─▶ what CSINode lists and nobody has registered is taken out, since its
+//                              socket went while no node agent ran
 //
 // Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
 // too. An unannounced driver waits a while, since its registrar may be about to start; one that was

@@ -1,8 +1,9 @@
 // Binds published volumes to paths of the host that a person chose, and takes them away again.
 //
-//   check the path ─▶ [mounting] ─▶ make the folder ─▶ bind ─▶ compare the mount table ─▶ [mounted]
-//   [unmounting is no state: what the record says is mounted is unmounted, then the record goes]
-//   [x] is a durable record, <state>/<uid>.json.
+//   check the path ─▶ [mounting] ─▶ make the folder ─▶ bind ─▶ compare mount table ─▶ [mounted]
+//
+// [x] is a durable record, <state>/<uid>.json. There is no state for unmounting: what the record
+// says is mounted is unmounted, and then the record is removed.
 //
 // Only a mount that the record recognises (file system and root within it, and the mount's id once
 // it is known) is ever unmounted, and only an empty folder that no one else uses is mounted upon:

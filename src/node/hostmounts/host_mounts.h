@@ -1,11 +1,10 @@
 // Mounts claims on the host itself, as HostMount objects of this node ask
 // (storage.berth.dev/v1alpha1).
 //
-//   HostMount ─▶ finalizer ─▶ a pod that is never run wants the claim ─▶ volume ready ─▶ bound at
-//   spec.path
-//             ─▶ status.phase Mounted
-//   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released ─▶
-//   finalizer off
+//   HostMount ─▶ finalizer ─▶ a pod that is never run wants the claim ─▶ volume ready
+//             ─▶ bound at spec.path ─▶ status.phase Mounted
+//   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released
+//             ─▶ finalizer off
 //
 // The volume goes through the VolumeManager like a pod's, for a pod whose uid is
 // HostMountPodUid(uid). Other parts treat a HostMount as a user of its claim too: the protection

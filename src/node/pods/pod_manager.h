@@ -1,8 +1,10 @@
 // Runs this node's pods: sees them in the API, has one serial queue for each, and finds those that
 // the API has forgotten.
 //
-//   API (watch), runtime (cri_state.h), volumes, pulls, probes, stops ──▶ one key per pod uid ──▶
-//   PodWorker
+//   API (watch) ────────────┐
+//   runtime (cri_state.h) ──┼──▶ one key per pod uid ──▶ PodWorker
+//   volumes, image pulls ───┤
+//   probes, stops ──────────┘
 //
 // After a restart: pods of the API are taken on with the sandboxes and containers that run; what
 // only the records, the volumes or the runtime know is torn down, once the API's list and the

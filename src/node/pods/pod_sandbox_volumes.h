@@ -1,8 +1,8 @@
 // A pod's volumes that its runtime handler mounts in the sandbox (KEP-2857): when they are put in
 // and taken out.
 //
-//   volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume … ─▶ containers
-//   StopPodSandbox ─▶ RuntimeUnpublishVolume … ─▶ volumes released ─▶ plan file gone
+//   start ─▶ volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume ─▶ containers
+//   end ───▶ StopPodSandbox ─▶ RuntimeUnpublishVolume ─▶ volumes released ─▶ plan file gone
 //
 // The plan (base/ipc/crust_call.h) is what berth-oci goes by: it is there before the sandbox is
 // asked for, since the pod's own queue is busy with that. Every call is idempotent and repeated

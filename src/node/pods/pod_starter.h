@@ -1,7 +1,7 @@
 // Makes sandboxes and starts containers: the steps of a pod's start that change the runtime.
 //
-//   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer ─▶
-//   StartContainer
+//   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer
+//          ─▶ StartContainer
 //
 // Only what a start by hand needs stands between the steps: ids and states come from the runtime's
 // own answers, statuses and events are written in the background. Not thread-safe for one pod.

@@ -4,8 +4,10 @@
 // What the container writes into its volume is hostile: between a check of a path and a mount by
 // that path it may swap a folder for a symlink. So the subPath is resolved once, by descriptor
 // (openat2 with RESOLVE_BENEATH), and the descriptor is what is mounted:
-//   <volume>/<subPath>  ─bind─▶  pods/<uid>/volume-subpaths/<volume>/<container>/<index>  ─▶ the
-//   container
+//
+//   <volume>/<subPath> ─ bind ─▶ pods/<uid>/volume-subpaths/<volume>/<container>/<index>
+//                      ─ bind ─▶ the container
+//
 // Thread-safe for different targets.
 #pragma once
 

@@ -1,8 +1,9 @@
 // The volume manager's durable records: what may exist on this node, written before it is made.
 //
-//   <state>/devices/<sha256 of device name>.json         one for each volume that is, or may be,
-//   mounted <state>/pods/<sha256 of pod uid, plugin, folder>.json one for each volume of a pod
-//   <state>/damaged/                                      files that could not be read
+//   <state>/devices/<sha256 of device name>.json              one for each volume that is, or may
+//                                                             be, mounted
+//   <state>/pods/<sha256 of pod uid, plugin, folder>.json     one for each volume of a pod
+//   <state>/damaged/                                          files that could not be read
 //
 // A record says what a step may have left behind (mounting, unmounting) or left (mounted), with the
 // boot in which that was: mounts do not survive a reboot. It holds no secret (DESIGN rule 10): what

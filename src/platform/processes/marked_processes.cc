@@ -39,7 +39,7 @@ std::string ReadProc(pid_t pid, std::string_view name) {
   return text;
 }
 
-// The environment that a process began with; empty for a zombie.
+// Looks at the environment that a process began with; a zombie's is empty.
 bool IsMarked(pid_t pid, std::string_view variable) {
   const std::string environment = ReadProc(pid, "environ");
   for (size_t at = environment.find(variable); at != std::string::npos;
@@ -51,7 +51,7 @@ bool IsMarked(pid_t pid, std::string_view variable) {
   return false;
 }
 
-// Parent and state, of /proc/PID/stat; the name in it may hold anything, even ')'.
+// Parent and state from /proc/PID/stat. The name in it may hold any character, even ')'.
 struct Stat {
   pid_t parent = 0;
   char state = 'Z';
@@ -68,7 +68,7 @@ Stat ReadStat(pid_t pid) {
 
 struct Found {
   pid_t pid;
-  base::UniqueFd fd;  // of that very process
+  base::UniqueFd fd;  // holds exactly that process
 };
 
 std::vector<Found> FindAlive(std::string_view variable) {
@@ -82,7 +82,7 @@ std::vector<Found> FindAlive(std::string_view variable) {
     if (IsMarked(pid, variable)) marked.insert(pid);
   }
   if (marked.empty()) return {};
-  // A child that cleared its environment is known by its parents.
+  // A child that cleared its environment is recognised by its parent.
   for (bool grew = true; grew;) {
     grew = false;
     for (const auto& [pid, stat] : processes) {
@@ -93,7 +93,8 @@ std::vector<Found> FindAlive(std::string_view variable) {
   for (const pid_t pid : marked) {
     base::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (!fd.valid()) continue;
-    // The number may be another's since: what the descriptor holds is looked at again.
+    // Another process may have the number now, so the process that the descriptor holds is checked
+    // again.
     const Stat now = ReadStat(pid);
     if (now.state == 'Z' || (now.parent != processes[pid].parent && !IsMarked(pid, variable))) {
       continue;

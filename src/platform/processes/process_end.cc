@@ -26,7 +26,7 @@ static_assert(sizeof(PidfdInfo) == 64);
 constexpr uint64_t kExit = 1 << 3;
 constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 
-// Of a process that its parent has not fetched: the last field of /proc/PID/stat.
+// Reads the status of a process that its parent has not reaped: the last field of /proc/PID/stat.
 std::optional<int> FromZombie(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -49,7 +49,7 @@ std::optional<int> EndOfProcess(pid_t pid, int pidfd) {
   PidfdInfo info{.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
   if (const auto status = FromZombie(pid); status.has_value()) return status;
-  // It may have been fetched between the two.
+  // The parent may have reaped it between the two reads.
   info = {.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
   return std::nullopt;

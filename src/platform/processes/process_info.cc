@@ -37,7 +37,7 @@ struct ProcessStat {
   uint64_t start_ticks = 0;
 };
 
-// Of /proc/PID/stat or /proc/PID/task/TID/stat; the name may hold anything, even ')'.
+// Reads /proc/PID/stat or /proc/PID/task/TID/stat. The name may hold any character, even ')'.
 bool ReadProcessStat(const std::string& path, ProcessStat& stat) {
   const std::string line = ReadLine(path);
   const size_t begin = line.find('(');
@@ -56,7 +56,7 @@ bool ReadProcessStat(const std::string& path, ProcessStat& stat) {
 std::string WaitChannel(const std::string& folder) {
   const std::string channel = ReadLine(folder + "/wchan");
   if (!channel.empty() && channel != "0") return channel;
-  // "[<0>] fuse_get_req+0x1f2/0x2d0": where wchan is not built in.
+  // Where wchan is not built in, the stack shows it: "[<0>] fuse_get_req+0x1f2/0x2d0".
   const std::string top = ReadLine(folder + "/stack");
   const size_t name = top.find("] ");
   return name == std::string::npos ? "" : top.substr(name + 2, top.find('+') - name - 2);
@@ -105,7 +105,7 @@ base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
 base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   ASSIGN_OR_RETURN(ProcessInfo info, ReadThread(pid));
   info.thread = false;
-  // A process stands still where one of its threads does.
+  // A process hangs if one of its threads does.
   for (const pid_t tid : NumbersIn(fmt::format("/proc/{}/task", pid))) {
     if (info.in_kernel()) break;
     const auto thread = ReadThread(tid);
@@ -144,7 +144,7 @@ base::StatusOr<pid_t> SocketOwner(const std::string& path) {
   path.copy(address.sun_path, path.size());
   const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "make a socket");
-  // Accepted by the kernel, whether or not the listener runs.
+  // The kernel accepts the connection, whether the listener runs or not.
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) {
       return base::Error(StatusCode::kUnavailable, "nobody listens on '{}'", path);
