@@ -17,7 +17,7 @@ import walk
 from flows import FLOWS
 from lib.standalone import BINARY
 
-pytestmark = [pytest.mark.crash, pytest.mark.honest]
+pytestmark = pytest.mark.crash
 
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
 KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))

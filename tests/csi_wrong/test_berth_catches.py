@@ -10,7 +10,7 @@ from lib import csi_double, objects
 from lib.csi_bed import CLASS
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.wrong, pytest.mark.honest, pytest.mark.csi]
+pytestmark = [pytest.mark.csifaults, pytest.mark.csi]
 
 # What Berth's calls never meet, or what harms nobody and can be seen by the driver's own side alone: the conformance
 # suite catches it.

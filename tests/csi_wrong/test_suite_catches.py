@@ -18,7 +18,7 @@ import driver as csi_driver  # noqa: E402
 from case import CASES, Violation  # noqa: E402
 from driver import Refused  # noqa: E402
 
-pytestmark = [pytest.mark.wrong, pytest.mark.honest, pytest.mark.csi, pytest.mark.conformance]
+pytestmark = [pytest.mark.csifaults, pytest.mark.csi, pytest.mark.conformance]
 
 # What is switched per method, at one that the suite cannot do without; and the rule that a caller sees broken, where
 # it has another name.

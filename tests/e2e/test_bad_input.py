@@ -8,7 +8,7 @@ import pytest
 from lib import objects
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.main, pytest.mark.e2e]
+pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
 
 def refused(berth, manifest):

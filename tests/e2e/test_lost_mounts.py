@@ -10,7 +10,7 @@ from lib import csi_bed, mounts, objects
 from lib.lost_mount import LostMount
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.honest, pytest.mark.e2e]
+pytestmark = [pytest.mark.hangs, pytest.mark.e2e]
 
 
 def writes(berth, name):

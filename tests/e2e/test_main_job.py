@@ -9,7 +9,7 @@ import pytest
 from lib import objects
 from lib.standalone import ROOT, wait_for
 
-pytestmark = [pytest.mark.main, pytest.mark.e2e]
+pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
 
 def run_pod(berth, manifest, phase="Succeeded"):

@@ -17,7 +17,7 @@ import pytest
 from lib import mounts, objects
 from lib.standalone import Standalone, wait_for
 
-pytestmark = [pytest.mark.honest]
+pytestmark = pytest.mark.explain
 
 DRIVER = "local.csi.berth.dev"
 

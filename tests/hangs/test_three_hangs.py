@@ -8,7 +8,7 @@ import pytest
 from lib import fuse_double, hangs
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.honest]
+pytestmark = pytest.mark.hangs
 
 
 @pytest.fixture
