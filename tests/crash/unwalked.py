@@ -11,7 +11,7 @@ REASONS = {
     "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "
                    "of its own",
     "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
-    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/proxy_root_test.cc ends them",
+    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/exports_root_test.cc ends them",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
