@@ -1,8 +1,8 @@
 #include "apiserver/api_context.h"
 
-#include "apiserver/object_text.h"
-#include "apiserver/reply_encoder.h"
-#include "apiserver/reply_format.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/formats/reply_encoder.h"
+#include "apiserver/formats/reply_format.h"
 
 namespace berth::apiserver {
 

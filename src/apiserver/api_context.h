@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "apiserver/authorization.h"
+#include "apiserver/access/authorization.h"
 #include "apiserver/exchange.h"
-#include "apiserver/kind_registry.h"
+#include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "base/clock.h"
 #include "base/worker_pool.h"

@@ -5,14 +5,14 @@
 
 #include <memory>
 
-#include "apiserver/access_reviews.h"
+#include "apiserver/access/access_reviews.h"
+#include "apiserver/access/authentication.h"
+#include "apiserver/access/token_issuer.h"
 #include "apiserver/api_context.h"
-#include "apiserver/authentication.h"
-#include "apiserver/documents.h"
+#include "apiserver/documents/documents.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/resource_reader.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/token_issuer.h"
 #include "apiserver/watch_service.h"
 
 namespace berth::apiserver {

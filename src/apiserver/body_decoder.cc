@@ -2,7 +2,7 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
 #include "base/log.h"
 
 namespace berth::apiserver {

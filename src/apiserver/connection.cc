@@ -2,10 +2,10 @@
 
 #include <sys/socket.h>
 
-#include "apiserver/authentication.h"
+#include "apiserver/access/authentication.h"
+#include "apiserver/access/tls.h"
+#include "apiserver/formats/kube_status.h"
 #include "apiserver/http_server.h"
-#include "apiserver/kube_status.h"
-#include "apiserver/tls.h"
 #include "apiserver/upstream.h"
 #include "base/log.h"
 

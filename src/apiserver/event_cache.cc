@@ -1,6 +1,6 @@
 #include "apiserver/event_cache.h"
 
-#include "apiserver/object_text.h"
+#include "apiserver/formats/object_text.h"
 
 namespace berth::apiserver {
 

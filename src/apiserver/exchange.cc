@@ -1,6 +1,6 @@
 #include "apiserver/exchange.h"
 
-#include "apiserver/kube_status.h"
+#include "apiserver/formats/kube_status.h"
 
 namespace berth::apiserver {
 

@@ -9,9 +9,9 @@
 
 #include <fstream>
 
-#include "apiserver/certificates.h"
+#include "apiserver/access/certificates.h"
+#include "apiserver/access/tls.h"
 #include "apiserver/test_client.h"
-#include "apiserver/tls.h"
 #include "platform/limits.h"
 
 namespace berth::apiserver {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
 
@@ -12,8 +12,6 @@ using base::Status;
 namespace {
 
 constexpr std::chrono::seconds kLongestWatch{24 * 3600};
-
-Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
 
 const api::KindInfo kListOptions{
     .group = "meta.k8s.io", .version = "v1", .kind = "ListOptions", .plural = "", .singular = ""};
@@ -24,7 +22,8 @@ base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
   if (text.empty()) return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return BadRequest(fmt::format("{}: invalid value \"{}\": must be a whole number", key, text));
+    return BadRequestError(
+        fmt::format("{}: invalid value \"{}\": must be a whole number", key, text));
   }
   return value;
 }
@@ -32,10 +31,10 @@ base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
 base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
   Selection selection;
   auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
-  if (!labels.ok()) return BadRequest(base::Message(labels.status()));
+  if (!labels.ok()) return BadRequestError(base::Message(labels.status()));
   auto fields = api::FieldSelector::Parse(request.info(), request.query.Get("fieldSelector"),
                                           request.rules->selectable_fields);
-  if (!fields.ok()) return BadRequest(base::Message(fields.status()));
+  if (!fields.ok()) return BadRequestError(base::Message(fields.status()));
   selection.labels = *std::move(labels);
   selection.fields = *std::move(fields);
   return selection;
@@ -130,7 +129,7 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
   const std::string& token = query.Get("continue");
   if (!token.empty()) {
     if (list.revision != 0) {
-      return BadRequest("specifying resource version is not allowed when using continue");
+      return BadRequestError("specifying resource version is not allowed when using continue");
     }
     ASSIGN_OR_RETURN(list.from, DecodeContinue(token));
   }

@@ -6,7 +6,7 @@
 
 #include "api/selector.h"
 #include "apiserver/api_context.h"
-#include "apiserver/continue_token.h"
+#include "apiserver/formats/continue_token.h"
 
 namespace berth::apiserver {
 

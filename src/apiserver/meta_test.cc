@@ -9,9 +9,6 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-constexpr std::string_view kAttachments = "/apis/storage.k8s.io/v1/volumeattachments";
-constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-
 Json Attachment(std::string_view name) {
   return {{"metadata", {{"name", std::string(name)}}},
           {"spec",

@@ -2,10 +2,10 @@
 
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
 

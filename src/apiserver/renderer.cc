@@ -2,9 +2,9 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
-#include "apiserver/kube_status.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/table.h"
+#include "apiserver/documents/table.h"
+#include "apiserver/formats/kube_status.h"
+#include "apiserver/kinds/stored_form.h"
 
 namespace berth::apiserver {
 

@@ -5,7 +5,7 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 
-#include "apiserver/kube_status.h"
+#include "apiserver/formats/kube_status.h"
 
 namespace berth::apiserver {
 namespace http = boost::beast::http;

@@ -2,9 +2,9 @@
 
 #include "api/selector.h"
 #include "apiserver/body_decoder.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 #include "base/log.h"
 
 namespace berth::apiserver {

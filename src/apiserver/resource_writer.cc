@@ -1,12 +1,12 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/merging/patch.h"
+#include "apiserver/access/node_restriction.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/node_restriction.h"
-#include "apiserver/object_meta.h"
-#include "apiserver/reply_format.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/reply_format.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 
 namespace berth::apiserver {
 

@@ -1,11 +1,11 @@
 #include "apiserver/server.h"
 
+#include "apiserver/access/certificates.h"
+#include "apiserver/access/tls.h"
 #include "apiserver/api_service.h"
 #include "apiserver/api_services.h"
 #include "apiserver/bootstrap.h"
-#include "apiserver/certificates.h"
 #include "apiserver/custom/definition_controller.h"
-#include "apiserver/tls.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
 

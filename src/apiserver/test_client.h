@@ -16,7 +16,7 @@
 #include <string>
 
 #include "api/kind_info.h"
-#include "apiserver/certificates.h"
+#include "apiserver/access/certificates.h"
 #include "apiserver/server.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
@@ -177,12 +177,18 @@ class OpenWatch {
 // Objects and where they are.
 
 inline constexpr std::string_view kConfigMaps = "/api/v1/namespaces/default/configmaps";
+inline constexpr std::string_view kAttachments = "/apis/storage.k8s.io/v1/volumeattachments";
+inline constexpr std::string_view kLeases =
+    "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+inline constexpr std::string_view kRuntimes = "/apis/node.k8s.io/v1/runtimeclasses";
 inline constexpr std::string_view kPods = "/api/v1/namespaces/default/pods";
 inline constexpr std::string_view kClaims = "/api/v1/namespaces/default/persistentvolumeclaims";
 
 inline std::string At(std::string_view collection, std::string_view name) {
   return fmt::format("{}/{}", collection, name);
 }
+
+inline Json ParseJson(std::string_view text) { return base::json::Parse(text).value(); }
 
 inline Json ConfigMap(std::string_view name, const Json& data = Json::object()) {
   return {{"metadata", {{"name", std::string(name)}}}, {"data", data}};

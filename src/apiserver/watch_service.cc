@@ -3,8 +3,8 @@
 #include <random>
 
 #include "apiserver/event_cache.h"
+#include "apiserver/formats/object_text.h"
 #include "apiserver/list_options.h"
-#include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
 #include "apiserver/resource_reader.h"
 
@@ -16,10 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPage = 500;
+constexpr size_t kWatchPage = 500;
 // Records that are looked at before others get their turn: a selector may let few of them pass.
-constexpr size_t kTurn = 2000;
-constexpr size_t kChunk = 256 * 1024;
+constexpr size_t kWatchTurn = 2000;
+constexpr size_t kWatchChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
 // A last one before the end tells the client from where to watch next.
 constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
@@ -166,8 +166,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     std::string out;
     size_t looked_at = 0;
     bool listed = false;
-    while (!listed && out.size() < kChunk && looked_at < kTurn) {
-      auto page = context_.store.List(prefix_, after_, kPage, at_);
+    while (!listed && out.size() < kWatchChunk && looked_at < kWatchTurn) {
+      auto page = context_.store.List(prefix_, after_, kWatchPage, at_);
       if (!page.ok()) return Fail(page.status());
       at_ = page->revision;
       looked_at += page->records.size();
@@ -192,7 +192,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // Sends pages of what happened after the revision that the client knows, then follows live.
   void SendHistory() {
-    auto history = context_.store.Changes(prefix_, revision_, kPage);
+    auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
     if (!history.ok()) return Fail(history.status());
     Open();
     std::string out;

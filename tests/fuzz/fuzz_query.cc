@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "apiserver/api_service.h"
-#include "apiserver/kind_registry.h"
+#include "apiserver/kinds/kind_registry.h"
 #include "apiserver/list_options.h"
 
 namespace {
