@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kLongestWatch{24 * 3600};
 const api::KindInfo kListOptions{
     .group = "meta.k8s.io", .version = "v1", .kind = "ListOptions", .plural = "", .singular = ""};
 
-base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
+base::StatusOr<int64_t> Number(const http::Query& query, std::string_view key) {
   const std::string& text = query.Get(key);
   int64_t value = 0;
   if (text.empty()) return value;
@@ -41,7 +41,7 @@ base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
 }
 
 // The combinations of a list's options that Kubernetes refuses.
-Status CheckListOptions(const Query& query) {
+Status CheckListOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
   const std::string& revision = query.Get("resourceVersion");
@@ -69,7 +69,7 @@ Status CheckListOptions(const Query& query) {
 }
 
 // The same for a watch.
-Status CheckWatchOptions(const Query& query) {
+Status CheckWatchOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
   const bool initial = query.Has("sendInitialEvents");
@@ -106,7 +106,7 @@ bool Selection::Matches(const Json& object) const {
   return labels.Matches(of_object);
 }
 
-base::StatusOr<store::Revision> ParseRevision(const Query& query) {
+base::StatusOr<store::Revision> ParseRevision(const http::Query& query) {
   auto revision = Number(query, "resourceVersion");
   if (revision.ok() && *revision >= 0) return revision;
   FieldErrors errors;
@@ -116,7 +116,7 @@ base::StatusOr<store::Revision> ParseRevision(const Query& query) {
 }
 
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
-  const Query& query = request.query;
+  const http::Query& query = request.query;
   RETURN_IF_ERROR(CheckListOptions(query));
   ListQuery list;
   ASSIGN_OR_RETURN(list.selection, ParseSelection(request));
@@ -137,7 +137,7 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
 }
 
 base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
-  const Query& query = request.query;
+  const http::Query& query = request.query;
   RETURN_IF_ERROR(CheckWatchOptions(query));
   WatchQuery watch;
   ASSIGN_OR_RETURN(watch.selection, ParseSelection(request));

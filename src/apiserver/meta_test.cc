@@ -1,6 +1,6 @@
 // The rules of metadata and of writes that all kinds share, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -57,17 +57,19 @@ bool IsHeaderText(std::string_view text) {
 
 // The client's head for the node agent: another path, no credentials, and no reuse of the
 // connection unless it becomes a stream.
-std::string HeadFor(const Request& request, std::string_view path, size_t body_size) {
+std::string HeadFor(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();
   std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
                                  query.empty() ? "" : "?", query);
   for (const auto& [name, value] : request.headers) {
-    const bool own =
-        EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
-        EqualsIgnoreCase(name, "Transfer-Encoding") || EqualsIgnoreCase(name, "Authorization") ||
-        EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") || EqualsIgnoreCase(name, "Expect") ||
-        (EqualsIgnoreCase(name, "Connection") && !upgrade);
+    const bool own = http::EqualsIgnoreCase(name, "Host") ||
+                     http::EqualsIgnoreCase(name, "Content-Length") ||
+                     http::EqualsIgnoreCase(name, "Transfer-Encoding") ||
+                     http::EqualsIgnoreCase(name, "Authorization") ||
+                     http::EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") ||
+                     http::EqualsIgnoreCase(name, "Expect") ||
+                     (http::EqualsIgnoreCase(name, "Connection") && !upgrade);
     if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
   }

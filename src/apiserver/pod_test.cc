@@ -1,6 +1,6 @@
 // Pods and what makes them: what a spec gets, what it is refused for, what of it may change.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

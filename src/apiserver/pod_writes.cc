@@ -15,7 +15,7 @@ using base::json::String;
 
 namespace {
 
-void ReplyDone(Exchange& exchange, const Mutation::Result&) {
+void ReplyDone(http::Exchange& exchange, const Mutation::Result&) {
   ReplyObject(exchange, 201,
               R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
 }

@@ -155,9 +155,9 @@ base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live
 
 }  // namespace
 
-bool IsApply(const Request& request) {
+bool IsApply(const http::Request& request) {
   std::string_view type = request.Header("Content-Type");
-  return EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
+  return http::EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
 }
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceRequest& request,

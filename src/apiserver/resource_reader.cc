@@ -175,18 +175,18 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   // Sends what is gathered and goes on when it is out.
   void Send() {
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       encoder_.emplace(ReplyEncoder::Options{
           .pretty = renderer_.format() == Format::kJson && WantsPretty(exchange.request()),
           .gzip = out_.size() > kGzipFrom && AcceptsGzip(exchange.request())});
-      Response head{.content_type = renderer_.content_type()};
+      http::Response head{.content_type = renderer_.content_type()};
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
-    const std::string chunk = EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
+    const std::string chunk = http::EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
     if (chunk.empty()) return Continue();  // the compressor still gathers
-    if (!exchange.PushPage(MakeFrame(chunk))) {
+    if (!exchange.PushPage(http::MakeFrame(chunk))) {
       ended_ = true;
       return;
     }
@@ -195,13 +195,13 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   void End() {
     ended_ = true;
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
     }
     std::string rest = encoder_->Next(std::move(out_));
     rest += encoder_->Finish();
-    exchange.PushPage(MakeFrame(EncodeChunk(rest)));
+    exchange.PushPage(http::MakeFrame(http::EncodeChunk(rest)));
     exchange.EndStream();
   }
 

@@ -20,7 +20,7 @@ void Try(std::string_view text) {
     quality = range.quality;
     if (range.type.find('/') == std::string::npos) std::abort();
   }
-  Request request;
+  berth::http::Request request;
   request.method = "GET";
   request.target = "/apis";
   for (const char* name : {"Accept", "Accept-Encoding", "If-None-Match", "User-Agent"}) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace kinds = api::kinds;
 
-Json UserJson(const User& user) {
+Json UserJson(const http::User& user) {
   Json out = {{"username", user.name}};
   if (!user.uid.empty()) out["uid"] = user.uid;
   if (!user.groups.empty()) out["groups"] = user.groups;
@@ -27,11 +27,11 @@ Json UserJson(const User& user) {
   return out;
 }
 
-User UserOfSpec(const Json& spec) {
-  User user{.name = String(spec, {"user"}),
-            .uid = String(spec, {"uid"}),
-            .groups = base::json::Strings(Array(spec, {"groups"})),
-            .extra = {}};
+http::User UserOfSpec(const Json& spec) {
+  http::User user{.name = String(spec, {"user"}),
+                  .uid = String(spec, {"uid"}),
+                  .groups = base::json::Strings(Array(spec, {"groups"})),
+                  .extra = {}};
   for (const auto& [key, values] : Map(spec, {"extra"}).items()) {
     if (values.is_array()) user.extra.push_back({key, base::json::Strings(values)});
   }
@@ -104,7 +104,7 @@ base::StatusOr<Json> AccessReviews::Access(const ResourceRequest& request, const
     return Invalid(request.info(), "spec.resourceAttributes.namespace",
                    "must match metadata.namespace");
   }
-  User other;
+  http::User other;
   if (!self) {
     other = UserOfSpec(spec);
     if (other.name.empty() && other.groups.empty()) {
@@ -112,7 +112,7 @@ base::StatusOr<Json> AccessReviews::Access(const ResourceRequest& request, const
                      "at least one of user or group must be specified");
     }
   }
-  const User& user = self ? *request.exchange->request().user : other;
+  const http::User& user = self ? *request.exchange->request().user : other;
   const Role role = self ? request.role : authorizer_.RoleOf(user);
   const Decision decision = authorizer_.Decide(user, role, asked);
   Json status = {{"allowed", decision.allowed}};

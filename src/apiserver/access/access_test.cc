@@ -6,8 +6,8 @@
 
 #include "apiserver/access/authorization.h"
 #include "apiserver/access/certificates.h"
+#include "apiserver/api_fixture.h"
 #include "apiserver/formats/kube_status.h"
-#include "apiserver/test_client.h"
 #include "base/base64.h"
 #include "kube/config.h"
 #include "kube/http_client.h"

@@ -28,13 +28,13 @@ std::vector<std::string> AccountGroups(std::string_view ns) {
   return {"system:serviceaccounts", fmt::format("system:serviceaccounts:{}", ns)};
 }
 
-void AddGroup(User& user, std::string_view group) {
+void AddGroup(http::User& user, std::string_view group) {
   if (std::find(user.groups.begin(), user.groups.end(), group) == user.groups.end()) {
     user.groups.emplace_back(group);
   }
 }
 
-void AddExtra(User& user, std::string_view what, const std::string& value) {
+void AddExtra(http::User& user, std::string_view what, const std::string& value) {
   if (value.empty()) return;
   user.extra.push_back({fmt::format("authentication.kubernetes.io/{}", what), {value}});
 }
@@ -52,10 +52,10 @@ bool IsPublicPath(std::string_view path) {
   return false;
 }
 
-std::string_view BearerToken(const Request& request) {
+std::string_view BearerToken(const http::Request& request) {
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view value = request.Header("Authorization");
-  if (!EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) return {};
+  if (!http::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) return {};
   value.remove_prefix(kScheme.size());
   while (value.starts_with(' ')) value.remove_prefix(1);
   return value;
@@ -63,11 +63,12 @@ std::string_view BearerToken(const Request& request) {
 
 Status UnauthorizedError() { return KubeError(Reason::kUnauthorized, "Unauthorized"); }
 
-base::StatusOr<std::shared_ptr<const User>> Authenticator::Identify(const Request& request) {
-  std::shared_ptr<User> user;
+base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
+    const http::Request& request) {
+  std::shared_ptr<http::User> user;
   if (request.user != nullptr) {
     if (request.user->valid_until < clock_.Now()) return UnauthorizedError();
-    user = std::make_shared<User>(*request.user);
+    user = std::make_shared<http::User>(*request.user);
   } else {
     const std::string_view token = BearerToken(request);
     if (token.empty()) return UnauthorizedError();
@@ -78,7 +79,7 @@ base::StatusOr<std::shared_ptr<const User>> Authenticator::Identify(const Reques
                base::Message(owner.status()));
       return UnauthorizedError();
     }
-    user = std::make_shared<User>(std::move(owner->user));
+    user = std::make_shared<http::User>(std::move(owner->user));
   }
   AddGroup(*user, kAuthenticated);
   return user;
@@ -87,7 +88,7 @@ base::StatusOr<std::shared_ptr<const User>> Authenticator::Identify(const Reques
 base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(
     std::string_view token, const std::vector<std::string>& audiences) {
   if (StaticTokens::Looks(token)) {
-    ASSIGN_OR_RETURN(User user, static_tokens_.OwnerOf(token, clock_.Now()));
+    ASSIGN_OR_RETURN(http::User user, static_tokens_.OwnerOf(token, clock_.Now()));
     // A person's token is for the API alone.
     const std::string api(kTokenIssuer);
     if (!audiences.empty() &&
@@ -133,7 +134,7 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOfClaims(
   // Of a pod's token the node is only told.
   if (pod.empty() && !node.empty()) RETURN_IF_ERROR(CheckAlive(api::kinds::kNode, "", node));
 
-  User& user = owner.user;
+  http::User& user = owner.user;
   user.name = String(claims, {"sub"});
   user.uid = String(account, {"uid"});
   user.groups = AccountGroups(ns);
@@ -166,22 +167,23 @@ Status Authenticator::CheckAlive(const api::KindInfo& kind, std::string_view ns,
   return Refused(fmt::format("{} has been deleted", what));
 }
 
-base::StatusOr<std::shared_ptr<const User>> ImpersonatedUser(const Request& request,
-                                                             const User& user, const Role& role) {
+base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
+                                                                   const http::User& user,
+                                                                   const Role& role) {
   constexpr std::string_view kExtra = "Impersonate-Extra-";
-  auto wanted = std::make_shared<User>();
+  auto wanted = std::make_shared<http::User>();
   bool asked = false;
   for (const auto& [name, value] : request.headers) {
-    if (EqualsIgnoreCase(name, "Impersonate-User")) {
+    if (http::EqualsIgnoreCase(name, "Impersonate-User")) {
       wanted->name = value;
-    } else if (EqualsIgnoreCase(name, "Impersonate-Group")) {
+    } else if (http::EqualsIgnoreCase(name, "Impersonate-Group")) {
       wanted->groups.push_back(value);
-    } else if (EqualsIgnoreCase(name, "Impersonate-Uid")) {
+    } else if (http::EqualsIgnoreCase(name, "Impersonate-Uid")) {
       wanted->uid = value;
     } else if (name.size() > kExtra.size() &&
-               EqualsIgnoreCase(std::string_view(name).substr(0, kExtra.size()), kExtra)) {
+               http::EqualsIgnoreCase(std::string_view(name).substr(0, kExtra.size()), kExtra)) {
       const std::string key = api::LowerCase(std::string_view(name).substr(kExtra.size()));
-      const auto decoded = PercentDecode(key, false);
+      const auto decoded = http::PercentDecode(key, false);
       wanted->extra.push_back({decoded.value_or(key), {value}});
     } else {
       continue;

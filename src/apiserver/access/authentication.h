@@ -16,8 +16,8 @@
 #include "apiserver/access/authorization.h"
 #include "apiserver/access/static_tokens.h"
 #include "apiserver/access/token_signer.h"
-#include "apiserver/http_message.h"
 #include "base/clock.h"
+#include "http/message.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -25,7 +25,7 @@ namespace berth::apiserver {
 // GET of these needs no identity, so that what watches over the server can look.
 bool IsPublicPath(std::string_view path);
 // The token of "Authorization: Bearer TOKEN"; empty if there is none.
-std::string_view BearerToken(const Request& request);
+std::string_view BearerToken(const http::Request& request);
 base::Status UnauthorizedError();
 
 class Authenticator {
@@ -36,10 +36,10 @@ class Authenticator {
       : store_(store), clock_(clock), signer_(signer), static_tokens_(static_tokens) {}
 
   // 401 for nobody. Reads the store where there is a token: not for the event loop then.
-  base::StatusOr<std::shared_ptr<const User>> Identify(const Request& request);
+  base::StatusOr<std::shared_ptr<const http::User>> Identify(const http::Request& request);
 
   struct TokenOwner {
-    User user;
+    http::User user;
     std::vector<std::string> audiences;  // those of the asked that the token is for
   };
   // Whose the token is, for one of `audiences` (empty: the API itself). UNAUTHENTICATED says why
@@ -61,7 +61,8 @@ class Authenticator {
 
 // The user that an administrator's request asks to act as; null if it asks for none. 403 for
 // others than administrators, 400 for headers that name no user.
-base::StatusOr<std::shared_ptr<const User>> ImpersonatedUser(const Request& request,
-                                                             const User& user, const Role& role);
+base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
+                                                                   const http::User& user,
+                                                                   const Role& role);
 
 }  // namespace berth::apiserver

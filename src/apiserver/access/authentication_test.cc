@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "apiserver/access/certificates.h"
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 #include "base/base64.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
@@ -189,9 +189,9 @@ TEST_F(AuthenticationTest, AConnectionDoesNotOutliveItsCertificate) {
       EnsureCertificates({.folder = folder_ + "/k", .listen_address = "127.0.0.1"}, clock_.Now());
   const TokenSigner signer = TokenSigner::Load(key->token_key).value();
   Authenticator authenticator(*store_, clock_, signer, none);
-  Request request{.method = "GET", .target = "/api"};
-  request.user = std::make_shared<User>(
-      User{.name = "x", .uid = {}, .valid_until = clock_.Now() + std::chrono::seconds(1)});
+  http::Request request{.method = "GET", .target = "/api"};
+  request.user = std::make_shared<http::User>(
+      http::User{.name = "x", .uid = {}, .valid_until = clock_.Now() + std::chrono::seconds(1)});
   const auto now = authenticator.Identify(request);
   ASSERT_TRUE(now.ok());
   EXPECT_THAT((*now)->groups, ElementsAre("system:authenticated"));

@@ -69,7 +69,7 @@ Json Rule(Json verbs, Json groups, Json resources) {
           {"resources", std::move(resources)}};
 }
 
-std::string Refusal(const User& user, const AccessAttributes& asked) {
+std::string Refusal(const http::User& user, const AccessAttributes& asked) {
   if (asked.resource.empty()) {
     return fmt::format("User \"{}\" cannot {} path \"{}\"", user.name, asked.verb, asked.path);
   }
@@ -103,7 +103,7 @@ std::optional<std::pair<std::string, std::string>> ServiceAccountOf(std::string_
   return std::pair(std::string(user.substr(0, colon)), std::string(user.substr(colon + 1)));
 }
 
-Role Authorizer::RoleOf(const User& user) {
+Role Authorizer::RoleOf(const http::User& user) {
   if (Contains(user.groups, kAdministrators)) return {.kind = Role::Kind::kAdministrator};
   if (Contains(user.groups, kNodes) && user.name.starts_with(kNodePrefix)) {
     return {.kind = Role::Kind::kNode, .node = user.name.substr(kNodePrefix.size())};
@@ -126,7 +126,8 @@ Role Authorizer::RoleOf(const User& user) {
   return {};
 }
 
-Decision Authorizer::Decide(const User& user, const Role& role, const AccessAttributes& asked) {
+Decision Authorizer::Decide(const http::User& user, const Role& role,
+                            const AccessAttributes& asked) {
   if (role.kind == Role::Kind::kAdministrator) return {.allowed = true};
   if (IsOpenToAll(asked)) return {.allowed = true};
   if (role.kind != Role::Kind::kNode) return {};
@@ -136,7 +137,7 @@ Decision Authorizer::Decide(const User& user, const Role& role, const AccessAttr
   return DecideForNode(role.node, asked, reach_);
 }
 
-base::Status Authorizer::Authorize(const User& user, const Role& role,
+base::Status Authorizer::Authorize(const http::User& user, const Role& role,
                                    const AccessAttributes& asked) {
   const Decision decision = Decide(user, role, asked);
   if (decision.allowed) return base::OkStatus();
@@ -177,7 +178,8 @@ Json Authorizer::RulesOf(const Role& role) {
   return status;
 }
 
-base::Status Forbidden(const User& user, const AccessAttributes& asked, std::string_view reason) {
+base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
+                       std::string_view reason) {
   std::string why = Refusal(user, asked);
   if (!reason.empty()) why += fmt::format(": {}", reason);
   if (asked.resource.empty()) {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "apiserver/access/node_reach.h"
-#include "apiserver/http_message.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "http/message.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -61,10 +61,10 @@ class Authorizer {
  public:
   explicit Authorizer(store::Store& store) : store_(store), reach_(store) {}
 
-  Role RoleOf(const User& user);
-  Decision Decide(const User& user, const Role& role, const AccessAttributes& asked);
+  Role RoleOf(const http::User& user);
+  Decision Decide(const http::User& user, const Role& role, const AccessAttributes& asked);
   // OK, or 403 in Kubernetes' words.
-  base::Status Authorize(const User& user, const Role& role, const AccessAttributes& asked);
+  base::Status Authorize(const http::User& user, const Role& role, const AccessAttributes& asked);
   // What `user` may do, as SelfSubjectRulesReview tells it: the members of its status.
   base::Json RulesOf(const Role& role);
 
@@ -74,6 +74,7 @@ class Authorizer {
 };
 
 // The 403 for what was refused; `reason` may be empty.
-base::Status Forbidden(const User& user, const AccessAttributes& asked, std::string_view reason);
+base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
+                       std::string_view reason);
 
 }  // namespace berth::apiserver

@@ -4,9 +4,9 @@
 
 #include "apiserver/access/node_restriction.h"
 #include "apiserver/access/node_rules.h"
+#include "apiserver/api_fixture.h"
 #include "apiserver/formats/kube_status.h"
 #include "apiserver/kinds/pod_references.h"
-#include "apiserver/test_client.h"
 
 namespace berth::apiserver {
 namespace {
@@ -292,7 +292,7 @@ TEST(NodeRestrictionTest, ANodeWritesOnlyWhatIsItsOwn) {
 class AuthorizerTest : public ApiTest {
  protected:
   AuthorizerTest() = default;
-  User Account(std::string name) {
+  http::User Account(std::string name) {
     return {.name = "system:serviceaccount:default:" + std::move(name),
             .uid = {},
             .groups = {"system:serviceaccounts", "system:authenticated"},
@@ -330,14 +330,14 @@ TEST_F(AuthorizerTest, RolesComeFromGroupsAndFromTheAccountsAnnotation) {
   EXPECT_EQ(authorizer.RoleOf(Account("agent")).node, "a");
   EXPECT_EQ(authorizer.RoleOf(Account("typo")).kind, Kind::kNone);
   EXPECT_EQ(authorizer.RoleOf(Account("absent")).kind, Kind::kNone);
-  User unbound = Account("agent");
+  http::User unbound = Account("agent");
   unbound.extra.clear();
   EXPECT_EQ(authorizer.RoleOf(unbound).kind, Kind::kNone);
 }
 
 TEST_F(AuthorizerTest, EverybodyMayAskAboutHimselfAndNothingElse) {
   Authorizer authorizer(*store_);
-  const User nobody{.name = "jane", .uid = {}, .groups = {"system:authenticated"}};
+  const http::User nobody{.name = "jane", .uid = {}, .groups = {"system:authenticated"}};
   const auto may = [&](const AccessAttributes& asked) {
     return authorizer.Decide(nobody, authorizer.RoleOf(nobody), asked).allowed;
   };
@@ -352,7 +352,7 @@ TEST_F(AuthorizerTest, EverybodyMayAskAboutHimselfAndNothingElse) {
 
 TEST_F(AuthorizerTest, RefusesInKubernetesWords) {
   Authorizer authorizer(*store_);
-  const User jane{.name = "jane", .uid = {}};
+  const http::User jane{.name = "jane", .uid = {}};
   const auto said = [&](const AccessAttributes& asked) {
     const auto refused = authorizer.Authorize(jane, {}, asked);
     EXPECT_EQ(ToResponse(refused).code, 403);

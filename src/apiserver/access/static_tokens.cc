@@ -152,7 +152,7 @@ void StaticTokens::Refresh() {
   seen_ = now;
 }
 
-base::StatusOr<User> StaticTokens::OwnerOf(std::string_view token, base::WallTime now) {
+base::StatusOr<http::User> StaticTokens::OwnerOf(std::string_view token, base::WallTime now) {
   const std::string_view id = token.substr(kPrefix.size(), kIdSize);
   const std::string hash = base::Sha256Hex(token);
   base::MutexLock lock(mutex_);
@@ -162,7 +162,7 @@ base::StatusOr<User> StaticTokens::OwnerOf(std::string_view token, base::WallTim
     if (one.expires && *one.expires <= now) {
       return Error(StatusCode::kUnauthenticated, "the token '{}' has expired", id);
     }
-    return User{.name = one.user, .uid = {}, .groups = one.groups, .extra = {}};
+    return http::User{.name = one.user, .uid = {}, .groups = one.groups, .extra = {}};
   }
   return Error(StatusCode::kUnauthenticated, "there is no such token");
 }

@@ -17,10 +17,10 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/http_message.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -51,7 +51,7 @@ class StaticTokens {
   // Whether the text has the form of such a token.
   static bool Looks(std::string_view token);
   // UNAUTHENTICATED says why not.
-  base::StatusOr<User> OwnerOf(std::string_view token, base::WallTime now);
+  base::StatusOr<http::User> OwnerOf(std::string_view token, base::WallTime now);
 
  private:
   void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -16,18 +16,10 @@ std::string Text(const X509_NAME_ENTRY* entry) {
 
 }  // namespace
 
-base::StatusOr<SslContextPtr> MakeServerContext(const Certificates& certificates) {
-  SslContextPtr context(SSL_CTX_new(TLS_server_method()));
+base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certificates) {
+  http::SslContextPtr context = http::MakeTlsContext();
   if (!context) return OpenSslError("make a TLS context");
   SSL_CTX* ctx = context.get();
-  SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-  SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
-  SSL_CTX_set_num_tickets(ctx, 0);
-  SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-  // Idle connections give their buffers back; a write is offered again from wherever its bytes lie
-  // then.
-  SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                            SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   ASSIGN_OR_RETURN(const KeyPtr key, ParseKey(certificates.server_key));
   ASSIGN_OR_RETURN(const CertificatePtr certificate,
                    ParseCertificate(certificates.server_certificate));
@@ -44,13 +36,13 @@ base::StatusOr<SslContextPtr> MakeServerContext(const Certificates& certificates
   return context;
 }
 
-std::shared_ptr<const User> PeerUser(SSL* ssl) {
+std::shared_ptr<const http::User> PeerUser(SSL* ssl) {
   const CertificatePtr certificate(SSL_get1_peer_certificate(ssl));
   if (!certificate || SSL_get_verify_result(ssl) != X509_V_OK) return nullptr;
   tm end{};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) return nullptr;
   X509_NAME* subject = X509_get_subject_name(certificate.get());
-  auto user = std::make_shared<User>();
+  auto user = std::make_shared<http::User>();
   user->valid_until = std::chrono::system_clock::from_time_t(timegm(&end));
   for (int i = 0; i < X509_NAME_entry_count(subject); ++i) {
     const X509_NAME_ENTRY* entry = X509_NAME_get_entry(subject, i);

@@ -148,12 +148,13 @@ Json AggregatedGroup(Kinds kinds, const Group& group) {
 }
 
 // /api tells of the core group, /apis of the others.
-Response Aggregated(Kinds kinds, bool core, std::string_view version, const Request& request) {
+http::Response Aggregated(Kinds kinds, bool core, std::string_view version,
+                          const http::Request& request) {
   Json items = Json::array();
   for (const Group& group : GroupsOf(kinds)) {
     if (group.name.empty() == core) items.push_back(AggregatedGroup(kinds, group));
   }
-  Response response{
+  http::Response response{
       .content_type = fmt::format(
           "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList", version),
       .body = base::json::Dump({{"kind", "APIGroupDiscoveryList"},
@@ -207,8 +208,9 @@ Json PlainDocument(Kinds kinds, std::string_view path, std::string_view server_a
 
 }  // namespace
 
-std::optional<Response> DiscoveryDocument(Kinds kinds, std::string_view path,
-                                          const Request& request, std::string_view server_address) {
+std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view path,
+                                                const http::Request& request,
+                                                std::string_view server_address) {
   const std::vector<MediaRange> accepted = ParseAccept(request.Header("Accept"));
   if (path == "/api" || path == "/apis") {
     const std::string_view version = AggregatedVersion(accepted);
@@ -220,7 +222,7 @@ std::optional<Response> DiscoveryDocument(Kinds kinds, std::string_view path,
     return ToResponse(KubeError(Reason::kNotAcceptable,
                                 "only the following media types are accepted: application/json"));
   }
-  return Response{.body = base::json::Dump(document)};
+  return http::Response{.body = base::json::Dump(document)};
 }
 
 std::vector<std::string> DiscoveryPaths(Kinds kinds) {

@@ -9,17 +9,18 @@
 #include <string>
 #include <string_view>
 
-#include "apiserver/http_message.h"
 #include "apiserver/kinds/served_resources.h"
 #include "base/json.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
 // The document at `path` (decoded, without query); nullopt if there is none. An aggregated one
 // carries an ETag, and is 304 for a client that has it already. `server_address`, "host:port", may
 // be empty. 406 if the client accepts none of the forms.
-std::optional<Response> DiscoveryDocument(Kinds kinds, std::string_view path,
-                                          const Request& request, std::string_view server_address);
+std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view path,
+                                                const http::Request& request,
+                                                std::string_view server_address);
 
 // The paths of all of them, for the index at "/".
 std::vector<std::string> DiscoveryPaths(Kinds kinds);

@@ -2,7 +2,7 @@
 
 #include "apiserver/documents/discovery.h"
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -42,10 +42,10 @@ bool Documents::MayServe(std::string_view path) {
   return true;
 }
 
-std::optional<Response> Documents::Find(std::string_view path, const Request& request) {
+std::optional<http::Response> Documents::Find(std::string_view path, const http::Request& request) {
   if (path == "/") return Index();
-  if (path == "/version") return Response{.body = base::json::Dump(VersionDocument())};
-  const auto query = Query::Parse(request.raw_query());
+  if (path == "/version") return http::Response{.body = base::json::Dump(VersionDocument())};
+  const auto query = http::Query::Parse(request.raw_query());
   if (!query.ok()) {
     return ToResponse(KubeError(Reason::kBadRequest, base::Message(query.status())));
   }
@@ -55,7 +55,7 @@ std::optional<Response> Documents::Find(std::string_view path, const Request& re
   return DiscoveryDocument(kinds->infos(), path, request, address());
 }
 
-Response Documents::Index() {
+http::Response Documents::Index() {
   const auto kinds = context_.kinds.Current();
   std::vector<std::string> paths = {"/version"};
   for (auto&& more : {DiscoveryPaths(kinds->infos()), HealthPaths(ChecksOf(context_.store)),
@@ -66,8 +66,8 @@ Response Documents::Index() {
   return {.body = base::json::Dump({{"paths", paths}})};
 }
 
-void Documents::Answer(Exchange& exchange) {
-  const Request& request = exchange.request();
+void Documents::Answer(http::Exchange& exchange) {
+  const http::Request& request = exchange.request();
   std::string_view path = request.raw_path();
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   auto document = Find(path, request);

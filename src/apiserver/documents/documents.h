@@ -22,11 +22,11 @@ class Documents {
   // Whether a document may stand at `path`; anything else is a resource's.
   static bool MayServe(std::string_view path);
   // On a worker: answers a GET or HEAD; 404 if there is no such document, 405 for other methods.
-  void Answer(Exchange& exchange);
+  void Answer(http::Exchange& exchange);
 
  private:
-  std::optional<Response> Find(std::string_view path, const Request& request);
-  Response Index();
+  std::optional<http::Response> Find(std::string_view path, const http::Request& request);
+  http::Response Index();
   std::string address();
 
   ApiContext& context_;

@@ -6,7 +6,7 @@
 #include "apiserver/formats/entity_tag.h"
 #include "apiserver/formats/kube_status.h"
 #include "apiserver/formats/media_range.h"
-#include "apiserver/gzip.h"
+#include "http/gzip.h"
 
 namespace berth::apiserver {
 
@@ -36,7 +36,7 @@ std::string UrlOf(std::string_view name, std::string_view tag) {
   return fmt::format("{}/{}?hash={}", kV3, name, tag);
 }
 
-Response NotAcceptable(std::string_view types) {
+http::Response NotAcceptable(std::string_view types) {
   return ToResponse(
       KubeError(Reason::kNotAcceptable,
                 fmt::format("only the following media types are accepted: {}", types)));
@@ -52,7 +52,7 @@ OpenApiDocuments::DocumentPtr OpenApiDocuments::Get(const std::string& key,
   if (slot == nullptr || slot->kinds != kinds) {
     const std::string text = make(kinds);
     slot = std::make_shared<const Document>(
-        Document{.kinds = kinds, .tag = EntityTag(text), .compressed = Gzip(text)});
+        Document{.kinds = kinds, .tag = EntityTag(text), .compressed = http::Gzip(text)});
     // What making it took goes back to the system: a document is made once in hours.
     malloc_trim(0);
   }
@@ -66,21 +66,22 @@ void OpenApiDocuments::ForgetOthers(const std::map<std::string, std::vector<Kind
   });
 }
 
-Response OpenApiDocuments::Send(const Document& document, const Request& request,
-                                std::string_view content_type) {
-  Response response{.content_type = std::string(content_type), .headers = {{"Vary", "Accept"}}};
+http::Response OpenApiDocuments::Send(const Document& document, const http::Request& request,
+                                      std::string_view content_type) {
+  http::Response response{.content_type = std::string(content_type),
+                          .headers = {{"Vary", "Accept"}}};
   TagEntity(request, document.tag, response);
   if (response.code == 304) return response;
   if (AcceptsGzip(request)) {
     response.body = document.compressed;
     response.headers.emplace_back("Content-Encoding", "gzip");
   } else {
-    response.body = Gunzip(document.compressed).value_or("");
+    response.body = http::Gunzip(document.compressed).value_or("");
   }
   return response;
 }
 
-Response OpenApiDocuments::Index(const ServedKinds& kinds, const Request& request) {
+http::Response OpenApiDocuments::Index(const ServedKinds& kinds, const http::Request& request) {
   const auto served = ByGroupVersion(kinds);
   Json paths = Json::object();
   for (const auto& [name, of_version] : served) {
@@ -88,14 +89,14 @@ Response OpenApiDocuments::Index(const ServedKinds& kinds, const Request& reques
         {"serverRelativeURL", UrlOf(name, Get(name, of_version, OpenApiV3Document)->tag)}};
   }
   ForgetOthers(served);
-  Response response{.body = base::json::Dump({{"paths", std::move(paths)}})};
+  http::Response response{.body = base::json::Dump({{"paths", std::move(paths)}})};
   TagEntity(request, EntityTag(response.body), response);
   return response;
 }
 
-std::optional<Response> OpenApiDocuments::GroupVersion(const ServedKinds& kinds,
-                                                       const std::string& name,
-                                                       const Request& request) {
+std::optional<http::Response> OpenApiDocuments::GroupVersion(const ServedKinds& kinds,
+                                                             const std::string& name,
+                                                             const http::Request& request) {
   const auto served = ByGroupVersion(kinds);
   const auto of_version = served.find(name);
   if (of_version == served.end()) return std::nullopt;
@@ -105,17 +106,18 @@ std::optional<Response> OpenApiDocuments::GroupVersion(const ServedKinds& kinds,
   }
   if (!acceptable) return NotAcceptable(kJsonDocument);
   const DocumentPtr document = Get(name, of_version->second, OpenApiV3Document);
-  const auto query = Query::Parse(request.raw_query());
+  const auto query = http::Query::Parse(request.raw_query());
   const std::string asked = query.ok() ? query->Get("hash") : "";
   if (!asked.empty() && asked != document->tag) {
-    return Response{.code = 301, .headers = {{"Location", UrlOf(name, document->tag)}}};
+    return http::Response{.code = 301, .headers = {{"Location", UrlOf(name, document->tag)}}};
   }
-  Response response = Send(*document, request, kJsonDocument);
+  http::Response response = Send(*document, request, kJsonDocument);
   if (!asked.empty()) response.cache_control = "public, immutable";
   return response;
 }
 
-Response OpenApiDocuments::VersionTwo(const ServedKinds& kinds, const Request& request) {
+http::Response OpenApiDocuments::VersionTwo(const ServedKinds& kinds,
+                                            const http::Request& request) {
   for (const MediaRange& range : ParseAccept(request.Header("Accept"))) {
     if (range.Includes(kJsonDocument)) {
       return Send(*Get(std::string(kV2), kinds.all(), OpenApiV2Document), request, kJsonDocument);
@@ -128,8 +130,9 @@ Response OpenApiDocuments::VersionTwo(const ServedKinds& kinds, const Request& r
   return NotAcceptable(fmt::format("{}, {}", kJsonDocument, kV2Protobuf));
 }
 
-std::optional<Response> OpenApiDocuments::Find(const ServedKinds& kinds, std::string_view path,
-                                               const Request& request) {
+std::optional<http::Response> OpenApiDocuments::Find(const ServedKinds& kinds,
+                                                     std::string_view path,
+                                                     const http::Request& request) {
   if (path == kV2) return VersionTwo(kinds, request);
   if (path == kV3) return Index(kinds, request);
   if (!path.starts_with(kV3) || path.size() <= kV3.size() || path[kV3.size()] != '/') {

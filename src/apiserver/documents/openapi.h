@@ -15,17 +15,17 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/http_message.h"
 #include "apiserver/kinds/kind_registry.h"
 #include "base/mutex.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
 class OpenApiDocuments {
  public:
   // The answer at `path`; nullopt if there is none. On a worker: it may have to make a document.
-  std::optional<Response> Find(const ServedKinds& kinds, std::string_view path,
-                               const Request& request);
+  std::optional<http::Response> Find(const ServedKinds& kinds, std::string_view path,
+                                     const http::Request& request);
 
   static std::vector<std::string> Paths(const ServedKinds& kinds);
 
@@ -38,17 +38,17 @@ class OpenApiDocuments {
   using DocumentPtr = std::shared_ptr<const Document>;
   using Make = std::string (*)(const std::vector<KindPtr>& kinds);
 
-  Response Index(const ServedKinds& kinds, const Request& request);
-  std::optional<Response> GroupVersion(const ServedKinds& kinds, const std::string& name,
-                                       const Request& request);
-  Response VersionTwo(const ServedKinds& kinds, const Request& request);
+  http::Response Index(const ServedKinds& kinds, const http::Request& request);
+  std::optional<http::Response> GroupVersion(const ServedKinds& kinds, const std::string& name,
+                                             const http::Request& request);
+  http::Response VersionTwo(const ServedKinds& kinds, const http::Request& request);
   // The document `key` about `kinds`, made if it isn't there or is about others.
   DocumentPtr Get(const std::string& key, const std::vector<KindPtr>& kinds, Make make)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void ForgetOthers(const std::map<std::string, std::vector<KindPtr>>& served)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  static Response Send(const Document& document, const Request& request,
-                       std::string_view content_type);
+  static http::Response Send(const Document& document, const http::Request& request,
+                             std::string_view content_type);
 
   base::Mutex mutex_;
   std::map<std::string, DocumentPtr> documents_ ABSL_GUARDED_BY(mutex_);

@@ -4,10 +4,10 @@
 
 #include <set>
 
+#include "apiserver/api_fixture.h"
 #include "apiserver/documents/openapi_custom.h"
 #include "apiserver/documents/openapi_document.h"
-#include "apiserver/gzip.h"
-#include "apiserver/test_client.h"
+#include "http/gzip.h"
 
 namespace berth::apiserver {
 namespace {
@@ -141,7 +141,7 @@ TEST_F(OpenApiTest, AStaleHashLeadsToTheRightOne) {
 TEST_F(OpenApiTest, ComesCompressedForWhoTakesIt) {
   const auto packed = Call("GET", "/openapi/v3/api/v1", "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(packed.head, HasSubstr("Content-Encoding: gzip"));
-  EXPECT_EQ(Gunzip(packed.body), Get("/openapi/v3/api/v1").body);
+  EXPECT_EQ(http::Gunzip(packed.body), Get("/openapi/v3/api/v1").body);
   // Indenting leaves alone what is compressed.
   const auto both =
       Call("GET", "/openapi/v3/api/v1", "", "Accept-Encoding: gzip\r\nUser-Agent: curl/8\r\n");
@@ -293,7 +293,7 @@ TEST(OpenApiCustomTest, ACustomKindComesAndGoesAndLeavesTheOthersAlone) {
   rules->custom_schema = base::json::Dump(kSchema);
   KindRegistry registry;
   OpenApiDocuments documents;
-  Request request;
+  http::Request request;
   const auto find = [&](std::string_view path) {
     return documents.Find(*registry.Current(), path, request);
   };

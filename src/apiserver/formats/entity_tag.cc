@@ -15,7 +15,7 @@ std::string EntityTag(std::string_view document) {
   return out;
 }
 
-void TagEntity(const Request& request, std::string_view tag, Response& response) {
+void TagEntity(const http::Request& request, std::string_view tag, http::Response& response) {
   const std::string quoted = fmt::format("\"{}\"", tag);
   response.headers.emplace_back("ETag", quoted);
   // One tag, or several with commas between them, "W/" before those that only mean the same.

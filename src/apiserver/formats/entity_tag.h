@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "apiserver/http_message.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -13,6 +13,6 @@ std::string EntityTag(std::string_view document);
 
 // Sets the ETag header; makes `response` a 304 without a body if the request's If-None-Match names
 // the tag.
-void TagEntity(const Request& request, std::string_view tag, Response& response);
+void TagEntity(const http::Request& request, std::string_view tag, http::Response& response);
 
 }  // namespace berth::apiserver

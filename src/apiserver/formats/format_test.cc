@@ -1,6 +1,6 @@
 // Bodies and answers in protobuf and YAML, and what is said of unknown and duplicate fields.
 #include "api/codecs/protobuf.h"
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -168,9 +168,9 @@ Json StatusObject(const Status& status) {
   return FailureObject(Row(ReasonOf(status.code())), base::Message(status), {});
 }
 
-Response ToResponse(const Status& status) {
+http::Response ToResponse(const Status& status) {
   const Json object = StatusObject(status);
-  Response response{.code = object["code"].get<int>(), .body = base::json::Dump(object)};
+  http::Response response{.code = object["code"].get<int>(), .body = base::json::Dump(object)};
   if (response.code == 429 || response.code == 503) response.headers = {{"Retry-After", "1"}};
   return response;
 }

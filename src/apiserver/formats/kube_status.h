@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "api/kind_info.h"
-#include "apiserver/http_message.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -70,7 +70,7 @@ bool IsStale(const base::Status& status);
 
 // The Status object that a client is sent; a status that is no KubeError becomes one by its code.
 base::Json StatusObject(const base::Status& status);
-Response ToResponse(const base::Status& status);
+http::Response ToResponse(const base::Status& status);
 
 // {kind: Status, status: Success, details}: the answer to a DELETE that has no object to return.
 base::Json SuccessObject(const api::KindInfo& kind, std::string_view name, std::string_view uid);

@@ -89,13 +89,13 @@ std::vector<MediaRange> ParseAccept(std::string_view header) {
   return ranges;
 }
 
-bool AcceptsGzip(const Request& request) {
+bool AcceptsGzip(const http::Request& request) {
   std::string_view header = request.Header("Accept-Encoding");
   while (!header.empty()) {
     std::string_view coding = TakeUntil(header, ',');
-    if (!EqualsIgnoreCase(TakeUntil(coding, ';'), "gzip")) continue;
+    if (!http::EqualsIgnoreCase(TakeUntil(coding, ';'), "gzip")) continue;
     const std::string_view name = TakeUntil(coding, '=');
-    return !EqualsIgnoreCase(name, "q") || ParseQuality(base::Trim(coding)) > 0;
+    return !http::EqualsIgnoreCase(name, "q") || ParseQuality(base::Trim(coding)) > 0;
   }
   return false;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "apiserver/http_message.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -30,6 +30,6 @@ struct MediaRange {
 std::vector<MediaRange> ParseAccept(std::string_view header);
 
 // Whether the answer to `request` may come gzip-compressed.
-bool AcceptsGzip(const Request& request);
+bool AcceptsGzip(const http::Request& request);
 
 }  // namespace berth::apiserver

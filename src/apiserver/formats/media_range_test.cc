@@ -55,7 +55,7 @@ TEST(MediaRangeTest, AHeaderOfAbsurdLengthCountsInPart) {
 
 TEST(MediaRangeTest, KnowsWhoTakesGzip) {
   const auto takes = [](std::string_view header) {
-    Request request;
+    http::Request request;
     request.headers = {{"accept-encoding", std::string(header)}};
     return AcceptsGzip(request);
   };

@@ -17,9 +17,9 @@ bool IsTrue(std::string_view value) {
 
 }  // namespace
 
-bool WantsPretty(const Request& request) {
+bool WantsPretty(const http::Request& request) {
   if (request.raw_query().find("pretty") != std::string_view::npos) {
-    const auto query = Query::Parse(request.raw_query());
+    const auto query = http::Query::Parse(request.raw_query());
     if (query.ok() && !query->Get("pretty").empty()) return IsTrue(query->Get("pretty"));
   }
   const std::string_view agent = request.Header("User-Agent");
@@ -28,10 +28,10 @@ bool WantsPretty(const Request& request) {
 
 ReplyEncoder::ReplyEncoder(const Options& options) {
   if (options.pretty) indenter_ = std::make_unique<JsonIndenter>();
-  if (options.gzip) gzip_ = std::make_unique<GzipWriter>();
+  if (options.gzip) gzip_ = std::make_unique<http::GzipWriter>();
 }
 
-void ReplyEncoder::AddHeaders(Response& head) const {
+void ReplyEncoder::AddHeaders(http::Response& head) const {
   if (!gzip_) return;
   head.headers.emplace_back("Content-Encoding", "gzip");
   head.headers.emplace_back("Vary", "Accept-Encoding");
@@ -62,7 +62,7 @@ std::string ReplyEncoder::Finish() {
   return out;
 }
 
-void EncodeFor(const Request& request, Response& response) {
+void EncodeFor(const http::Request& request, http::Response& response) {
   for (const auto& [name, value] : response.headers) {
     if (name == "Content-Encoding") return;  // it is final as it is
   }

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "apiserver/formats/json_indenter.h"
-#include "apiserver/gzip.h"
-#include "apiserver/http_message.h"
+#include "http/gzip.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -20,7 +20,7 @@ namespace berth::apiserver {
 inline constexpr size_t kGzipFrom = 128 * 1024;
 
 // Whether JSON is to be indented: `?pretty=true`, or a browser or curl that doesn't say otherwise.
-bool WantsPretty(const Request& request);
+bool WantsPretty(const http::Request& request);
 
 class ReplyEncoder {
  public:
@@ -31,7 +31,7 @@ class ReplyEncoder {
   explicit ReplyEncoder(const Options& options);
 
   // Headers that the answer then has.
-  void AddHeaders(Response& head) const;
+  void AddHeaders(http::Response& head) const;
   // What goes out for the next piece; it may be empty while the compressor gathers.
   std::string Next(std::string piece);
   // What goes out at the end.
@@ -39,10 +39,10 @@ class ReplyEncoder {
 
  private:
   std::unique_ptr<JsonIndenter> indenter_;
-  std::unique_ptr<GzipWriter> gzip_;
+  std::unique_ptr<http::GzipWriter> gzip_;
 };
 
 // Indents and compresses `response`, a whole answer in JSON or another type, as `request` asks.
-void EncodeFor(const Request& request, Response& response);
+void EncodeFor(const http::Request& request, http::Response& response);
 
 }  // namespace berth::apiserver

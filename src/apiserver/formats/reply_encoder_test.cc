@@ -2,13 +2,14 @@
 
 #include <gmock/gmock.h>
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {
 
-Request With(std::string_view target, std::string_view encoding, std::string_view agent = "") {
-  Request request;
+http::Request With(std::string_view target, std::string_view encoding,
+                   std::string_view agent = "") {
+  http::Request request;
   request.target = target;
   request.headers = {{"Accept-Encoding", std::string(encoding)},
                      {"User-Agent", std::string(agent)}};
@@ -35,27 +36,27 @@ TEST(ReplyEncoderTest, IndentsForThoseWhoReadIt) {
   EXPECT_TRUE(WantsPretty(With("/x", "", "curl/7.88")));
   EXPECT_FALSE(WantsPretty(With("/x?pretty=0", "", "curl/7.88")));
   EXPECT_FALSE(WantsPretty(With("/x", "", "kubectl/v1.32")));
-  Response json{.body = R"({"a":1})"};
+  http::Response json{.body = R"({"a":1})"};
   EncodeFor(With("/x?pretty=1", ""), json);
   EXPECT_EQ(json.body, "{\n  \"a\": 1\n}\n");
-  Response text{.content_type = "text/plain", .body = "{}"};
+  http::Response text{.content_type = "text/plain", .body = "{}"};
   EncodeFor(With("/x?pretty=1", ""), text);
   EXPECT_EQ(text.body, "{}");
 }
 
 TEST(ReplyEncoderTest, CompressesWhatIsLong) {
   const std::string body(kGzipFrom + 1, 'x');
-  Response response{.body = body};
+  http::Response response{.body = body};
   EncodeFor(With("/x", "gzip"), response);
   EXPECT_LT(response.body.size(), size_t{4000});
-  EXPECT_EQ(Gunzip(response.body), body);
+  EXPECT_EQ(http::Gunzip(response.body), body);
   ASSERT_FALSE(response.headers.empty());
   EXPECT_EQ(response.headers[0], (std::pair<std::string, std::string>("Content-Encoding", "gzip")));
 
-  Response small{.body = std::string(kGzipFrom, 'x')};
+  http::Response small{.body = std::string(kGzipFrom, 'x')};
   EncodeFor(With("/x", "gzip"), small);
   EXPECT_EQ(small.body.size(), kGzipFrom);
-  Response plain{.body = body};
+  http::Response plain{.body = body};
   EncodeFor(With("/x", "br"), plain);
   EXPECT_EQ(plain.body.size(), body.size());
 }
@@ -70,7 +71,7 @@ TEST(ReplyEncoderTest, PiecesMakeOneCompressedText) {
   }
   sent += encoder.Next("0]");
   sent += encoder.Finish();
-  const std::string text = Gunzip(sent).value();
+  const std::string text = http::Gunzip(sent).value();
   EXPECT_TRUE(text.starts_with("[\n  0,\n  7919,\n"));
   EXPECT_TRUE(text.ends_with("\n  0\n]\n"));
 }

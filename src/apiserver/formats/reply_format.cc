@@ -70,7 +70,7 @@ std::optional<Format> FormatIn(const MediaRange& range, const api::Schema* schem
   return std::nullopt;
 }
 
-std::optional<Format> FormatFor(const Request& request, const api::Schema* schema) {
+std::optional<Format> FormatFor(const http::Request& request, const api::Schema* schema) {
   for (const MediaRange& range : ParseAccept(request.Header("Accept"))) {
     if (const auto format = FormatIn(range, schema)) return format;
   }
@@ -99,8 +99,8 @@ std::optional<std::string> WriteObject(Format format, std::string_view json) {
   return api::Envelop(type.api_version, type.kind, message);
 }
 
-Response ObjectResponse(const Request& request, int code, std::string json) {
-  Response response{.code = code};
+http::Response ObjectResponse(const http::Request& request, int code, std::string json) {
+  http::Response response{.code = code};
   const TypeMetaReader type = TypeMetaOf(json);
   const auto format = FormatFor(request, api::SchemaOf(type.api_version, type.kind));
   std::optional<std::string> body;

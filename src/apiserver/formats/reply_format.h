@@ -8,8 +8,8 @@
 
 #include "api/schema/schema.h"
 #include "apiserver/formats/media_range.h"
-#include "apiserver/http_message.h"
 #include "base/status.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -22,7 +22,7 @@ std::string_view MediaType(Format format);
 std::optional<Format> FormatIn(const MediaRange& range, const api::Schema* schema);
 
 // The format that the client likes best for objects of `schema`; nullopt if it accepts none.
-std::optional<Format> FormatFor(const Request& request, const api::Schema* schema);
+std::optional<Format> FormatFor(const http::Request& request, const api::Schema* schema);
 // 406 that lists what is on offer.
 base::Status NotAcceptableError(const api::Schema* schema);
 
@@ -32,6 +32,6 @@ std::optional<std::string> WriteObject(Format format, std::string_view json);
 
 // An answer with an object, given as JSON text, in the format that the client likes best; in JSON
 // if it accepts none, since then there is no better way to say so.
-Response ObjectResponse(const Request& request, int code, std::string json);
+http::Response ObjectResponse(const http::Request& request, int code, std::string json);
 
 }  // namespace berth::apiserver

@@ -41,7 +41,7 @@ std::string ProgramOf(std::string_view user_agent) {
 
 }  // namespace
 
-base::StatusOr<std::string> FieldManagerOf(const Request& request, const Query& query,
+base::StatusOr<std::string> FieldManagerOf(const http::Request& request, const http::Query& query,
                                            std::string_view options_kind) {
   FieldErrors errors;
   const std::string& manager = query.Get("fieldManager");
@@ -55,7 +55,7 @@ base::StatusOr<std::string> FieldManagerOf(const Request& request, const Query& 
   return program.empty() ? std::string(kUnknownManager) : program;
 }
 
-base::StatusOr<std::string> ApplyManagerOf(const Query& query) {
+base::StatusOr<std::string> ApplyManagerOf(const http::Query& query) {
   FieldErrors errors;
   const std::string& manager = query.Get("fieldManager");
   if (manager.empty()) errors.Required("fieldManager", "is required for apply patch");

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "api/merging/managed_fields.h"
-#include "apiserver/http_message.h"
 #include "apiserver/kinds/kind_rules.h"
 #include "base/clock.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -24,10 +24,10 @@ inline constexpr const char* kServerManager = "berth";
 
 // The manager that the query names, else the program that the User-Agent names. 422 for a name that
 // is too long or has characters that don't print, and for `force`, which is for applies only.
-base::StatusOr<std::string> FieldManagerOf(const Request& request, const Query& query,
+base::StatusOr<std::string> FieldManagerOf(const http::Request& request, const http::Query& query,
                                            std::string_view options_kind);
 // The manager of an apply, which the query has to name.
-base::StatusOr<std::string> ApplyManagerOf(const Query& query);
+base::StatusOr<std::string> ApplyManagerOf(const http::Query& query);
 
 // The managers that a stored object lists; none if it has none.
 api::ManagedFields ManagedFieldsOf(const Json& object);

@@ -1,6 +1,6 @@
 // Defaults, admission, validation and immutability of each kind, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

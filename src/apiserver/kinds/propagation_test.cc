@@ -1,6 +1,6 @@
 // What a delete says of dependents, over HTTP: the finalizers that ask the garbage collector.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

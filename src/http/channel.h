@@ -4,18 +4,12 @@
 // so that thousands of idle watches cost little. Not thread-safe: it belongs to the event loop.
 #pragma once
 
-#include <openssl/ssl.h>
-
-#include <memory>
 #include <string>
 #include <string_view>
 
-namespace berth::apiserver {
+#include "http/tls.h"
 
-struct SslDeleter {
-  void operator()(SSL* ssl) const { SSL_free(ssl); }
-};
-using SslPtr = std::unique_ptr<SSL, SslDeleter>;
+namespace berth::http {
 
 struct IoResult {
   enum class State { kDone, kWantRead, kWantWrite, kEof, kError };
@@ -46,4 +40,4 @@ class Channel {
   bool broken_ = false;
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

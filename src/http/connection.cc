@@ -1,15 +1,14 @@
-#include "apiserver/connection.h"
+#include "http/connection.h"
 
 #include <sys/socket.h>
 
-#include "apiserver/access/authentication.h"
-#include "apiserver/access/tls.h"
-#include "apiserver/formats/kube_status.h"
-#include "apiserver/http_server.h"
-#include "apiserver/upstream.h"
-#include "base/log.h"
+#include <algorithm>
 
-namespace berth::apiserver {
+#include "base/log.h"
+#include "http/server.h"
+#include "http/upstream.h"
+
+namespace berth::http {
 using State = IoResult::State;
 
 namespace {
@@ -23,13 +22,14 @@ constexpr size_t kMaxRefusedReads = 256;
 
 }  // namespace
 
-Connection::Connection(HttpServer& server, Socket socket, SslPtr ssl,
-                       std::shared_ptr<const User> user)
+Connection::Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user)
     : server_(server),
       socket_(std::move(socket)),
       channel_(socket_.native_handle(), std::move(ssl)),
       user_(std::move(user)),
-      reader_(server.limits().max_head, server.limits().max_body) {}
+      reader_({.max_head = server.limits().max_head,
+               .max_body = server.limits().max_body,
+               .http_1_0 = server.limits().http_1_0}) {}
 
 Connection::~Connection() = default;
 
@@ -46,7 +46,8 @@ void Connection::Start() {
 void Connection::AwaitRequest() {
   phase_ = Phase::kReading;
   idle_since_ = std::chrono::steady_clock::now();
-  deadline_ = idle_since_ + (reader_.idle() ? server_.limits().idle : server_.limits().request);
+  const Limits& limits = server_.limits();
+  deadline_ = idle_since_ + (reader_.idle() && !limits.one_request ? limits.idle : limits.request);
 }
 
 std::optional<Connection::Time> Connection::idle_since() const {
@@ -67,7 +68,7 @@ void Connection::Handshake() {
   const IoResult result = channel_.Handshake();
   switch (result.state) {
     case State::kDone:
-      user_ = PeerUser(channel_.ssl());  // null: a token may say who it is
+      user_ = server_.service().FindCertificateUser(channel_.ssl());
       AwaitRequest();
       return Read();
     case State::kWantRead:
@@ -107,7 +108,7 @@ void Connection::WaitWrite() {
 
 // Reads until nothing is left, or until a request is complete (what follows it then waits).
 void Connection::Read() {
-  std::string& scratch = server_.scratch();
+  const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
   while (!closed() && !eof_) {
     if (phase_ == Phase::kBusy && reader_.waiting() >= kMaxPipelined) return;
@@ -116,7 +117,7 @@ void Connection::Read() {
     switch (result.state) {
       case State::kDone:
         if (phase_ == Phase::kLingering && ++refused_reads > kMaxRefusedReads) return Close();
-        OnBytes(std::string_view(scratch).substr(0, result.bytes));
+        OnBytes(std::string_view(scratch.data(), result.bytes));
         break;
       case State::kWantRead:
         return WaitRead();
@@ -133,7 +134,7 @@ void Connection::Read() {
 void Connection::OnBytes(std::string_view bytes) {
   switch (phase_) {
     case Phase::kReading:
-      if (reader_.idle()) {
+      if (reader_.idle() && !server_.limits().one_request) {
         deadline_ = std::chrono::steady_clock::now() + server_.limits().request;
       }
       reader_.Append(bytes);
@@ -161,19 +162,19 @@ void Connection::Parse() {
     case RequestReader::Result::kRequest:
       return Dispatch();
     case RequestReader::Result::kRefused:
-      return Refuse(reader_.error(), reader_.error_code());
+      return Refuse(reader_.refusal());
     case RequestReader::Result::kMore:
       break;
   }
   // Nobody need send a body before he is told so.
-  if (const auto head = reader_.TakeHead();
-      head && !user_ && !head->has_credentials && !IsPublicPath(head->path)) {
-    return Refuse(UnauthorizedError(), 401);
+  if (const auto head = reader_.TakeHead()) {
+    const auto refusal = server_.service().CheckHead(*head, user_.get());
+    if (refusal) return Refuse(*refusal);
   }
   if (!Hold(reader_.body_size())) {
-    return Refuse(KubeError(Reason::kTooManyRequests,
-                            "the server is busy with other large requests, please try again later"),
-                  429);
+    return Refuse(
+        {.code = 429,
+         .message = "the server is busy with other large requests, please try again later"});
   }
   if (reader_.TakeExpectation()) {
     out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
@@ -184,18 +185,23 @@ void Connection::Parse() {
 void Connection::Dispatch() {
   Request request = reader_.Take();
   request.user = user_;
-  request.wants_close |= retired_;
+  request.wants_close |= retired_ || server_.limits().one_request;
   phase_ = Phase::kBusy;
   deadline_ = Time::max();
   exchange_ = std::make_shared<Exchange>(weak_from_this(), std::move(request));
-  server_.Handle(Exchange::NewHandle(exchange_));
+  server_.service().Handle(Exchange::NewHandle(exchange_));
+}
+
+std::optional<Response> Connection::RenderRefusal(const Refusal& refusal) const {
+  return server_.service().RenderRefusal(refusal);
 }
 
 // Answers what cannot become an exchange, and closes.
-void Connection::Refuse(const base::Status& status, int http_code) {
-  Response response = ToResponse(status);
-  response.code = http_code;
-  out_.push_back(MakeFrame(EncodeResponse(response, true)));
+void Connection::Refuse(const Refusal& refusal) {
+  auto response = RenderRefusal(refusal);
+  if (!response) return Close();
+  if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
+  out_.push_back(MakeFrame(EncodeResponse(*response, true)));
   reader_.Clear();
   Hold(0);
   phase_ = Phase::kBusy;
@@ -217,6 +223,10 @@ void Connection::Serve() {
 }
 
 void Connection::Flush() {
+  if (const auto& answer = server_.limits().answer;
+      answer && phase_ == Phase::kBusy && out_first_ < out_.size()) {
+    answer_deadline_ = std::min(answer_deadline_, std::chrono::steady_clock::now() + *answer);
+  }
   while (!closed()) {
     if (out_first_ == out_.size()) break;
     if (!WriteSome()) return;
@@ -286,6 +296,7 @@ void Connection::DropSent(size_t bytes) {
 
 void Connection::Answered() {
   EndExchange();
+  answer_deadline_ = Time::max();
   end_after_out_ = false;
   if (close_after_out_ || retired_ || eof_) return Linger();
   AwaitRequest();
@@ -314,9 +325,9 @@ void Connection::Retire() {
 }
 
 void Connection::CloseIfLate(Time now) {
-  if (now < deadline_) return;
+  if (now < std::min(deadline_, answer_deadline_)) return;
   if (phase_ == Phase::kReading && !reader_.idle())
-    LOG_DEBUG("api: dropped a client that sent half a request");
+    LOG_DEBUG("{}: dropped a client that sent half a request", server_.name());
   Close();
 }
 
@@ -346,7 +357,9 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
               [this] {
                 if (phase_ == Phase::kProxying) Flush();
               }});
-  if (!upstream_->Connect(target->socket)) {
+  const bool connected = target->stream.valid() ? upstream_->AdoptStream(std::move(target->stream))
+                                                : upstream_->Connect(target->socket);
+  if (!connected) {
     upstream_.reset();
     out_.push_back(MakeFrame(EncodeResponse(target->failure, true)));
     end_after_out_ = close_after_out_ = true;
@@ -365,4 +378,4 @@ bool Connection::ToClient(std::string bytes) {
   return out_.empty();
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

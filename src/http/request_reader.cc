@@ -1,22 +1,19 @@
-#include "apiserver/request_reader.h"
+#include "http/request_reader.h"
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 
-#include "apiserver/formats/kube_status.h"
-
-namespace berth::apiserver {
-namespace http = boost::beast::http;
+namespace berth::http {
+namespace beast = boost::beast;
 
 namespace {
-std::string ToStd(boost::beast::string_view s) { return {s.data(), s.size()}; }
+std::string ToStd(beast::string_view s) { return {s.data(), s.size()}; }
 }  // namespace
 
-RequestReader::Result RequestReader::Refuse(int code, const base::Status& error) {
-  error_code_ = code;
-  error_ = error;
+RequestReader::Result RequestReader::Refuse(int code, std::string message) {
+  refusal_ = {.code = code, .message = std::move(message)};
   return Result::kRefused;
 }
 
@@ -24,41 +21,39 @@ RequestReader::Result RequestReader::Next() {
   while (!in_.empty()) {
     if (!parser_) {
       parser_ = std::make_unique<Parser>();
-      parser_->header_limit(static_cast<uint32_t>(max_head_));
-      parser_->body_limit(max_body_);
+      parser_->header_limit(static_cast<uint32_t>(bounds_.max_head));
+      parser_->body_limit(bounds_.max_body);
       parser_->eager(true);
       looked_at_head_ = false;
     }
     boost::system::error_code error;
     const size_t used = parser_->put(boost::asio::buffer(in_), error);
     in_.erase(0, used);
-    if (error == http::error::body_limit) {
-      return Refuse(413,
-                    KubeError(Reason::kRequestEntityTooLarge,
-                              fmt::format("Request entity too large: limit is {}", max_body_)));
+    if (error == beast::http::error::body_limit) {
+      return Refuse(413, fmt::format("Request entity too large: limit is {}", bounds_.max_body));
     }
     // The parser bounds the head; what it waits for to become whole within the body, the
     // description of a chunk or the trailers, is bounded here.
-    if (error == http::error::header_limit || (used == 0 && in_.size() > max_head_)) {
-      return Refuse(431, KubeError(Reason::kBadRequest, "the request's head is too large"));
+    if (error == beast::http::error::header_limit || (used == 0 && in_.size() > bounds_.max_head)) {
+      return Refuse(431, "the request's head is too large");
     }
-    if (error && error != http::error::need_more) {
-      return Refuse(400, KubeError(Reason::kBadRequest,
-                                   fmt::format("malformed HTTP request: {}", error.message())));
+    if (error && error != beast::http::error::need_more) {
+      return Refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
     }
     if (parser_->is_header_done() && !looked_at_head_) {
       looked_at_head_ = true;
       const auto& head = parser_->get();
-      if (head.version() != 11) {
-        return Refuse(505, KubeError(Reason::kBadRequest, "HTTP/1.1 is needed"));
+      if (head.version() != 11 && !(bounds_.http_1_0 && head.version() == 10)) {
+        return Refuse(505, "HTTP/1.1 is needed");
       }
       if (!parser_->is_done()) {
         const std::string target = ToStd(head.target());
-        head_ = {.path = target.substr(0, target.find('?')),
-                 .has_credentials = head.find(http::field::authorization) != head.end()};
+        head_ = {.method = ToStd(head.method_string()),
+                 .path = target.substr(0, target.find('?')),
+                 .has_credentials = head.find(beast::http::field::authorization) != head.end()};
       }
-      expectation_ =
-          !parser_->is_done() && EqualsIgnoreCase(ToStd(head[http::field::expect]), "100-continue");
+      expectation_ = !parser_->is_done() &&
+                     EqualsIgnoreCase(ToStd(head[beast::http::field::expect]), "100-continue");
     }
     if (parser_->is_done()) return Result::kRequest;
     if (used == 0) break;
@@ -95,4 +90,4 @@ void RequestReader::Clear() {
   in_ = std::string();
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

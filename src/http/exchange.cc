@@ -1,8 +1,8 @@
-#include "apiserver/exchange.h"
+#include "http/exchange.h"
 
-#include "apiserver/formats/kube_status.h"
+#include <algorithm>
 
-namespace berth::apiserver {
+namespace berth::http {
 
 Exchange::Exchange(std::weak_ptr<ExchangeHost> host, Request request)
     : host_(std::move(host)), request_(std::move(request)) {}
@@ -50,7 +50,10 @@ void Exchange::Abandoned() {
     if (ended_) return;  // as nearly always: nothing is left to say
   }
   EndStream();
-  Reply(ToResponse(KubeError(Reason::kInternalError, "the request ended without an answer")));
+  const auto host = host_.lock();
+  if (!host) return;  // nobody is left to hear it
+  const Refusal refusal{.code = 500, .message = "the request ended without an answer"};
+  Reply(host->RenderRefusal(refusal).value_or(Response{.code = refusal.code}));
 }
 
 void Exchange::Wake() {
@@ -203,4 +206,4 @@ void Exchange::Over() {
   if (callback) callback();
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -1,10 +1,10 @@
-#include "apiserver/gzip.h"
+#include "http/gzip.h"
 
 #include <zlib.h>
 
 #include <new>
 
-namespace berth::apiserver {
+namespace berth::http {
 namespace {
 
 constexpr int kLevel = 1;
@@ -71,4 +71,4 @@ std::optional<std::string> Gunzip(std::string_view bytes) {
   return out;
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -5,8 +5,8 @@
 //                   reading) │         └───▶ proxying ──▶ closed └─ idle or slow too long ──▶
 //                   closed
 //
-// Belongs to the event loop's thread; only Wake may be called from others. An idle connection keeps
-// no buffers: the loop's one scratch buffer serves all reads.
+// Belongs to the event loop's thread; only Wake and RenderRefusal may be called from others. An
+// idle connection keeps no buffers: the loop's one scratch buffer serves all reads.
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "apiserver/channel.h"
-#include "apiserver/exchange.h"
-#include "apiserver/request_reader.h"
+#include "http/channel.h"
+#include "http/exchange.h"
+#include "http/request_reader.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 
-class HttpServer;
+class Server;
 class Upstream;
 
 class Connection : public ExchangeHost, public std::enable_shared_from_this<Connection> {
@@ -30,12 +30,13 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Time = std::chrono::steady_clock::time_point;
 
-  // With `ssl` the user comes from the client's certificate, else it is `user`.
-  Connection(HttpServer& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
+  // With `ssl` the user comes from the client's certificate, else it is `user`, who may be null.
+  Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
   ~Connection() override;
 
   void Start();
   void Wake() override;
+  std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
   void Serve();  // what Wake asked for
   void CloseIfLate(Time now);
   // No new request is read; the present answer still goes out.
@@ -56,7 +57,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void OnEof();
   void Parse();
   void Dispatch();
-  void Refuse(const base::Status& status, int http_code);
+  void Refuse(const Refusal& refusal);
   void AwaitRequest();
   bool Hold(size_t bytes);
   void Flush();
@@ -69,12 +70,13 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void StartProxy(std::unique_ptr<ProxyTarget> target);
   bool ToClient(std::string bytes);
 
-  HttpServer& server_;
+  Server& server_;
   Socket socket_;
   Channel channel_;
   std::shared_ptr<const User> user_;
   Phase phase_ = Phase::kHandshake;
   Time deadline_;
+  Time answer_deadline_ = Time::max();  // of the present answer as a whole
   bool waiting_read_ = false;
   bool waiting_write_ = false;
   bool retired_ = false;
@@ -95,4 +97,4 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   std::unique_ptr<Upstream> upstream_;
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

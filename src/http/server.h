@@ -1,8 +1,8 @@
-// The HTTP/1.1 transport: a UNIX socket and a TLS port, all connections on one event-loop thread.
+// The HTTP/1.1 server: a UNIX socket and a TCP port, with TLS or without, all connections on one
+// event-loop thread.
 //
-// Who gets in: on the UNIX socket processes of root and of the server's own user; on TLS holders of
-// a certificate that the context verifies, and requests that bring a token or need none. Requests
-// are bounded (head 64 KiB, body 3 MiB), and so are idle, slow and stalled connections.
+// Its Service says who a caller is and answers the requests. Requests are bounded (Limits), and so
+// are idle, slow and stalled connections.
 #pragma once
 
 #include <atomic>
@@ -14,26 +14,26 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_set>
 #include <vector>
 
-#include "apiserver/channel.h"
-#include "apiserver/exchange.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
+#include "http/channel.h"
+#include "http/exchange.h"
+#include "http/service.h"
+#include "http/tls.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 
 class Connection;
 
-struct SslContextDeleter {
-  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
-};
-using SslContextPtr = std::unique_ptr<SSL_CTX, SslContextDeleter>;
-
-struct HttpLimits {
+struct Limits {
   size_t max_head = 64 * 1024;
   size_t max_body = 3 * 1024 * 1024;
   size_t max_bodies = 64 * 1024 * 1024;  // of all requests that are being read or answered
@@ -42,26 +42,33 @@ struct HttpLimits {
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
   std::chrono::milliseconds stall{30'000};    // a client that reads nothing of its answer
-  std::chrono::milliseconds linger{2'000};    // for a refused client to read why
+  // For a client to take an answer as a whole; nullopt: as long as it takes some of it.
+  std::optional<std::chrono::milliseconds> answer = std::nullopt;
+  std::chrono::milliseconds linger{2'000};  // for a refused client to read why
   // When all connections are taken, one that has idled for that long makes room for a new one.
   std::chrono::milliseconds spare{5'000};
+  // A connection ends with its first answer, and `request` counts from its beginning.
+  bool one_request = false;
+  bool http_1_0 = false;  // takes requests of HTTP/1.0 as well
 };
 
-class HttpServer {
+class Server {
  public:
   struct Options {
-    std::string unix_socket;
-    std::string listen_address;
-    uint16_t port = 0;
-    HttpLimits limits;
-    std::function<void()> on_tick;  // each second, on the event loop; must not block
+    std::string name = "http";        // in log lines, and of the thread: "NAME-loop"
+    std::string unix_socket = {};     // path; made with mode 0600. Empty: none
+    std::string listen_address = {};  // an IP address; empty: none
+    uint16_t port = 0;                // 0: any free port
+    // Instead of an address: a TCP socket that listens already.
+    base::UniqueFd listener = base::UniqueFd();
+    Limits limits = {};
+    std::function<void()> on_tick = nullptr;  // each second, on the event loop; must not block
   };
-  // Called on the event loop with each request; must not block.
-  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
-  static base::StatusOr<std::unique_ptr<HttpServer>> Listen(const Options& options,
-                                                            SslContextPtr context, Handler handler);
-  ~HttpServer();  // as Stop
+  // `service` is borrowed. With a `context` the TCP port speaks TLS, else plain HTTP.
+  static base::StatusOr<std::unique_ptr<Server>> Listen(Options options, SslContextPtr context,
+                                                        Service& service);
+  ~Server();  // as Stop
 
   uint16_t port() const { return port_; }
   // Replaces certificates for new connections.
@@ -76,14 +83,16 @@ class HttpServer {
 
  private:
   friend class Connection;
-  explicit HttpServer(const Options& options, Handler handler);
+  enum class Transport { kUnix, kTcp, kTls };
+  Server(Options options, Service& service);
 
   base::Status Open(SslContextPtr context);
   base::Status OpenUnix();
   base::Status OpenTcp();
+  base::Status AdoptListener();
   template <typename Acceptor>
-  void Accept(Acceptor& acceptor, bool secure);
-  void Admit(boost::asio::generic::stream_protocol::socket socket, bool secure);
+  void Accept(Acceptor& acceptor, Transport transport);
+  void Admit(boost::asio::generic::stream_protocol::socket socket, Transport transport);
   void Sweep();
   void FindIdlest();
   // Closes the connection that has idled for the longest; false if none has for long enough.
@@ -91,16 +100,19 @@ class HttpServer {
 
   // For connections.
   boost::asio::io_context& loop() { return loop_; }
-  const HttpLimits& limits() const { return options_.limits; }
+  const Limits& limits() const { return options_.limits; }
   // Changes what one connection takes of max_bodies; false if that is not there. Less always is.
   bool Hold(size_t before, size_t now);
-  std::string& scratch() { return scratch_; }
-  void Handle(std::shared_ptr<Exchange> exchange) { handler_(std::move(exchange)); }
+  const std::string& name() const { return options_.name; }
+  std::span<char> scratch() { return {scratch_.get(), kScratch}; }
+  Service& service() { return service_; }
   void WakeLater(std::shared_ptr<Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const std::shared_ptr<Connection>& connection);
 
-  const Options options_;  // with limits that the machine can keep
-  const Handler handler_;
+  static constexpr size_t kScratch = 64 * 1024;
+
+  Options options_;  // with limits that the machine can keep
+  Service& service_;
   uint16_t port_ = 0;
   boost::asio::io_context loop_{1};
   boost::asio::local::stream_protocol::acceptor unix_acceptor_{loop_};
@@ -109,13 +121,12 @@ class HttpServer {
   boost::asio::steady_timer unix_pause_{loop_};
   boost::asio::steady_timer tcp_pause_{loop_};
   SslContextPtr context_;
-  std::string scratch_;
+  const std::unique_ptr<char[]> scratch_;  // takes no memory where nothing is read into it
   std::unordered_set<std::shared_ptr<Connection>> connections_;
   std::vector<std::weak_ptr<Connection>> idlest_;  // the longest idle last; as of the last sweep
   size_t held_ = 0;                                // of max_bodies
   size_t refused_ = 0;                             // connections since the last sweep
   std::atomic<size_t> connection_count_{0};
-  bool draining_ = false;
 
   base::Mutex mutex_;
   base::CondVar emptied_;
@@ -124,4 +135,4 @@ class HttpServer {
   std::jthread thread_;
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -11,26 +11,30 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "apiserver/http_message.h"
 #include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "http/message.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 
-// What a connection offers its exchange: a wake-up on the event loop.
+// What a connection offers its exchange, on any thread.
 class ExchangeHost {
  public:
   virtual ~ExchangeHost() = default;
-  virtual void Wake() = 0;  // from any thread
+  virtual void Wake() = 0;  // calls the connection on the event loop
+  virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;
 };
 
-// A request to be handed on to a UNIX socket: the whole exchange becomes bytes that pass both ways.
+// A request to be handed on to a socket: the whole exchange becomes bytes that pass both ways.
 struct ProxyTarget {
-  std::string socket;  // path
-  std::string head;    // the request to send there, with the body that was read
-  Response failure;    // the answer when nobody listens there
+  base::UniqueFd stream = base::UniqueFd();  // a connected socket; else `socket` is connected to
+  std::string socket = {};                   // path of a UNIX socket
+  std::string head;  // the request to send there, with the body that was read
+  Response failure;  // the answer when nobody listens there
 };
 
 class Exchange {
@@ -111,4 +115,4 @@ class Exchange {
   std::function<void()> on_over_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

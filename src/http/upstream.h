@@ -1,17 +1,19 @@
-// The far side of a proxied exchange: a stream on a UNIX socket, with bounded buffers both ways.
+// The far side of a proxied exchange: a stream socket, with bounded buffers both ways.
 //
 // Belongs to the event loop. `owner` guards the callbacks: once it has expired or Close was called,
 // none is made.
 #pragma once
 
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-namespace berth::apiserver {
+#include "base/unique_fd.h"
+
+namespace berth::http {
 
 class Upstream {
  public:
@@ -23,7 +25,8 @@ class Upstream {
 
   Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Callbacks callbacks);
 
-  bool Connect(const std::string& path);  // false: nobody listens
+  bool Connect(const std::string& path);    // to a UNIX socket; false: nobody listens
+  bool AdoptStream(base::UniqueFd stream);  // one that is connected; false: it is no stream socket
   void Send(std::string_view bytes);
   bool full() const { return out_.size() >= kMaxQueued; }
   void Read();
@@ -36,7 +39,7 @@ class Upstream {
 
   void Flush();
 
-  boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::generic::stream_protocol::socket socket_;
   const std::weak_ptr<void> owner_;
   const Callbacks callbacks_;
   std::string out_;
@@ -47,4 +50,4 @@ class Upstream {
   bool closed_ = false;
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

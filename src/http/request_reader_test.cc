@@ -1,8 +1,8 @@
-#include "apiserver/request_reader.h"
+#include "http/request_reader.h"
 
 #include <gmock/gmock.h>
 
-namespace berth::apiserver {
+namespace berth::http {
 namespace {
 
 using Result = RequestReader::Result;
@@ -13,7 +13,7 @@ TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
       "GET /a?b=c HTTP/1.1\r\nX: y\r\n\r\n"
       "POST /d HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nxyz";
   for (size_t step = 1; step < bytes.size(); ++step) {
-    RequestReader reader(1000, 1000);
+    RequestReader reader({.max_head = 1000, .max_body = 1000});
     std::vector<Request> requests;
     for (size_t at = 0; at < bytes.size(); at += step) {
       reader.Append(std::string_view(bytes).substr(at, step));
@@ -32,7 +32,7 @@ TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
 }
 
 TEST(RequestReaderTest, KnowsWhoWaitsToSendItsBody) {
-  RequestReader reader(1000, 1000);
+  RequestReader reader({.max_head = 1000, .max_body = 1000});
   reader.Append("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   EXPECT_EQ(reader.Next(), Result::kMore);
   EXPECT_TRUE(reader.TakeExpectation());
@@ -60,15 +60,15 @@ TEST(RequestReaderTest, RefusesWhatItCannotRead) {
       {"GET /\x01 HTTP/1.1\r\n\r\n", 400},
   };
   for (const Bad& bad : cases) {
-    RequestReader reader(1000, 1000);
+    RequestReader reader({.max_head = 1000, .max_body = 1000});
     reader.Append(bad.bytes);
     EXPECT_EQ(reader.Next(), Result::kRefused) << bad.bytes;
-    EXPECT_EQ(reader.error_code(), bad.code) << bad.bytes;
+    EXPECT_EQ(reader.refusal().code, bad.code) << bad.bytes;
   }
 }
 
 TEST(RequestReaderTest, TellsWhatABodyTakes) {
-  RequestReader reader(1000, 1'000'000);
+  RequestReader reader({.max_head = 1000, .max_body = 1'000'000});
   EXPECT_EQ(reader.body_size(), 0u);
   reader.Append("POST / HTTP/1.1\r\nContent-Length: 500000\r\n\r\n{");
   EXPECT_EQ(reader.Next(), Result::kMore);
@@ -78,4 +78,4 @@ TEST(RequestReaderTest, TellsWhatABodyTakes) {
 }
 
 }  // namespace
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -2,50 +2,25 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/status.h"
+#include "http/url.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 
-// Who sends a request: what the transport or a token says.
+// Who sends a request, as a Service (service.h) says it.
 struct User {
   std::string name;
-  std::string uid;  // of a service account; else mostly empty
+  std::string uid;  // mostly empty
   std::vector<std::string> groups;
   std::vector<std::pair<std::string, std::vector<std::string>>> extra;
   // Of the certificate: a connection may outlive it.
   base::WallTime valid_until = base::WallTime::max();
 };
-
-// Decoded query parameters, in order.
-class Query {
- public:
-  Query() = default;
-  // INVALID_ARGUMENT: a bad percent escape, or more than 64 parameters.
-  static base::StatusOr<Query> Parse(std::string_view raw);
-
-  // The first value of `key`; empty if there is none.
-  const std::string& Get(std::string_view key) const;
-  // All values of `key`, in order.
-  std::vector<std::string> All(std::string_view key) const;
-  bool Has(std::string_view key) const;
-  // Kubernetes' booleans in a query: "", "1" and "true" of a present key are true, "0" and "false"
-  // false.
-  bool Bool(std::string_view key) const;
-
- private:
-  std::vector<std::pair<std::string, std::string>> parameters_;
-};
-
-// `text` with percent escapes (and in queries '+') resolved; nullopt for a bad escape or a NUL
-// byte.
-std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_space);
 
 struct Request {
   std::string method;
@@ -62,12 +37,26 @@ struct Request {
   std::string_view raw_query() const;
 };
 
+// What is known of a request before its body has come.
+struct RequestHead {
+  std::string method;
+  std::string path;
+  bool has_credentials = false;  // an Authorization header
+};
+
+// Why the server itself answers a request, or what should have become one.
+struct Refusal {
+  int code = 400;  // the HTTP status
+  std::string message;
+};
+
 struct Response {
   int code = 200;
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers = {};  // beyond type and length
-  // Objects change at any time and may be secret: no cache on the way may keep them.
+  // Empty: nothing is said. Objects change at any time and may be secret, so that no cache on the
+  // way may keep them.
   std::string_view cache_control = "no-cache, private";
 };
 
@@ -85,6 +74,4 @@ inline Frame MakeFrame(std::string bytes) {
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
-bool EqualsIgnoreCase(std::string_view a, std::string_view b);
-
-}  // namespace berth::apiserver
+}  // namespace berth::http

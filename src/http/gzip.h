@@ -11,7 +11,7 @@
 
 struct z_stream_s;
 
-namespace berth::apiserver {
+namespace berth::http {
 
 class GzipWriter {
  public:
@@ -35,4 +35,4 @@ std::string Gzip(std::string_view text);
 // The text again; nullopt for what is not a whole gzip text.
 std::optional<std::string> Gunzip(std::string_view bytes);
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -17,21 +17,21 @@
 
 namespace berth::apiserver {
 
-class ApiService {
+class RequestRouter {
  public:
   // Borrowed.
-  ApiService(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
-             const TokenSigner& signer);
+  RequestRouter(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
+                const TokenSigner& signer);
 
   // On the event loop.
-  void Handle(std::shared_ptr<Exchange> exchange);
+  void Handle(std::shared_ptr<http::Exchange> exchange);
   WatchService& watches() { return watches_; }
   Documents& documents() { return documents_; }
 
  private:
-  void Serve(const std::shared_ptr<Exchange>& exchange);
-  base::StatusOr<Role> Identify(Exchange& exchange);
-  void AnswerDocument(Exchange& exchange);
+  void Serve(const std::shared_ptr<http::Exchange>& exchange);
+  base::StatusOr<Role> Identify(http::Exchange& exchange);
+  void AnswerDocument(http::Exchange& exchange);
   void HandleResource(const ResourceRequest& request);
   void HandleSubresource(const ResourceRequest& request);
 
@@ -50,6 +50,6 @@ class ApiService {
 
 // The resource among `kinds` that a path names; 404 if it names none, 405 for a method that it does
 // not have. `verb` of the result is set.
-base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds& kinds);
+base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds);
 
 }  // namespace berth::apiserver

@@ -15,33 +15,33 @@
 #include <string>
 #include <string_view>
 
-#include "apiserver/http_message.h"
 #include "base/status.h"
+#include "http/message.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 
 class RequestReader {
  public:
   enum class Result { kMore, kRequest, kRefused };
 
-  RequestReader(size_t max_head, size_t max_body) : max_head_(max_head), max_body_(max_body) {}
+  struct Bounds {
+    size_t max_head;
+    size_t max_body;
+    bool http_1_0 = false;  // takes requests of HTTP/1.0 as well
+  };
+  explicit RequestReader(const Bounds& bounds) : bounds_(bounds) {}
 
   void Append(std::string_view bytes) { in_.append(bytes); }
   Result Next();
   // The request that Next has found, without its user.
   Request Take();
 
-  struct Head {
-    std::string path;
-    bool has_credentials = false;  // an Authorization header
-  };
   // Once, when the head of a request has come and its body has not.
-  std::optional<Head> TakeHead() { return std::exchange(head_, std::nullopt); }
+  std::optional<RequestHead> TakeHead() { return std::exchange(head_, std::nullopt); }
   // Once, when the head of a request has come whose client waits to be told to send the body.
   bool TakeExpectation();
-  // Why it is kRefused, and the HTTP status that says so.
-  const base::Status& error() const { return error_; }
-  int error_code() const { return error_code_; }
+  // Why it is kRefused.
+  const Refusal& refusal() const { return refusal_; }
 
   // Nothing of a request has come.
   bool idle() const { return parser_ == nullptr && in_.empty(); }
@@ -56,17 +56,15 @@ class RequestReader {
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
-  Result Refuse(int code, const base::Status& error);
+  Result Refuse(int code, std::string message);
 
-  const size_t max_head_;
-  const size_t max_body_;
+  const Bounds bounds_;
   std::string in_;
   std::unique_ptr<Parser> parser_;
   bool looked_at_head_ = false;
   bool expectation_ = false;
-  std::optional<Head> head_;
-  base::Status error_;
-  int error_code_ = 0;
+  std::optional<RequestHead> head_;
+  Refusal refusal_;
 };
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

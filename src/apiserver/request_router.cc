@@ -1,4 +1,4 @@
-#include "apiserver/api_service.h"
+#include "apiserver/request_router.h"
 
 #include "api/names.h"
 #include "api/selector.h"
@@ -19,19 +19,11 @@ Status WrongMethod() {
                    "the server does not allow this method on the requested resource");
 }
 
-base::StatusOr<std::vector<std::string>> Segments(std::string_view path) {
-  std::vector<std::string> segments;
-  while (!path.empty()) {
-    path.remove_prefix(1);
-    const size_t slash = path.find('/');
-    auto segment = PercentDecode(path.substr(0, slash), false);
-    if (!segment) return KubeError(Reason::kBadRequest, "the path has a bad percent escape");
-    segments.push_back(*std::move(segment));
-    if (slash == std::string_view::npos) break;
-    path.remove_prefix(slash);
-  }
-  while (!segments.empty() && segments.back().empty()) segments.pop_back();
-  return segments;
+base::StatusOr<std::vector<std::string>> SplitSegments(std::string_view path) {
+  auto segments = http::SplitPath(path);
+  if (!segments) return KubeError(Reason::kBadRequest, "the path has a bad percent escape");
+  while (!segments->empty() && segments->back().empty()) segments->pop_back();
+  return *std::move(segments);
 }
 
 std::string_view VerbFor(const std::string& method, const ResourceRequest& request) {
@@ -49,11 +41,11 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
 }
 
 // Runs a handler. One that throws is at fault: its own client hears of it, the others nothing.
-void Guarded(Exchange& exchange, const std::function<void()>& handler) {
+void Guarded(http::Exchange& exchange, const std::function<void()>& handler) {
   try {
     handler();
   } catch (const std::exception& error) {
-    const Request& request = exchange.request();
+    const http::Request& request = exchange.request();
     LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
               error.what());
     ReplyError(exchange,
@@ -63,12 +55,12 @@ void Guarded(Exchange& exchange, const std::function<void()>& handler) {
 
 }  // namespace
 
-base::StatusOr<ResourceRequest> Route(const Request& request, const ServedKinds& kinds) {
+base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds) {
   ResourceRequest out;
-  auto query = Query::Parse(request.raw_query());
+  auto query = http::Query::Parse(request.raw_query());
   if (!query.ok()) return KubeError(Reason::kBadRequest, base::Message(query.status()));
   out.query = *std::move(query);
-  ASSIGN_OR_RETURN(const auto segments, Segments(request.raw_path()));
+  ASSIGN_OR_RETURN(const auto segments, SplitSegments(request.raw_path()));
   // /api/v1/... or /apis/GROUP/VERSION/...
   size_t at = 0;
   std::string group;
@@ -135,15 +127,16 @@ AccessAttributes AttributesOf(const ResourceRequest& request) {
 }
 
 // What others need to verify service account tokens (OpenID Connect discovery).
-std::optional<base::StatusOr<Response>> TokenDocument(std::string_view path, std::string_view host,
-                                                      const TokenSigner& signer) {
+std::optional<base::StatusOr<http::Response>> TokenDocument(std::string_view path,
+                                                            std::string_view host,
+                                                            const TokenSigner& signer) {
   if (path == "/openid/v1/jwks") {
     auto keys = signer.PublicKeys();
     if (!keys.ok()) return keys.status();
-    return Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
+    return http::Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
   }
   if (path != "/.well-known/openid-configuration") return std::nullopt;
-  return Response{
+  return http::Response{
       .body = base::json::Dump({{"issuer", std::string(kTokenIssuer)},
                                 {"jwks_uri", fmt::format("https://{}/openid/v1/jwks", host)},
                                 {"response_types_supported", {"id_token"}},
@@ -153,8 +146,8 @@ std::optional<base::StatusOr<Response>> TokenDocument(std::string_view path, std
 
 }  // namespace
 
-ApiService::ApiService(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
-                       const TokenSigner& signer)
+RequestRouter::RequestRouter(ApiContext& context, Authenticator& authenticator,
+                             Authorizer& authorizer, const TokenSigner& signer)
     : context_(context),
       authenticator_(authenticator),
       authorizer_(authorizer),
@@ -167,8 +160,8 @@ ApiService::ApiService(ApiContext& context, Authenticator& authenticator, Author
       tokens_(context, signer),
       reviews_(context, authenticator, authorizer) {}
 
-void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
-  const Request& request = exchange->request();
+void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::Request& request = exchange->request();
   const bool reads = request.method == "GET" || request.method == "HEAD";
   // To know a token, a role or the store's health is to read the store.
   if (reads && IsPublicPath(request.raw_path())) {
@@ -182,8 +175,9 @@ void ApiService::Handle(std::shared_ptr<Exchange> exchange) {
 }
 
 // Settles who asks, as whom, and with which role.
-base::StatusOr<Role> ApiService::Identify(Exchange& exchange) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const User> user, authenticator_.Identify(exchange.request()));
+base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
+                   authenticator_.Identify(exchange.request()));
   Role role = authorizer_.RoleOf(*user);
   ASSIGN_OR_RETURN(const auto impersonated, ImpersonatedUser(exchange.request(), *user, role));
   if (impersonated != nullptr) {
@@ -195,11 +189,11 @@ base::StatusOr<Role> ApiService::Identify(Exchange& exchange) {
   return role;
 }
 
-void ApiService::Serve(const std::shared_ptr<Exchange>& exchange) {
+void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   auto role = Identify(*exchange);
   if (!role.ok()) return ReplyError(*exchange, role.status());
-  const Request& request = exchange->request();
-  const User& user = *request.user;
+  const http::Request& request = exchange->request();
+  const http::User& user = *request.user;
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(user.name));
   if (Documents::MayServe(request.raw_path())) {
@@ -223,8 +217,8 @@ void ApiService::Serve(const std::shared_ptr<Exchange>& exchange) {
   HandleResource(*routed);
 }
 
-void ApiService::AnswerDocument(Exchange& exchange) {
-  const Request& request = exchange.request();
+void RequestRouter::AnswerDocument(http::Exchange& exchange) {
+  const http::Request& request = exchange.request();
   auto keys = request.method == "GET"
                   ? TokenDocument(request.raw_path(), request.Header("Host"), signer_)
                   : std::nullopt;
@@ -232,7 +226,7 @@ void ApiService::AnswerDocument(Exchange& exchange) {
   return keys->ok() ? exchange.Reply(**keys) : ReplyError(exchange, keys->status());
 }
 
-void ApiService::HandleResource(const ResourceRequest& request) {
+void RequestRouter::HandleResource(const ResourceRequest& request) {
   if (const std::string& warning = request.rules->deprecation; !warning.empty()) {
     request.exchange->AddWarning(warning);
   }
@@ -253,7 +247,7 @@ void ApiService::HandleResource(const ResourceRequest& request) {
   ReplyError(*request.exchange, WrongMethod());
 }
 
-void ApiService::HandleSubresource(const ResourceRequest& request) {
+void RequestRouter::HandleSubresource(const ResourceRequest& request) {
   const api::KindInfo* info = request.rules->info;
   const std::string& sub = request.subresource;
   const std::string& verb = request.verb;

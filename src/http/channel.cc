@@ -1,4 +1,4 @@
-#include "apiserver/channel.h"
+#include "http/channel.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace berth::apiserver {
+namespace berth::http {
 
 using State = IoResult::State;
 
@@ -70,4 +70,4 @@ void Channel::ShutdownWrite() {
   shutdown(fd_, SHUT_WR);
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -1,24 +1,40 @@
-#include "apiserver/upstream.h"
+#include "http/upstream.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-namespace berth::apiserver {
+#include <boost/asio/local/stream_protocol.hpp>
 
-using Socket = boost::asio::local::stream_protocol::socket;
+namespace berth::http {
+
+using Socket = boost::asio::generic::stream_protocol::socket;
 
 Upstream::Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Callbacks callbacks)
     : socket_(loop), owner_(std::move(owner)), callbacks_(std::move(callbacks)) {}
 
 bool Upstream::Connect(const std::string& path) {
-  boost::system::error_code error;
   // Longer paths than sun_path holds throw in the end point's constructor.
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return false;
-  socket_.open(boost::asio::local::stream_protocol(), error);
+  const boost::asio::local::stream_protocol::endpoint endpoint(path);
+  boost::system::error_code error;
+  socket_.open(endpoint.protocol(), error);
   if (!error) socket_.native_non_blocking(true, error);
   // A UNIX socket connects at once or, with a full backlog, not at all.
-  if (!error) socket_.connect(boost::asio::local::stream_protocol::endpoint(path), error);
+  if (!error) socket_.connect(endpoint, error);
+  return !error;
+}
+
+bool Upstream::AdoptStream(base::UniqueFd stream) {
+  int family = 0;
+  socklen_t size = sizeof(family);
+  if (getsockopt(stream.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+  boost::system::error_code error;
+  // Protocol 0: the family's own.
+  socket_.assign(boost::asio::generic::stream_protocol(family, 0), stream.get(), error);
+  if (error) return false;
+  stream.Release();
+  socket_.native_non_blocking(true, error);
   return !error;
 }
 
@@ -85,4 +101,4 @@ void Upstream::Close() {
   socket_.close(ignored);
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

@@ -1,4 +1,4 @@
-#include "apiserver/http_server.h"
+#include "http/server.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -8,13 +8,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 
-#include "apiserver/connection.h"
 #include "base/log.h"
+#include "http/connection.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 namespace asio = boost::asio;
 using base::Error;
 using base::Status;
@@ -22,7 +21,6 @@ using base::StatusCode;
 
 namespace {
 
-constexpr size_t kScratch = 64 * 1024;
 // After accept failed (mostly: out of descriptors), the next try.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
@@ -30,19 +28,16 @@ Status NetError(const boost::system::error_code& error, std::string_view context
   return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
 }
 
-// The user behind a UNIX connection; nullptr if it may not come in.
-std::shared_ptr<const User> UnixPeer(int fd) {
+// The user id of the process at the other end of a UNIX connection.
+std::optional<uid_t> ReadPeerUid(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return nullptr;
-  if (peer.uid != 0 && peer.uid != geteuid()) return nullptr;
-  static const auto root =
-      std::make_shared<const User>(User{.name = "root", .groups = {"system:masters"}});
-  return root;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid;
 }
 
 // Leaves a quarter of the descriptors to files, the database and the node agent.
-HttpServer::Options WithinDescriptors(HttpServer::Options options) {
+Server::Options WithinDescriptors(Server::Options options) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const size_t most = std::max<size_t>(limit.rlim_cur / 4 * 3, 16);
@@ -53,30 +48,33 @@ HttpServer::Options WithinDescriptors(HttpServer::Options options) {
 
 }  // namespace
 
-HttpServer::HttpServer(const Options& options, Handler handler)
-    : options_(WithinDescriptors(options)),
-      handler_(std::move(handler)),
-      scratch_(kScratch, '\0') {}
+Server::Server(Options options, Service& service)
+    : options_(WithinDescriptors(std::move(options))),
+      service_(service),
+      scratch_(std::make_unique_for_overwrite<char[]>(kScratch)) {}
 
-HttpServer::~HttpServer() { Stop(); }
+Server::~Server() { Stop(); }
 
-base::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const Options& options,
-                                                               SslContextPtr context,
-                                                               Handler handler) {
-  auto server = std::unique_ptr<HttpServer>(new HttpServer(options, std::move(handler)));
+base::StatusOr<std::unique_ptr<Server>> Server::Listen(Options options, SslContextPtr context,
+                                                       Service& service) {
+  auto server = std::unique_ptr<Server>(new Server(std::move(options), service));
   RETURN_IF_ERROR(server->Open(std::move(context)));
   return server;
 }
 
-Status HttpServer::Open(SslContextPtr context) {
+Status Server::Open(SslContextPtr context) {
   context_ = std::move(context);
-  RETURN_IF_ERROR(OpenTcp());
-  RETURN_IF_ERROR(OpenUnix());
-  Accept(unix_acceptor_, false);
-  Accept(tcp_acceptor_, true);
+  const bool tcp = context_ || options_.listener.valid() || !options_.listen_address.empty();
+  if (tcp) RETURN_IF_ERROR(OpenTcp());
+  if (!options_.unix_socket.empty()) RETURN_IF_ERROR(OpenUnix());
+  if (unix_acceptor_.is_open()) Accept(unix_acceptor_, Transport::kUnix);
+  if (tcp_acceptor_.is_open()) {
+    Accept(tcp_acceptor_, context_ ? Transport::kTls : Transport::kTcp);
+  }
   Sweep();
   thread_ = std::jthread([this] {
-    pthread_setname_np(pthread_self(), "api-loop");
+    // The kernel takes 15 bytes.
+    pthread_setname_np(pthread_self(), (options_.name.substr(0, 10) + "-loop").c_str());
     // OpenSSL writes without MSG_NOSIGNAL: a client that is gone must not end the process.
     sigset_t pipe;
     sigemptyset(&pipe);
@@ -87,7 +85,7 @@ Status HttpServer::Open(SslContextPtr context) {
   return base::OkStatus();
 }
 
-Status HttpServer::OpenUnix() {
+Status Server::OpenUnix() {
   const std::string& path = options_.unix_socket;
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     return Error(StatusCode::kInvalidArgument,
@@ -115,7 +113,8 @@ Status HttpServer::OpenUnix() {
   return error ? NetError(error, fmt::format("listen on '{}'", path)) : base::OkStatus();
 }
 
-Status HttpServer::OpenTcp() {
+Status Server::OpenTcp() {
+  if (options_.listener.valid()) return AdoptListener();
   const std::string where = fmt::format("{}:{}", options_.listen_address, options_.port);
   boost::system::error_code error;
   const auto address = asio::ip::make_address(options_.listen_address, error);
@@ -132,25 +131,41 @@ Status HttpServer::OpenTcp() {
   return base::OkStatus();
 }
 
-template <typename Acceptor>
-void HttpServer::Accept(Acceptor& acceptor, bool secure) {
-  acceptor.async_accept([this, &acceptor, secure](const boost::system::error_code& error,
-                                                  typename Acceptor::protocol_type::socket socket) {
-    if (!acceptor.is_open()) return;
-    if (!error) {
-      Admit(std::move(socket), secure);
-      return Accept(acceptor, secure);
-    }
-    LOG_WARNING("api: accept failed: {}", error.message());
-    auto& pause = secure ? tcp_pause_ : unix_pause_;
-    pause.expires_after(kAcceptPause);
-    pause.async_wait([this, &acceptor, secure](const boost::system::error_code& stopped) {
-      if (!stopped && acceptor.is_open()) Accept(acceptor, secure);
-    });
-  });
+Status Server::AdoptListener() {
+  int family = 0;
+  socklen_t size = sizeof(family);
+  if (getsockopt(options_.listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    return Error(StatusCode::kInvalidArgument, "the listener is no socket");
+  }
+  boost::system::error_code error;
+  tcp_acceptor_.assign(family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
+                       options_.listener.get(), error);
+  if (error) return NetError(error, "use the listener");
+  options_.listener.Release();
+  port_ = tcp_acceptor_.local_endpoint(error).port();
+  return base::OkStatus();
 }
 
-void HttpServer::Admit(asio::generic::stream_protocol::socket socket, bool secure) {
+template <typename Acceptor>
+void Server::Accept(Acceptor& acceptor, Transport transport) {
+  acceptor.async_accept(
+      [this, &acceptor, transport](const boost::system::error_code& error,
+                                   typename Acceptor::protocol_type::socket socket) {
+        if (!acceptor.is_open()) return;
+        if (!error) {
+          Admit(std::move(socket), transport);
+          return Accept(acceptor, transport);
+        }
+        LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
+        auto& pause = transport == Transport::kUnix ? unix_pause_ : tcp_pause_;
+        pause.expires_after(kAcceptPause);
+        pause.async_wait([this, &acceptor, transport](const boost::system::error_code& stopped) {
+          if (!stopped && acceptor.is_open()) Accept(acceptor, transport);
+        });
+      });
+}
+
+void Server::Admit(asio::generic::stream_protocol::socket socket, Transport transport) {
   if (connections_.size() >= options_.limits.max_connections && !MakeRoom()) {
     ++refused_;
     return;  // the socket closes
@@ -160,18 +175,21 @@ void HttpServer::Admit(asio::generic::stream_protocol::socket socket, bool secur
   if (error) return;
   std::shared_ptr<const User> user;
   SslPtr ssl;
-  if (secure) {
+  if (transport == Transport::kUnix) {
+    const auto uid = ReadPeerUid(socket.native_handle());
+    if (uid) user = service_.FindProcessUser(*uid);
+    if (!user) {
+      LOG_WARNING("{}: refused a connection of another user on the UNIX socket", options_.name);
+      return;
+    }
+  } else {
     const int on = 1;
     setsockopt(socket.native_handle(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
+  }
+  if (transport == Transport::kTls) {
     ssl.reset(SSL_new(context_.get()));
     if (!ssl || SSL_set_fd(ssl.get(), socket.native_handle()) != 1) return;
     SSL_set_accept_state(ssl.get());
-  } else {
-    user = UnixPeer(socket.native_handle());
-    if (!user) {
-      LOG_WARNING("api: refused a connection of another user on the UNIX socket");
-      return;
-    }
   }
   const auto connection =
       std::make_shared<Connection>(*this, std::move(socket), std::move(ssl), std::move(user));
@@ -184,7 +202,7 @@ void HttpServer::Admit(asio::generic::stream_protocol::socket socket, bool secur
   connection->Start();
 }
 
-void HttpServer::Forget(const std::shared_ptr<Connection>& connection) {
+void Server::Forget(const std::shared_ptr<Connection>& connection) {
   connections_.erase(connection);
   connection_count_ = connections_.size();
   if (connections_.empty()) {
@@ -195,7 +213,7 @@ void HttpServer::Forget(const std::shared_ptr<Connection>& connection) {
 }
 
 // Only when room becomes scarce: it takes a look at all connections.
-void HttpServer::FindIdlest() {
+void Server::FindIdlest() {
   idlest_.clear();
   if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
   std::vector<std::pair<Connection::Time, std::shared_ptr<Connection>>> idle;
@@ -206,7 +224,7 @@ void HttpServer::FindIdlest() {
   for (const auto& [since, connection] : idle) idlest_.push_back(connection);
 }
 
-bool HttpServer::MakeRoom() {
+bool Server::MakeRoom() {
   const auto now = std::chrono::steady_clock::now();
   while (!idlest_.empty()) {
     const auto connection = idlest_.back().lock();
@@ -220,13 +238,13 @@ bool HttpServer::MakeRoom() {
   return false;
 }
 
-bool HttpServer::Hold(size_t before, size_t now) {
+bool Server::Hold(size_t before, size_t now) {
   if (now > before && held_ - before + now > options_.limits.max_bodies) return false;
   held_ = held_ - before + now;
   return true;
 }
 
-void HttpServer::Sweep() {
+void Server::Sweep() {
   sweep_timer_.expires_after(std::chrono::seconds(1));
   sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
     if (stopped) return;
@@ -236,15 +254,15 @@ void HttpServer::Sweep() {
     for (const auto& connection : all) connection->CloseIfLate(now);
     FindIdlest();
     if (refused_ > 0) {
-      LOG_WARNING("api: refused {} connections: {} are open", std::exchange(refused_, 0),
-                  connections_.size());
+      LOG_WARNING("{}: refused {} connections: {} are open", options_.name,
+                  std::exchange(refused_, 0), connections_.size());
     }
     if (options_.on_tick) options_.on_tick();
     Sweep();
   });
 }
 
-void HttpServer::WakeLater(std::shared_ptr<Connection> connection) {
+void Server::WakeLater(std::shared_ptr<Connection> connection) {
   {
     base::MutexLock lock(mutex_);
     awake_.push_back(std::move(connection));
@@ -260,7 +278,7 @@ void HttpServer::WakeLater(std::shared_ptr<Connection> connection) {
   });
 }
 
-void HttpServer::UseContext(SslContextPtr context) {
+void Server::UseContext(SslContextPtr context) {
   // SSL objects hold their context: connections that exist keep the old one.
   asio::post(loop_, [this, shared = std::shared_ptr<SSL_CTX>(std::move(context))] {
     SSL_CTX_up_ref(shared.get());
@@ -268,7 +286,7 @@ void HttpServer::UseContext(SslContextPtr context) {
   });
 }
 
-void HttpServer::Drain(std::chrono::milliseconds grace) {
+void Server::Drain(std::chrono::milliseconds grace) {
   asio::post(loop_, [this] {
     boost::system::error_code ignored;
     unix_acceptor_.close(ignored);
@@ -282,7 +300,7 @@ void HttpServer::Drain(std::chrono::milliseconds grace) {
   }
 }
 
-void HttpServer::Stop() {
+void Server::Stop() {
   if (!thread_.joinable()) return;
   asio::post(loop_, [this] {
     boost::system::error_code ignored;
@@ -294,9 +312,9 @@ void HttpServer::Stop() {
     loop_.stop();
   });
   thread_.join();
-  unlink(options_.unix_socket.c_str());
+  if (!options_.unix_socket.empty()) unlink(options_.unix_socket.c_str());
   base::MutexLock lock(mutex_);
   awake_.clear();
 }
 
-}  // namespace berth::apiserver
+}  // namespace berth::http

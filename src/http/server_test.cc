@@ -1,20 +1,21 @@
 // The transport's time-outs and bounds, with limits short enough to wait for.
 
-#include "apiserver/http_server.h"
+#include "http/server.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
-#include "apiserver/access/certificates.h"
-#include "apiserver/access/tls.h"
-#include "apiserver/test_client.h"
-#include "platform/limits.h"
+#include "http/client_fixture.h"
+#include "http/fake_service.h"
 
-namespace berth::apiserver {
+namespace berth::http {
 namespace {
 
 using std::chrono::milliseconds;
@@ -33,15 +34,11 @@ class HttpServerTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void Listen(const HttpLimits& limits, HttpServer::Handler handler) {
-    const auto certificates = EnsureCertificates(
-        {.folder = folder_ + "/pki", .listen_address = "127.0.0.1"}, base::SystemClock().Now());
-    ASSERT_TRUE(certificates.ok()) << base::ToString(certificates.status());
-    auto context = MakeServerContext(*certificates);
-    ASSERT_TRUE(context.ok()) << base::ToString(context.status());
-    auto server = HttpServer::Listen(
-        {.unix_socket = socket(), .listen_address = "127.0.0.1", .limits = limits},
-        *std::move(context), std::move(handler));
+  void Listen(const Limits& limits, FakeService::Handler handler) {
+    service_ = std::make_unique<FakeService>(std::move(handler));
+    auto server =
+        Server::Listen({.unix_socket = socket(), .listen_address = "127.0.0.1", .limits = limits},
+                       MakeTlsContext(), *service_);
     ASSERT_TRUE(server.ok()) << base::ToString(server.status());
     server_ = *std::move(server);
   }
@@ -51,7 +48,8 @@ class HttpServerTest : public testing::Test {
   std::string socket() const { return folder_ + "/s.sock"; }
 
   std::string folder_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<FakeService> service_;
+  std::unique_ptr<Server> server_;
 };
 
 TEST_F(HttpServerTest, ARequestThatStaysHalfIsDropped) {
@@ -146,12 +144,9 @@ TEST_F(HttpServerTest, AStreamThatIsTooSlowlyReadIsEndedAfterWhatWasQueued) {
 
 TEST_F(HttpServerTest, RefusesASocketPathThatIsAnotherFile) {
   std::ofstream(socket()) << "data";
-  auto context = MakeServerContext(
-      EnsureCertificates({.folder = folder_ + "/pki", .listen_address = "127.0.0.1"},
-                         base::SystemClock().Now())
-          .value());
-  const auto server = HttpServer::Listen({.unix_socket = socket(), .listen_address = "127.0.0.1"},
-                                         *std::move(context), Echo);
+  FakeService service(Echo);
+  const auto server = Server::Listen({.unix_socket = socket(), .listen_address = "127.0.0.1"},
+                                     MakeTlsContext(), service);
   EXPECT_EQ(server.status().code(), base::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(std::filesystem::is_regular_file(socket()));
 }
@@ -199,9 +194,10 @@ class Idlers {
 
 TEST_F(HttpServerTest, TenThousandIdleConnectionsCostLittleAndHoldUpNobody) {
   constexpr size_t kConnections = 10'000;
-  ASSERT_TRUE(platform::RaiseDescriptorLimit().ok());
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < kConnections * 3 / 2) {
     GTEST_SKIP() << "needs 15000 descriptors; the limit is " << limit.rlim_cur;
   }
@@ -297,4 +293,4 @@ TEST_F(HttpServerTest, ASlowReaderOfOneAnswerDoesNotDelayOthers) {
 }
 
 }  // namespace
-}  // namespace berth::apiserver
+}  // namespace berth::http
