@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "apiserver/authorization.h"
-#include "apiserver/exchange.h"
-#include "apiserver/kind_registry.h"
+#include "apiserver/access/authorization.h"
+#include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "base/clock.h"
 #include "base/worker_pool.h"
+#include "http/exchange.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -32,9 +32,9 @@ struct ResourceRequest {
   std::string subresource;
   std::string verb;  // as in access rules: get, list, watch, create, update, patch, delete,
                      // deletecollection
-  Query query;
+  http::Query query;
   Role role;  // of the user who asks
-  std::shared_ptr<Exchange> exchange;
+  std::shared_ptr<http::Exchange> exchange;
   bool may_create = false;  // of a patch that applies: may the user create what is missing?
 
   const api::KindInfo& info() const { return *rules->info; }
@@ -42,12 +42,12 @@ struct ResourceRequest {
 
 // Answers, indented and compressed as the client asked, with the warnings that have gathered; with
 // an object or list, given as JSON text, in the format that the client asked for; or with an error.
-void Reply(Exchange& exchange, Response response);
-void ReplyObject(Exchange& exchange, int code, std::string json);
-void ReplyError(Exchange& exchange, const base::Status& status);
+void Reply(http::Exchange& exchange, http::Response response);
+void ReplyObject(http::Exchange& exchange, int code, std::string json);
+void ReplyError(http::Exchange& exchange, const base::Status& status);
 
 // dryRun=All asks for everything but the write; 400 for other values.
-base::StatusOr<bool> IsDryRun(const Query& query);
+base::StatusOr<bool> IsDryRun(const http::Query& query);
 
 // Reads through the store, for admission.
 class StoreLookup : public Lookup {

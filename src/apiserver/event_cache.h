@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
-#include "apiserver/http_message.h"
 #include "apiserver/renderer.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "http/message.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -29,14 +29,14 @@ class CachedChange {
   // the revision of the change.
   store::Record Shown(std::string_view type) const;
   // The chunk that tells of the change as `type`: ADDED, MODIFIED or DELETED.
-  Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
+  http::Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const store::Change change_;
   base::Mutex mutex_;
   std::unique_ptr<const base::Json> after_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<const base::Json> before_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Frame> frames_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, http::Frame> frames_ ABSL_GUARDED_BY(mutex_);
 };
 
 class EventCache {

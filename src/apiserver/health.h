@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/http_message.h"
 #include "base/status.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -21,8 +21,8 @@ struct HealthCheck {
 };
 
 // The answer at `path` (without query); nullopt if it is none of these.
-std::optional<Response> HealthDocument(const std::vector<HealthCheck>& checks,
-                                       std::string_view path, const Query& query);
+std::optional<http::Response> HealthDocument(const std::vector<HealthCheck>& checks,
+                                             std::string_view path, const http::Query& query);
 
 // Their paths, for the index at "/".
 std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks);

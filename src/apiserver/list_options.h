@@ -6,7 +6,7 @@
 
 #include "api/selector.h"
 #include "apiserver/api_context.h"
-#include "apiserver/continue_token.h"
+#include "apiserver/formats/continue_token.h"
 
 namespace berth::apiserver {
 
@@ -35,7 +35,7 @@ struct WatchQuery {
 };
 
 // resourceVersion of a query; 0 if absent. 422 for what is no revision.
-base::StatusOr<store::Revision> ParseRevision(const Query& query);
+base::StatusOr<store::Revision> ParseRevision(const http::Query& query);
 
 // KubeErrors: 400 for malformed values, 422 for combinations that Kubernetes refuses.
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request);

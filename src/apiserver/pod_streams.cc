@@ -4,7 +4,7 @@
 
 #include "api/kinds/kinds.h"
 #include "api/names.h"
-#include "apiserver/object_text.h"
+#include "apiserver/formats/object_text.h"
 
 namespace berth::apiserver {
 
@@ -12,8 +12,6 @@ using base::Status;
 using base::StatusCode;
 
 namespace {
-
-Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
 
 // The container that is meant: the one asked for, or the only one.
 base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
@@ -31,12 +29,12 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
     if (container.name() == asked) return asked;
   }
   if (!asked.empty()) {
-    return BadRequest(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
+    return BadRequestError(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
   }
   if (names.find(' ') == std::string::npos && !names.empty()) return names;
   const std::string also =
       inits.empty() ? "" : fmt::format(" or one of the init containers: [{}]", inits);
-  return BadRequest(
+  return BadRequestError(
       fmt::format("a container name must be specified for pod {}, choose one of: [{}]{}",
                   pod.name(), names, also));
 }
@@ -59,17 +57,19 @@ bool IsHeaderText(std::string_view text) {
 
 // The client's head for the node agent: another path, no credentials, and no reuse of the
 // connection unless it becomes a stream.
-std::string HeadFor(const Request& request, std::string_view path, size_t body_size) {
+std::string HeadFor(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();
   std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
                                  query.empty() ? "" : "?", query);
   for (const auto& [name, value] : request.headers) {
-    const bool own =
-        EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
-        EqualsIgnoreCase(name, "Transfer-Encoding") || EqualsIgnoreCase(name, "Authorization") ||
-        EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") || EqualsIgnoreCase(name, "Expect") ||
-        (EqualsIgnoreCase(name, "Connection") && !upgrade);
+    const bool own = http::EqualsIgnoreCase(name, "Host") ||
+                     http::EqualsIgnoreCase(name, "Content-Length") ||
+                     http::EqualsIgnoreCase(name, "Transfer-Encoding") ||
+                     http::EqualsIgnoreCase(name, "Authorization") ||
+                     http::EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") ||
+                     http::EqualsIgnoreCase(name, "Expect") ||
+                     (http::EqualsIgnoreCase(name, "Connection") && !upgrade);
     if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
   }
@@ -102,10 +102,10 @@ void PodStreams::Start(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(const std::string target, TargetOf(pod, request));
     const std::string node = pod.node_name();
     if (node.empty()) {
-      return BadRequest(fmt::format("pod {} does not have a host assigned", pod.name()));
+      return BadRequestError(fmt::format("pod {} does not have a host assigned", pod.name()));
     }
     if (!api::CheckPathSegment(node).ok()) {
-      return BadRequest(fmt::format("pod {} has an invalid host assigned", pod.name()));
+      return BadRequestError(fmt::format("pod {} has an invalid host assigned", pod.name()));
     }
     const std::string body = request.exchange->TakeBody();
     const Status failure =

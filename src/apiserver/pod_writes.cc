@@ -2,10 +2,10 @@
 
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -15,7 +15,7 @@ using base::json::String;
 
 namespace {
 
-void ReplyDone(Exchange& exchange, const Mutation::Result&) {
+void ReplyDone(http::Exchange& exchange, const Mutation::Result&) {
   ReplyObject(exchange, 201,
               R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
 }

@@ -2,9 +2,9 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
-#include "apiserver/kube_status.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/table.h"
+#include "apiserver/documents/table.h"
+#include "apiserver/formats/kube_status.h"
+#include "apiserver/kinds/stored_form.h"
 
 namespace berth::apiserver {
 
@@ -190,9 +190,9 @@ std::string Renderer::ListTail(const ListEnd& end, bool empty) const {
 
 std::string Renderer::EncodeEvent(std::string_view type, std::string_view object) const {
   if (format_ == Format::kProtobuf) {
-    return EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
+    return http::EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
   }
-  return EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
+  return http::EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
 }
 
 std::string Renderer::Event(std::string_view type, const store::Record& record, bool first) const {

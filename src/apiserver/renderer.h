@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "apiserver/api_context.h"
-#include "apiserver/reply_format.h"
+#include "apiserver/formats/reply_format.h"
 #include "base/clock.h"
 #include "store/store.h"
 

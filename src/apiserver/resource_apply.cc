@@ -3,10 +3,10 @@
 #include "api/codecs/yaml.h"
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -155,9 +155,9 @@ base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live
 
 }  // namespace
 
-bool IsApply(const Request& request) {
+bool IsApply(const http::Request& request) {
   std::string_view type = request.Header("Content-Type");
-  return EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
+  return http::EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
 }
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceRequest& request,

@@ -2,9 +2,9 @@
 
 #include "api/selector.h"
 #include "apiserver/body_decoder.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -20,7 +20,7 @@ constexpr size_t kCollectionPage = 500;
 namespace {
 
 // What the query of a delete without a body says of dependents, as DeleteOptions; null for nothing.
-Json PropagationOf(const Query& query) {
+Json PropagationOf(const http::Query& query) {
   Json options;
   if (const std::string& policy = query.Get("propagationPolicy"); !policy.empty()) {
     options["propagationPolicy"] = policy;
@@ -65,7 +65,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
           if (current == nullptr) return NotFoundError(*rules->info, name);
           return PlanDelete(*rules, *current, options, context_.clock.Now());
         },
-        [rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
+        [rules = request.rules](http::Exchange& exchange, const Mutation::Result& result) {
           if (result.action != Action::kDelete || rules->delete_returns_object) {
             return ObjectRenderer(rules)(exchange, result);
           }
@@ -83,7 +83,7 @@ namespace {
 // Collects the deleted objects, and answers with them when the last delete is done.
 class DeletedList {
  public:
-  DeletedList(std::shared_ptr<Exchange> exchange, KindPtr kind)
+  DeletedList(std::shared_ptr<http::Exchange> exchange, KindPtr kind)
       : exchange_(std::move(exchange)), kind_(std::move(kind)), info_(*kind_->info) {}
 
   ~DeletedList() {
@@ -109,7 +109,7 @@ class DeletedList {
   }
 
  private:
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   const KindPtr kind_;
   const api::KindInfo& info_;  // of kind_
   base::Mutex mutex_;

@@ -1,10 +1,10 @@
 #include "apiserver/resource_reader.h"
 
+#include "apiserver/formats/media_range.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/formats/reply_encoder.h"
 #include "apiserver/list_options.h"
-#include "apiserver/media_range.h"
-#include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
-#include "apiserver/reply_encoder.h"
 
 namespace berth::apiserver {
 
@@ -13,13 +13,13 @@ using base::StatusCode;
 
 namespace {
 
-constexpr size_t kPage = 500;
+constexpr size_t kListPage = 500;
 // What is gathered before it goes to the client.
-constexpr size_t kChunk = 256 * 1024;
+constexpr size_t kListChunk = 256 * 1024;
 // A list up to this size goes out whole where its size has to be known before.
-constexpr size_t kWhole = 4 * kChunk;
+constexpr size_t kWhole = 4 * kListChunk;
 // Records that are looked at before others get their turn: a selector may let few of them pass.
-constexpr size_t kTurn = 2000;
+constexpr size_t kListTurn = 2000;
 
 // One list, from its first page to its end. Owned by the jobs that carry it on.
 class ListRun : public std::enable_shared_from_this<ListRun> {
@@ -56,8 +56,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
       }
       if (done_) break;
       if (measuring_ && out_.size() >= kWhole) Measure();
-      if (!measuring_ && out_.size() >= kChunk) return Send();
-      if (looked_at >= kTurn) {
+      if (!measuring_ && out_.size() >= kListChunk) return Send();
+      if (looked_at >= kListTurn) {
         if (!request_.exchange->over()) Continue();
         return;
       }
@@ -110,7 +110,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   }
 
   Status ReadPage(size_t& looked_at) {
-    const size_t page_size = only_key_.empty() ? kPage : 1;
+    const size_t page_size = only_key_.empty() ? kListPage : 1;
     auto page = context_.store.List(prefix_, after_, page_size, at_);
     if (!page.ok()) return ListError(page.status());
     at_ = page->revision;
@@ -175,18 +175,18 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   // Sends what is gathered and goes on when it is out.
   void Send() {
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       encoder_.emplace(ReplyEncoder::Options{
           .pretty = renderer_.format() == Format::kJson && WantsPretty(exchange.request()),
           .gzip = out_.size() > kGzipFrom && AcceptsGzip(exchange.request())});
-      Response head{.content_type = renderer_.content_type()};
+      http::Response head{.content_type = renderer_.content_type()};
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
-    const std::string chunk = EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
+    const std::string chunk = http::EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
     if (chunk.empty()) return Continue();  // the compressor still gathers
-    if (!exchange.PushPage(MakeFrame(chunk))) {
+    if (!exchange.PushPage(http::MakeFrame(chunk))) {
       ended_ = true;
       return;
     }
@@ -195,13 +195,13 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   void End() {
     ended_ = true;
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
     }
     std::string rest = encoder_->Next(std::move(out_));
     rest += encoder_->Finish();
-    exchange.PushPage(MakeFrame(EncodeChunk(rest)));
+    exchange.PushPage(http::MakeFrame(http::EncodeChunk(rest)));
     exchange.EndStream();
   }
 

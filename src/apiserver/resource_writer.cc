@@ -1,12 +1,12 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/merging/patch.h"
+#include "apiserver/access/node_restriction.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/node_restriction.h"
-#include "apiserver/object_meta.h"
-#include "apiserver/reply_format.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/reply_format.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -50,9 +50,9 @@ base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
   const bool strategic = !request.rules->custom && api::SupportsStrategicMerge(request.info());
   std::string_view type = request.exchange->request().Header("Content-Type");
   type = type.substr(0, type.find(';'));
-  if (EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
-  if (EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
-  if (EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
+  if (http::EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
+  if (http::EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
+  if (http::EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
     return PatchKind::kStrategic;
   }
   return KubeError(
@@ -83,7 +83,7 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
 }  // namespace
 
 ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
-  return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
+  return [kind = std::move(kind), code](http::Exchange& exchange, const Mutation::Result& result) {
     // A dry run creates nothing, but answers as if: of what is not stored there is no revision.
     const bool created = result.action == Action::kCreate || result.revision == 0;
     ReplyObject(exchange, created ? 201 : code, TextAs(*kind, result.text, result.revision));

@@ -16,7 +16,7 @@
 namespace berth::apiserver {
 
 // Whether a PATCH applies a configuration, which creates the object if it is missing.
-bool IsApply(const Request& request);
+bool IsApply(const http::Request& request);
 
 class ResourceWriter {
  public:
@@ -32,7 +32,7 @@ class ResourceWriter {
 
  private:
   using Planner = Mutation::Planner;
-  using Render = std::function<void(Exchange&, const Mutation::Result&)>;
+  using Render = std::function<void(http::Exchange&, const Mutation::Result&)>;
 
   // A write that meets changes of others is tried once and up to five times more.
   static constexpr int kConflictAttempts = 6;

@@ -3,8 +3,8 @@
 #include <random>
 
 #include "apiserver/event_cache.h"
+#include "apiserver/formats/object_text.h"
 #include "apiserver/list_options.h"
-#include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
 #include "apiserver/resource_reader.h"
 
@@ -16,10 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPage = 500;
+constexpr size_t kWatchPage = 500;
 // Records that are looked at before others get their turn: a selector may let few of them pass.
-constexpr size_t kTurn = 2000;
-constexpr size_t kChunk = 256 * 1024;
+constexpr size_t kWatchTurn = 2000;
+constexpr size_t kWatchChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
 // A last one before the end tells the client from where to watch next.
 constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
@@ -74,7 +74,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
     if (progress_ == 0) return;  // still catching up: nothing that a bookmark could stand for
-    Push(MakeFrame(renderer_.Bookmark(progress_, false)));
+    Push(http::MakeFrame(renderer_.Bookmark(progress_, false)));
   }
 
   // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
@@ -120,7 +120,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     opened_ = true;
   }
 
-  void Push(const Frame& frame) {
+  void Push(const http::Frame& frame) {
     if (!exchange_->Push(frame)) End();
   }
 
@@ -154,7 +154,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // Goes on with `step` when the client has taken `out`; ends if it is gone.
   void SendThen(std::string out, void (Watch::*step)()) {
-    if (!out.empty() && !exchange_->PushPage(MakeFrame(std::move(out)))) return End();
+    if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
       self->context_.workers.Post([self, step] { ((*self).*step)(); });
     });
@@ -166,8 +166,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     std::string out;
     size_t looked_at = 0;
     bool listed = false;
-    while (!listed && out.size() < kChunk && looked_at < kTurn) {
-      auto page = context_.store.List(prefix_, after_, kPage, at_);
+    while (!listed && out.size() < kWatchChunk && looked_at < kWatchTurn) {
+      auto page = context_.store.List(prefix_, after_, kWatchPage, at_);
       if (!page.ok()) return Fail(page.status());
       at_ = page->revision;
       looked_at += page->records.size();
@@ -192,7 +192,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // Sends pages of what happened after the revision that the client knows, then follows live.
   void SendHistory() {
-    auto history = context_.store.Changes(prefix_, revision_, kPage);
+    auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
     if (!history.ok()) return Fail(history.status());
     Open();
     std::string out;
@@ -224,13 +224,13 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // The event that tells of `change`; none if the client doesn't see it. The first of a table has
   // the columns.
-  std::optional<Frame> FrameFor(const store::Change& change, CachedChange& cached) {
+  std::optional<http::Frame> FrameFor(const store::Change& change, CachedChange& cached) {
     const std::string_view type = TypeFor(change, cached);
     if (type.empty()) return std::nullopt;
     const bool first = renderer_.form() == Renderer::Form::kTable && !columns_sent_;
     columns_sent_ = true;
     if (first) {
-      return MakeFrame(renderer_.Event(type, cached.Shown(type), true));
+      return http::MakeFrame(renderer_.Event(type, cached.Shown(type), true));
     }
     return cached.Render(type, renderer_);
   }
@@ -250,7 +250,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!opened_) {
       ReplyError(*exchange_, error);
     } else {
-      Push(MakeFrame(renderer_.ErrorEvent(error)));
+      Push(http::MakeFrame(renderer_.ErrorEvent(error)));
     }
     End();
   }
@@ -258,7 +258,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   WatchService& service_;
   ApiContext& context_;
   const KindPtr kind_;
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   const WatchQuery query_;
   const Renderer renderer_;
   const std::string prefix_;

@@ -2,9 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -13,6 +10,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
 
 namespace berth::cmd {
 
@@ -24,10 +22,15 @@ using std::chrono::milliseconds;
 
 namespace {
 
-using Time = std::chrono::steady_clock::time_point;
-
-constexpr size_t kMaxHead = 8 * 1024;
 constexpr milliseconds kMaxTime{5000};  // for a request to come, and for its answer to go
+constexpr http::Limits kLimits{.max_head = 8 * 1024,
+                               .max_body = 8 * 1024,
+                               .max_connections = 64,
+                               .request = kMaxTime,
+                               .stall = kMaxTime,
+                               .answer = kMaxTime,
+                               .one_request = true,
+                               .http_1_0 = true};
 
 struct HostAndPort {
   std::string host;  // empty: all addresses
@@ -96,59 +99,12 @@ StatusOr<UniqueFd> ListenAt(const std::string& address) {
   return fd;
 }
 
-uint16_t PortOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  return address.ss_family == AF_INET6 ? ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port)
-                                       : ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
-}
-
-bool WaitUntil(int fd, short events, Time deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd polled{.fd = fd, .events = events, .revents = 0};
-  return left.count() > 0 && poll(&polled, 1, static_cast<int>(left.count())) > 0;
-}
-
-// The request's line and headers; nullopt if they do not come, or not in time.
-std::optional<std::string> ReadHead(int fd) {
-  const Time deadline = std::chrono::steady_clock::now() + kMaxTime;
-  std::string head;
-  char buffer[1024];
-  while (head.size() < kMaxHead) {
-    if (!WaitUntil(fd, POLLIN, deadline)) return std::nullopt;
-    const ssize_t count = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
-    if (count <= 0) return std::nullopt;
-    head.append(buffer, static_cast<size_t>(count));
-    if (head.find("\r\n\r\n") != head.npos || head.find("\n\n") != head.npos) return head;
-  }
-  return std::nullopt;
-}
-
-void SendAll(int fd, std::string_view data) {
-  const Time deadline = std::chrono::steady_clock::now() + kMaxTime;
-  while (!data.empty() && WaitUntil(fd, POLLOUT, deadline)) {
-    const ssize_t count = send(fd, data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count < 0) return;
-    data.remove_prefix(static_cast<size_t>(count));
-  }
-}
-
-std::string_view Reason(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 400:
-      return "Bad Request";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Internal Server Error";
-  }
+http::Response ToHttp(HttpEndpoint::Answer answer) {
+  return {.code = answer.code,
+          .content_type = std::move(answer.content_type),
+          .body = std::move(answer.body),
+          .headers = {{"X-Content-Type-Options", "nosniff"}},
+          .cache_control = ""};
 }
 
 }  // namespace
@@ -156,73 +112,56 @@ std::string_view Reason(int code) {
 StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Listen(
     const std::string& address, std::map<std::string, Handler> handlers) {
   ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(address));
-  UniqueFd stop(eventfd(0, EFD_CLOEXEC));
-  if (!stop.valid()) return Error(StatusCode::kUnavailable, "eventfd: {}", std::strerror(errno));
-  const uint16_t port = PortOf(listener.get());
-  return std::unique_ptr<HttpEndpoint>(
-      new HttpEndpoint(std::move(listener), std::move(stop), port, std::move(handlers)));
+  auto endpoint = std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(handlers)));
+  ASSIGN_OR_RETURN(endpoint->http_,
+                   http::Server::Listen({.listener = std::move(listener), .limits = kLimits},
+                                        nullptr, *endpoint));
+  return endpoint;
 }
 
-HttpEndpoint::HttpEndpoint(UniqueFd listener, UniqueFd stop, uint16_t port,
-                           std::map<std::string, Handler> handlers)
-    : listener_(std::move(listener)),
-      stop_(std::move(stop)),
-      port_(port),
-      handlers_(std::move(handlers)),
-      workers_({.name = "http", .max_threads = 4, .max_queued = 64}),
-      thread_([this] { Accept(); }) {}
+HttpEndpoint::HttpEndpoint(std::map<std::string, Handler> handlers)
+    : handlers_(std::move(handlers)),
+      workers_({.name = "http", .max_threads = 4, .max_queued = 64}) {}
 
 HttpEndpoint::~HttpEndpoint() {
-  eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (!http_) return;
+  http_->Drain(kMaxTime);
+  http_->Stop();
 }
 
-void HttpEndpoint::Accept() {
-  pthread_setname_np(pthread_self(), "http-accept");
-  while (true) {
-    pollfd polled[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
-                       {.fd = stop_.get(), .events = POLLIN, .revents = 0}};
-    if (poll(polled, 2, -1) < 0) continue;
-    if (polled[1].revents != 0) return;
-    // shared_ptr: a task is copied, and one that is not taken closes the connection.
-    const auto connection =
-        std::make_shared<UniqueFd>(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection->valid()) {
-      // Out of descriptors: the listener stays readable, so that a pause keeps this from spinning.
-      if (errno == EMFILE || errno == ENFILE) poll(&polled[1], 1, 100);
-      continue;
-    }
-    workers_.Post([this, connection] { Serve(connection->get()); });
+std::optional<http::Refusal> HttpEndpoint::CheckHead(const http::RequestHead& head,
+                                                     const http::User*) const {
+  if (!handlers_.contains(head.path)) return http::Refusal{.code = 404, .message = {}};
+  if (head.method != "GET" && head.method != "HEAD") {
+    return http::Refusal{.code = 405, .message = {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<http::Response> HttpEndpoint::RenderRefusal(const http::Refusal& refusal) const {
+  switch (refusal.code) {
+    case 404:
+      return ToHttp({.code = 404, .body = "404 page not found\n"});
+    case 405:
+      return ToHttp({.code = 405, .body = "Method Not Allowed\n"});
+    case 431:
+      return std::nullopt;
+    case 500:
+      return ToHttp({.code = 500, .body = "500 Internal Server Error\n"});
+    default:
+      return ToHttp({.code = 400, .body = "400 Bad Request\n"});
   }
 }
 
-void HttpEndpoint::Serve(int connection) const {
-  const std::optional<std::string> head = ReadHead(connection);
-  if (!head.has_value()) return;
-  const Answer answer = AnswerTo(*head);
-  std::string reply = fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nX-Content-Type-Options: "
-      "nosniff\r\nConnection: close\r\n\r\n",
-      answer.code, Reason(answer.code), answer.content_type, answer.body.size());
-  if (!head->starts_with("HEAD ")) reply += answer.body;
-  SendAll(connection, reply);
-  shutdown(connection, SHUT_WR);
-}
-
-HttpEndpoint::Answer HttpEndpoint::AnswerTo(std::string_view head) const {
-  const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
-  const size_t method_end = line.find(' ');
-  const size_t target_end = line.rfind(" HTTP/1.");
-  if (method_end == line.npos || target_end == line.npos || target_end <= method_end) {
-    return {.code = 400, .body = "400 Bad Request\n"};
+void HttpEndpoint::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::Request& request = exchange->request();
+  const std::string path(request.raw_path());
+  const http::RequestHead head{.method = request.method, .path = path};
+  if (const auto refusal = CheckHead(head, nullptr)) {
+    return exchange->Reply(*RenderRefusal(*refusal));
   }
-  const std::string_view method = line.substr(0, method_end);
-  std::string_view path = line.substr(method_end + 1, target_end - method_end - 1);
-  path = path.substr(0, path.find('?'));
-  const auto found = handlers_.find(std::string(path));
-  if (found == handlers_.end()) return {.code = 404, .body = "404 page not found\n"};
-  if (method != "GET" && method != "HEAD") return {.code = 405, .body = "Method Not Allowed\n"};
-  return found->second();
+  const Handler& handler = handlers_.at(path);
+  workers_.Post([&handler, exchange = std::move(exchange)] { exchange->Reply(ToHttp(handler())); });
 }
 
 }  // namespace berth::cmd

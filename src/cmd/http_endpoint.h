@@ -10,15 +10,15 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "base/worker_pool.h"
+#include "http/server.h"
+#include "http/service.h"
 
 namespace berth::cmd {
 
-class HttpEndpoint {
+class HttpEndpoint : private http::Service {
  public:
   struct Answer {
     int code = 200;
@@ -33,23 +33,23 @@ class HttpEndpoint {
   static base::StatusOr<std::unique_ptr<HttpEndpoint>> Listen(
       const std::string& address, std::map<std::string, Handler> handlers);
   // Waits for the answers that are under way.
-  ~HttpEndpoint();
+  ~HttpEndpoint() override;
 
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return http_->port(); }
 
  private:
-  HttpEndpoint(base::UniqueFd listener, base::UniqueFd stop, uint16_t port,
-               std::map<std::string, Handler> handlers);
-  void Accept();
-  void Serve(int connection) const;
-  Answer AnswerTo(std::string_view head) const;
+  explicit HttpEndpoint(std::map<std::string, Handler> handlers);
 
-  const base::UniqueFd listener_;
-  const base::UniqueFd stop_;  // an eventfd
-  const uint16_t port_;
+  // http::Service: on the event loop.
+  std::shared_ptr<const http::User> FindProcessUser(uid_t) const override { return nullptr; }
+  std::optional<http::Refusal> CheckHead(const http::RequestHead& head,
+                                         const http::User* user) const override;
+  std::optional<http::Response> RenderRefusal(const http::Refusal& refusal) const override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+
   const std::map<std::string, Handler> handlers_;
-  base::WorkerPool workers_;
-  std::jthread thread_;
+  std::unique_ptr<http::Server> http_;
+  base::WorkerPool workers_;  // ends before the server that its answers go to
 };
 
 }  // namespace berth::cmd

@@ -18,14 +18,13 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "base/percent_encode.h"
+#include "http/url.h"
 
 namespace berth::kube {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = beast::http;
 namespace websocket = beast::websocket;
 using base::Error;
 using base::Json;
@@ -49,10 +48,10 @@ constexpr auto kConnectTimeout = std::chrono::seconds(30);
 std::string TargetOf(const ExecRequest& request, bool with_stdin) {
   std::string target =
       fmt::format("/api/v1/namespaces/{}/pods/{}/exec?stdout=true&stdin={}&stderr={}&tty={}",
-                  base::PercentEncode(request.ns), base::PercentEncode(request.pod), with_stdin,
+                  http::PercentEncode(request.ns), http::PercentEncode(request.pod), with_stdin,
                   !request.tty, request.tty);
-  if (!request.container.empty()) target += "&container=" + base::PercentEncode(request.container);
-  for (const std::string& word : request.command) target += "&command=" + base::PercentEncode(word);
+  if (!request.container.empty()) target += "&container=" + http::PercentEncode(request.container);
+  for (const std::string& word : request.command) target += "&command=" + http::PercentEncode(word);
   return target;
 }
 
@@ -73,7 +72,8 @@ Status RefusalOf(const websocket::response_type& response) {
   const auto body = base::json::Parse(response.body());
   const std::string message = body.ok() ? base::json::String(*body, {"message"}) : "";
   return Error(
-      response.result() == http::status::not_found ? StatusCode::kNotFound : StatusCode::kInternal,
+      response.result() == beast::http::status::not_found ? StatusCode::kNotFound
+                                                          : StatusCode::kInternal,
       "{}",
       message.empty() ? fmt::format("the server answered {}", response.result_int()) : message);
 }
@@ -208,9 +208,9 @@ StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host
   websocket::stream_base::timeout timeouts{kConnectTimeout, websocket::stream_base::none(), false};
   ws.set_option(timeouts);
   ws.set_option(websocket::stream_base::decorator([&](websocket::request_type& head) {
-    head.set(http::field::sec_websocket_protocol, "v5.channel.k8s.io, v4.channel.k8s.io");
-    head.set(http::field::user_agent, "berth");
-    if (!token.empty()) head.set(http::field::authorization, "Bearer " + token);
+    head.set(beast::http::field::sec_websocket_protocol, "v5.channel.k8s.io, v4.channel.k8s.io");
+    head.set(beast::http::field::user_agent, "berth");
+    if (!token.empty()) head.set(beast::http::field::authorization, "Bearer " + token);
   }));
   websocket::response_type response;
   error_code error = asio::error::timed_out;
@@ -221,7 +221,8 @@ StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host
   if (error == websocket::error::upgrade_declined) return RefusalOf(response);
   if (error) return Error(StatusCode::kUnavailable, "exec: {}", error.message());
   Session<Stream> session(io, ws, streams, request.tty);
-  session.set_closes_stdin(response[http::field::sec_websocket_protocol] == "v5.channel.k8s.io");
+  session.set_closes_stdin(response[beast::http::field::sec_websocket_protocol] ==
+                           "v5.channel.k8s.io");
   return session.Run(stop);
 }
 

@@ -6,7 +6,7 @@
 #include "api/names.h"
 #include "base/json_builder.h"
 #include "base/log.h"
-#include "base/percent_encode.h"
+#include "http/url.h"
 #include "kube/http_status.h"
 #include "kube/http_transport.h"
 #include "kube/write_points.h"
@@ -34,7 +34,7 @@ std::string Query(std::initializer_list<std::pair<std::string_view, std::string>
   std::string out;
   for (const auto& [name, value] : parameters) {
     if (!value.empty())
-      out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, base::PercentEncode(value));
+      out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, http::PercentEncode(value));
   }
   return out;
 }
@@ -48,9 +48,9 @@ StatusOr<std::string> Target(const api::KindInfo& kind, std::string_view ns, std
                    base::Message(valid));
     }
   }
-  std::string target = kind.url(base::PercentEncode(ns));
-  if (!name.empty()) target += "/" + base::PercentEncode(name);
-  if (!subresource.empty()) target += "/" + base::PercentEncode(subresource);
+  std::string target = kind.url(http::PercentEncode(ns));
+  if (!name.empty()) target += "/" + http::PercentEncode(name);
+  if (!subresource.empty()) target += "/" + http::PercentEncode(subresource);
   return target;
 }
 

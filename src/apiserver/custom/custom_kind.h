@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apiserver/kind_registry.h"
+#include "apiserver/kinds/kind_registry.h"
 
 namespace berth::apiserver {
 

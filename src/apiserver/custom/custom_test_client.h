@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 

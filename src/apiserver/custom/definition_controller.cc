@@ -4,8 +4,8 @@
 #include "apiserver/custom/accepted_names.h"
 #include "apiserver/custom/custom_kind.h"
 #include "apiserver/custom/definition.h"
-#include "apiserver/object_text.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/kinds/write_rules.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -17,7 +17,7 @@ using base::json::Find;
 using base::json::String;
 
 namespace {
-constexpr size_t kPage = 500;
+constexpr size_t kDefinitionPage = 500;
 constexpr std::chrono::seconds kRetry{1};
 }  // namespace
 
@@ -288,7 +288,8 @@ Status DefinitionController::DeleteObjects(const Definition& definition) {
   const std::string prefix = InstancePrefix(definition.object);
   std::string after;
   for (bool more = true; more && !wakeup_->stopping();) {
-    ASSIGN_OR_RETURN(const store::Page page, context_.store.List(prefix, after, kPage, 0));
+    ASSIGN_OR_RETURN(const store::Page page,
+                     context_.store.List(prefix, after, kDefinitionPage, 0));
     more = page.more;
     const auto deletes = std::make_shared<Deletes>();
     for (const store::Record& record : page.records) {

@@ -9,7 +9,7 @@
 #include "apiserver/custom/object_rules.h"
 #include "apiserver/custom/schema_check.h"
 #include "apiserver/custom/schema_tree.h"
-#include "apiserver/kind_rules.h"
+#include "apiserver/kinds/kind_rules.h"
 
 namespace berth::apiserver {
 

@@ -12,9 +12,9 @@ using base::json::Find;
 using base::json::Map;
 using base::json::String;
 
-namespace {
-
 bool IsMember(const Json& schema, std::string_view name) { return Find(schema, {name}) != nullptr; }
+
+namespace {
 
 void CheckTypes(const Json& schema, const std::string& field, FieldErrors& errors) {
   const std::string type = String(schema, {"type"});

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
+
+// True if `schema` has a member `name`, even an empty one.
+bool IsMember(const base::Json& schema, std::string_view name);
 
 // Of `schema` alone, not of those below it. `field` is its path in the definition.
 void CheckExtensions(const base::Json& schema, const std::string& field, FieldErrors& errors);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apiserver/custom/structural_schema.h"
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
 

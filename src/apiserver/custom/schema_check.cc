@@ -53,8 +53,6 @@ struct Place {
   }
 };
 
-bool IsMember(const Json& schema, std::string_view name) { return Find(schema, {name}) != nullptr; }
-
 // [{type: integer}, {type: string}], which int-or-string fields may have.
 bool IsIntOrStringPattern(const Json& any_of) {
   static const Json pattern = {{{"type", "integer"}}, {{"type", "string"}}};

@@ -1,0 +1,80 @@
+// Who may do what. One question, asked once per request, before its body is looked at.
+//
+// There are two roles (docs/adr/0006-two-roles.md). Members of system:masters are administrators
+// and may do everything. A node agent (user system:node:NAME, group system:nodes) may do what the
+// Node authorizer of Kubernetes allows: node_rules.h. A service account has the role that its
+// annotation "berth.dev/role" names, "administrator" or "node" (the node of the pod that its token
+// is bound to), and none without it. Whoever is authenticated may read what the server is and ask
+// about himself.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apiserver/access/node_reach.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "http/message.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+// What is asked for: a resource (with verb), or a path outside the resources.
+struct AccessAttributes {
+  std::string verb;
+  std::string group;
+  std::string resource;  // empty: a path
+  std::string subresource;
+  std::string ns;
+  std::string name;
+  std::string path;
+  // What a list or watch is narrowed to: field and the value that it must have.
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  // The value that `field` must have; empty if it may have any.
+  std::string_view FieldValue(std::string_view field) const;
+};
+
+struct Role {
+  enum class Kind { kNone, kAdministrator, kNode };
+  Kind kind = Kind::kNone;
+  std::string node;  // kNode: its name; may be empty for a member of system:nodes without one
+};
+
+struct Decision {
+  bool allowed = false;
+  std::string reason;  // why not, or empty
+};
+
+inline constexpr std::string_view kAdministrators = "system:masters";
+inline constexpr std::string_view kNodes = "system:nodes";
+inline constexpr std::string_view kNodePrefix = "system:node:";  // of a node agent's user
+inline constexpr std::string_view kRoleAnnotation = "berth.dev/role";
+
+// "system:serviceaccount:NS:NAME" as namespace and name; nullopt for other users.
+std::optional<std::pair<std::string, std::string>> ServiceAccountOf(std::string_view user);
+
+// Reads the store: not for the event loop. Thread-safe.
+class Authorizer {
+ public:
+  explicit Authorizer(store::Store& store) : store_(store), reach_(store) {}
+
+  Role RoleOf(const http::User& user);
+  Decision Decide(const http::User& user, const Role& role, const AccessAttributes& asked);
+  // OK, or 403 in Kubernetes' words.
+  base::Status Authorize(const http::User& user, const Role& role, const AccessAttributes& asked);
+  // What `user` may do, as SelfSubjectRulesReview tells it: the members of its status.
+  base::Json RulesOf(const Role& role);
+
+ private:
+  store::Store& store_;
+  NodeReach reach_;
+};
+
+// The 403 for what was refused; `reason` may be empty.
+base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
+                       std::string_view reason);
+
+}  // namespace berth::apiserver

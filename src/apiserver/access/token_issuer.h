@@ -1,0 +1,28 @@
+// TokenRequest: tokens of service accounts, bound to an object with which they end.
+#pragma once
+
+#include "apiserver/access/token_signer.h"
+#include "apiserver/api_context.h"
+
+namespace berth::apiserver {
+
+class TokenIssuer {
+ public:
+  // Borrowed.
+  TokenIssuer(ApiContext& context, const TokenSigner& signer)
+      : context_(context), signer_(signer) {}
+
+  // POST serviceaccounts/NAME/token, on a worker.
+  void Issue(const ResourceRequest& request) const;
+
+ private:
+  base::StatusOr<Json> Answer(const ResourceRequest& request, Json body) const;
+  base::Status Bind(const ResourceRequest& request, const Json& reference, Json& claims) const;
+  base::Status BindPod(const ResourceRequest& request, const Json& reference,
+                       const base::StatusOr<Json>& pod, Json& claims) const;
+
+  ApiContext& context_;
+  const TokenSigner& signer_;
+};
+
+}  // namespace berth::apiserver

@@ -1,0 +1,28 @@
+// Which groups, versions and resources there are: /api, /apis and what lies below, generated from
+// the kinds that are served. Pure.
+//
+// Every document comes in its own form; /api and /apis also aggregated
+// (apidiscovery.k8s.io/v2 and v2beta1), which tells of all resources in two requests.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "apiserver/kinds/served_resources.h"
+#include "base/json.h"
+#include "http/message.h"
+
+namespace berth::apiserver {
+
+// The document at `path` (decoded, without query); nullopt if there is none. An aggregated one
+// carries an ETag, and is 304 for a client that has it already. `server_address`, "host:port", may
+// be empty. 406 if the client accepts none of the forms.
+std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view path,
+                                                const http::Request& request,
+                                                std::string_view server_address);
+
+// The paths of all of them, for the index at "/".
+std::vector<std::string> DiscoveryPaths(Kinds kinds);
+
+}  // namespace berth::apiserver
