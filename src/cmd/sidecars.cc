@@ -11,6 +11,7 @@ namespace berth::cmd {
 namespace {
 
 using Type = GoFlag::Type;
+using roles::ProcessOptions;
 using std::string;
 
 // One for each program of its own flags; `member` names the options of its role.
@@ -500,7 +501,7 @@ std::vector<GoFlag> FlagsOf(const Sidecar& sidecar) {
 
 std::vector<GoFlag> ControllerFlags() {
   string roles = "What to do:";
-  for (const Role& role : AllRoles()) roles += fmt::format(" {}", role.name);
+  for (const roles::Role& role : roles::AllRoles()) roles += fmt::format(" {}", role.name);
   std::vector<GoFlag> flags = {
       RolesFlag(roles + "; several by commas"),
       CsiAddresses("Socket of a CSI driver; may be given several times"),
@@ -516,7 +517,7 @@ std::vector<GoFlag> ControllerFlags() {
           HttpEndpointFlag(), MetricsPath(),
           Flag("flight", "", "File of the flight record, for 'berth explain'",
                BERTH_OPTION(flight_file))});
-  for (const Role& role : AllRoles()) AppendLed(flags, role.name);
+  for (const roles::Role& role : roles::AllRoles()) AppendLed(flags, role.name);
   return flags;
 }
 

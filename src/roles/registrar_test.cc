@@ -1,5 +1,5 @@
 // The registrar beside a driver that is slow, down, wrong or restarted, and a kubelet that refuses.
-#include "cmd/registrar.h"
+#include "roles/registrar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "rpc/fake_csi_driver.h"
 #include "rpc/registration_client.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 namespace {
 
 using base::StatusCode;
@@ -209,4 +209,4 @@ TEST_F(RegistrarTest, ADriversFolderThatWasMadeAnewIsWatched) {
 }
 
 }  // namespace
-}  // namespace berth::cmd
+}  // namespace berth::roles

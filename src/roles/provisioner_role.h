@@ -4,12 +4,12 @@
 
 #include <memory>
 
-#include "cmd/roles.h"
+#include "roles/roles.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 std::unique_ptr<controllers::Controller> MakeProvisionerRole(const controllers::Context& context,
                                                              controllers::DriverConnection* driver,
                                                              const RoleSettings& settings);
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,11 +1,11 @@
-#include "cmd/provisioner_role.h"
+#include "roles/provisioner_role.h"
 
 #include <cstdlib>
 
 #include "kube/guarded_client.h"
 #include "kube/pace.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& cont
       settings.capacity_writes_per_second, settings.capacity_burst);
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

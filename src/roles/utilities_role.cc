@@ -1,4 +1,4 @@
-#include "cmd/utilities_role.h"
+#include "roles/utilities_role.h"
 
 #include <filesystem>
 
@@ -9,7 +9,7 @@
 #include "volume/exec/router.h"
 #include "volume/paths.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 namespace {
 
 using base::Status;
@@ -73,4 +73,4 @@ StatusOr<std::unique_ptr<UtilitiesRole>> UtilitiesRole::Start(const UtilitiesRol
   return std::unique_ptr<UtilitiesRole>(std::move(role));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 struct UtilitiesRoleOptions {
   std::string socket;
@@ -24,4 +24,4 @@ class UtilitiesRole {
   virtual ~UtilitiesRole() = default;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

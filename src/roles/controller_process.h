@@ -12,9 +12,9 @@
 #include <memory>
 
 #include "base/status.h"
-#include "cmd/process_options.h"
+#include "roles/process_options.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 class ControllerProcess {
  public:
@@ -25,4 +25,4 @@ class ControllerProcess {
   virtual ~ControllerProcess() = default;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,4 +1,4 @@
-#include "cmd/block_operator_role.h"
+#include "roles/block_operator_role.h"
 
 #include <cstdlib>
 
@@ -6,7 +6,7 @@
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::unique_ptr<Controller> MakeBlockOperatorRole(const controllers::Context& co
   return std::make_unique<BlockOperatorRole>(context, std::move(options));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,10 +1,10 @@
-#include "cmd/health.h"
+#include "roles/health.h"
 
 #include <chrono>
 
 #include "base/log.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
@@ -43,4 +43,4 @@ void RecordStart(base::Metrics& metrics) {
               {}, std::chrono::duration<double>(now).count());
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "cmd/roles.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "roles/roles.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 // What is borrowed outlives the term.
 struct RoleTerm {
@@ -36,4 +36,4 @@ struct RoleTerm {
 // Returns when `end` is requested and nothing of the roles runs any more.
 void RunTerm(const RoleTerm& term, const std::stop_token& end);
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

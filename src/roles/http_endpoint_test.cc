@@ -1,4 +1,4 @@
-#include "cmd/http_endpoint.h"
+#include "roles/http_endpoint.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-namespace berth::cmd {
+namespace berth::roles {
 namespace {
 
 using base::StatusCode;
@@ -83,4 +83,4 @@ TEST_F(HttpEndpointTest, SaysWhyAnAddressIsNone) {
 }
 
 }  // namespace
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 class Registrar {
  public:
@@ -38,4 +38,4 @@ class Registrar {
   virtual base::Status Health() const = 0;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,5 +1,5 @@
 // Terms of the real roles over an API and a driver in memory, with the rights of deploy/csi.
-#include "cmd/role_term.h"
+#include "roles/role_term.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,7 @@
 #include "controllers/fake_snapshots.h"
 #include "controllers/names.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 namespace {
 
 using base::Json;
@@ -188,4 +188,4 @@ TEST_F(RoleTermTest, WithoutTheRightToEventsVolumesAreMadeAllTheSame) {
 }
 
 }  // namespace
-}  // namespace berth::cmd
+}  // namespace berth::roles

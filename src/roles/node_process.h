@@ -1,5 +1,5 @@
 // The roles of `berth node --roles`: registrar and liveness stand beside a CSI driver on a node,
-// utilities beside a kubelet (cmd/utilities_role.h).
+// utilities beside a kubelet (roles/utilities_role.h).
 //
 //   /healthz             the driver's Probe; the registrar's state where no driver is probed, else
 //                        that the process is there
@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "base/status.h"
-#include "cmd/process_options.h"
+#include "roles/process_options.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 class NodeProcess {
  public:
@@ -21,4 +21,4 @@ class NodeProcess {
   virtual ~NodeProcess() = default;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

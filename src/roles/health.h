@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "cmd/http_endpoint.h"
-#include "cmd/process_options.h"
+#include "roles/http_endpoint.h"
+#include "roles/process_options.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 // Serves `health` at http_address (or at health_port) beside the metrics, and the metrics alone at
 // metrics_address; nothing where no address is given. INVALID_ARGUMENT if both are.
@@ -20,4 +20,4 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
 // process_start_time_seconds, which each of the Go programs has.
 void RecordStart(base::Metrics& metrics);
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,14 +1,14 @@
-#include "cmd/role_term.h"
+#include "roles/role_term.h"
 
 #include <malloc.h>
 
 #include <list>
 
 #include "base/log.h"
-#include "cmd/pause.h"
 #include "kube/event_recorder.h"
+#include "roles/pause.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 using base::Quote;
 using base::Status;
@@ -106,4 +106,4 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
   running->reset();
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,4 +1,4 @@
-#include "cmd/http_endpoint.h"
+#include "roles/http_endpoint.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 using base::Error;
 using base::StatusCode;
@@ -225,4 +225,4 @@ HttpEndpoint::Answer HttpEndpoint::AnswerTo(std::string_view head) const {
   return found->second();
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

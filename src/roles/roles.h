@@ -22,7 +22,7 @@
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/snapshotter/snapshotter.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
@@ -95,4 +95,4 @@ class RunningRoles {
   std::vector<std::pair<const Role*, std::unique_ptr<controllers::Controller>>> controllers_;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,4 +1,4 @@
-#include "cmd/controller_process.h"
+#include "roles/controller_process.h"
 
 #include <unistd.h>
 
@@ -9,15 +9,15 @@
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "cmd/health.h"
-#include "cmd/pause.h"
-#include "cmd/role_term.h"
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
 #include "kube/leader_election.h"
 #include "platform/files/durable_file.h"
+#include "roles/health.h"
+#include "roles/pause.h"
+#include "roles/role_term.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 using base::Error;
 using base::MutexLock;
@@ -262,4 +262,4 @@ StatusOr<std::unique_ptr<ControllerProcess>> ControllerProcess::Start(
   return std::unique_ptr<ControllerProcess>(std::move(process));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

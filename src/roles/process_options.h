@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "api/object.h"
-#include "cmd/roles.h"
+#include "roles/roles.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 struct ElectionFlags {
   bool on = false;
@@ -55,4 +55,4 @@ struct ProcessOptions {
   std::string runtime_endpoint;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

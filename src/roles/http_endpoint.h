@@ -16,7 +16,7 @@
 #include "base/unique_fd.h"
 #include "base/worker_pool.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 class HttpEndpoint {
  public:
@@ -52,4 +52,4 @@ class HttpEndpoint {
   std::jthread thread_;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

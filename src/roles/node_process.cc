@@ -1,15 +1,15 @@
-#include "cmd/node_process.h"
+#include "roles/node_process.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
-#include "cmd/health.h"
-#include "cmd/registrar.h"
-#include "cmd/utilities_role.h"
 #include "controllers/call_metrics.h"
+#include "roles/health.h"
+#include "roles/registrar.h"
+#include "roles/utilities_role.h"
 #include "rpc/csi_client.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 using base::Error;
 using base::MutexLock;
@@ -172,4 +172,4 @@ StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(const ProcessOptions& 
   return std::unique_ptr<NodeProcess>(std::move(process));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <stop_token>
 
-namespace berth::cmd {
+namespace berth::roles {
 
 // Sleeps until `stop`, or for `time`; false: stopped.
 inline bool Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
@@ -22,4 +22,4 @@ inline void PauseUntil(const std::stop_token& stop) {
   }
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,14 +1,14 @@
-#include "cmd/roles.h"
+#include "roles/roles.h"
 
 #include <algorithm>
 #include <array>
 
 #include "api/kinds/lease_names.h"
 #include "base/ids.h"
-#include "cmd/block_operator_role.h"
-#include "cmd/provisioner_role.h"
+#include "roles/block_operator_role.h"
+#include "roles/provisioner_role.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::shared_ptr<const controllers::DriverInfo> RunningRoles::driver() const {
   return connection_ == nullptr ? nullptr : connection_->info();
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles

@@ -1,4 +1,4 @@
-#include "cmd/registrar.h"
+#include "roles/registrar.h"
 
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
 
-namespace berth::cmd {
+namespace berth::roles {
 
 using base::Error;
 using base::MutexLock;
@@ -201,4 +201,4 @@ StatusOr<std::unique_ptr<Registrar>> Registrar::Start(Options options) {
   return std::unique_ptr<Registrar>(std::move(registrar));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::roles
