@@ -7,6 +7,9 @@
 
 #include "cmd/go_flags.h"
 
+// The function that returns a member of ProcessOptions; `member` may lie deeper: election.on.
+#define BERTH_OPTION(member) [](::berth::roles::ProcessOptions& o) -> auto& { return o.member; }
+
 namespace berth::cmd {
 
 template <typename T>
