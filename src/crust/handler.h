@@ -14,9 +14,8 @@
 // ends its walk over files, too. Thread-safe.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
+#include "crust/volume_steps.h"
 
 namespace berth::crust {
 
@@ -94,37 +94,31 @@ class Handler {
   using Hold = SandboxTable::Hold;
 
   Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
-  base::Status Load();
+  base::Status LoadRecords();
 
   // NOT_FOUND, ABORTED; or why the sandbox cannot be opened.
-  base::StatusOr<Hold> Take(const std::string& sandbox_id,
-                            const SandboxTable::Wish& wish = SandboxTable::Wish());
+  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id,
+                                   const SandboxTable::Wish& wish = SandboxTable::Wish());
 
   base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
-  base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
-  base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
-  base::Status CallAnew(Entry& entry, VolumeRecord& volume, const std::string& host_volume_id,
-                        MountPlan plan);
-  base::Status Unpublish(Entry& entry, const std::string& target);
-  base::Status Forget(Entry& entry, VolumeRecord& volume);
-  base::Status End(Entry& entry);
+  // Takes every volume off, and forgets the sandbox once all are.
+  base::Status ClearSandbox(Entry& entry);
   base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
                                      const std::string& sub_path);
-  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
 
-  bool IsForsaken(const SandboxRecord& record) const;
-  base::KeyedWorkers::Outcome LookAt(const std::string& sandbox_id);
+  base::KeyedWorkers::Outcome CheckBundle(const std::string& sandbox_id);
 
   const HandlerOptions options_;
   const std::string resolved_kubelet_folder_;
   SandboxKind& kind_;
   SandboxTable sandboxes_;
   const SandboxRecords records_;
-  std::set<std::string> unreadable_;  // sandboxes of this boot of which nothing is known
   std::atomic<bool> stopping_ = false;
-  base::KeyedWorkers watch_;  // last: it is stopped first
+  VolumeSteps steps_;
+  std::set<std::string> unreadable_;  // sandboxes of this boot of which nothing is known
+  base::KeyedWorkers watch_;          // last: it is stopped first
 };
 
 }  // namespace berth::crust

@@ -28,7 +28,7 @@ SandboxTable::Hold::~Hold() {
   if (entry_ != nullptr) table_->Release(*entry_);
 }
 
-StatusOr<SandboxTable::Hold> SandboxTable::Add(SandboxRecord record) {
+StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
   const std::string id = record.sandbox_id;
   auto entry = std::make_shared<Entry>(std::move(record));
   entry->busy = true;
@@ -42,7 +42,8 @@ StatusOr<SandboxTable::Hold> SandboxTable::Add(SandboxRecord record) {
   return Hold(*this, std::move(entry));
 }
 
-StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id, const Wish& wish) {
+StatusOr<SandboxTable::Hold> SandboxTable::HoldSandbox(const std::string& sandbox_id,
+                                                       const Wish& wish) {
   const auto deadline =
       std::chrono::steady_clock::now() + (wish.patience.count() != 0 ? wish.patience : patience_);
   base::MutexLock lock(mutex_);
@@ -69,7 +70,7 @@ void SandboxTable::Release(Entry& entry) {
   released_.NotifyAll();
 }
 
-void SandboxTable::Forget(const std::string& sandbox_id) {
+void SandboxTable::ForgetSandbox(const std::string& sandbox_id) {
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return;

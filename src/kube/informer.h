@@ -8,7 +8,17 @@
 //
 // One informer per kind and process. A broken or absent API delays it (backoff 0.2 s to 10 s, with
 // jitter) and never ends it; meanwhile the copy stays as it was. 410 leads to a new list, whose
-// differences are delivered as changes. Reads are thread-safe and never block on the network.
+// differences are delivered as changes.
+//
+// Threads. Every method is thread-safe, and reads never wait for the network. Handlers run one at a
+// time, in the order of the changes, on whichever thread brings or finds a change: the thread of
+// the watch, or one that calls AddHandler or Observe. That thread also delivers what other threads
+// add meanwhile, and their calls return at once. Three rules follow:
+//   - A caller of AddHandler or Observe holds no lock that any handler of this informer takes.
+//   - A handler is quick, because it holds up all changes after its own: it adds a key to a queue.
+//   - A handler may read, and may call Observe, whose change is delivered after its own. It never
+//     calls Stop or WaitForSync, which wait for handlers.
+// The functions of an index run under the informer's lock: they look at their object alone.
 #pragma once
 
 #include <chrono>
@@ -51,18 +61,16 @@ class InformerBase {
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // Handlers run one at a time and in the order of the changes, on the informer's thread or on a
-  // thread that is in AddHandler or Observe. They must return quickly: add a key to a queue. A
-  // handler that is added after Start first gets all present objects as added.
+  // The handler is called for each change from now on (see Threads). It first gets all objects that
+  // are present, as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
   // All indexes of one name are one index: every user of the name must give the same function,
   // which captures nothing. The index is kept as long as it has a user.
   void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  // For a view: when this returns none of its handlers runs or will be called. Otherwise: when this
-  // returns the watch has ended, and only Observe still calls handlers. Never call it from a
-  // handler.
+  // Of a view: when it returns, none of the view's handlers runs, nor will be called. Else: the
+  // watch has ended, and from then on only AddHandler and Observe call handlers.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the first list is complete and the handlers were called for it.
   bool synced() const;
@@ -83,7 +91,8 @@ class InformerBase {
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
   // Puts an object that this process just wrote into the copy, if it is newer than what is there
-  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called.
+  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called,
+  // on this thread or on the one that delivers changes at that moment.
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }

@@ -1,18 +1,21 @@
-// What a kind of volume can do on a node. Each plugin has one implementation (csi/, flex/, local/,
-// remote/); the node agent's volume manager calls them and does not know the kinds.
+// What a kind of volume can do on a node. There is one implementation for each plugin (csi/, flex/,
+// local/, remote/). The node agent's volume manager drives them and knows no kind.
 //
 //   volume shared by pods of the node (a PersistentVolume):
 //       MountDevice ─▶ SetUp ─▶ TearDown ─▶ UnmountDevice
 //   volume of one pod (emptyDir, configMap, CSI inline):
 //       SetUp ─▶ TearDown
 //
-// The volume manager sets a volume up, grows it and tears it down from one serial queue per volume.
-// It writes its own durable record before each such call, and repeats a call whose outcome is
-// unknown (rpc::IsFinal) or that a crash interrupted: so every call is idempotent. Tear-down calls
-// get only what the record holds, because the pod, the claim and the PV may be gone from the API.
+// The volume manager has one serial queue for each volume, on which it makes all calls that change
+// the node. Before it mounts or unmounts, it writes a durable record of its own; only where the disk
+// is full does a tear-down go on without. It repeats a call whose outcome is unknown
+// (rpc::IsFinal), or that a crash cut off: every call is idempotent. Tear-down calls get only what
+// the record holds, because the pod, the claim and the PV may be gone from the API.
 //
-// Thread-safe: calls for different volumes run in parallel, and GetStats, GetCondition and
-// CancelCalls come from other threads, also during a call for the same volume.
+// Thread-safe. Calls for different volumes run in parallel. GetStats, GetCondition and the const
+// methods also run while another call for the same volume does, and the attach/detach controller of
+// a control plane calls the const methods without any queue. Supports and DevicePath are called
+// under locks of their callers: they never block.
 #pragma once
 
 #include <chrono>
@@ -105,6 +108,7 @@ class VolumePlugin : public PluginStub {
  public:
   // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
   virtual std::string_view name() const = 0;
+  // Whether such volumes are this plugin's. The registry takes the first plugin that says so.
   virtual bool Supports(const VolumeSpec& spec) const = 0;
 
   // The node-wide name of a volume that pods share, as in node.status.volumesInUse
@@ -122,10 +126,11 @@ class VolumePlugin : public PluginStub {
   // VolumeAttachment's attachmentMetadata. A no-op where there is nothing to do.
   virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                              const api::Labels& publish_context) = 0;
+  // Undoes MountDevice, once no pod uses the volume. OK where nothing is left of it.
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
 
-  // The path at which MountDevice leaves a mount; empty: it leaves none. Before the volume is set
-  // up for one more pod, the volume manager checks that exactly this mount still stands there.
+  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod,
+  // the volume manager checks that this very mount still stands there.
   virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
 
   // For records of an earlier boot whose tear-down failed: nothing of them is mounted any more, and
@@ -157,17 +162,21 @@ class VolumePlugin : public PluginStub {
     return Deferral{.why_not = "volumes of its kind are always mounted by the host"};
   }
 
-  // Makes the volume usable for one pod (CSI: NodePublishVolume, then fsGroup). With
+  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). It is called again for a
+  // volume that is set up, where the content follows the API or the driver asks for it. With
   // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
   // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI):
   // SetUp is repeated on changes, and writes only what differs.
   virtual bool RefreshesContent() const { return false; }
+  // Undoes SetUp; what belongs to the pod alone (emptyDir) is deleted with it. OK where nothing is
+  // left of it. FAILED_PRECONDITION: something is mounted there that is not the volume's.
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 
-  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`.
-  // In a sandbox its runtime handler does so. UNIMPLEMENTED: nothing to do on the node.
+  // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`;
+  // one in a sandbox by its runtime handler. UNIMPLEMENTED: nothing to do on the node.
+  // INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND: it can never have that size, and nobody tries again.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
   // The plugin's volumes that are, or may be, on the node, found by the marks that the plugin
@@ -182,10 +191,11 @@ class VolumePlugin : public PluginStub {
     int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;
     int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
   };
+  // How full a volume is that is set up. UNIMPLEMENTED: nobody can say.
   virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
 
-  // The health of a volume that is set up, as its driver or handler reports it (CSI:
-  // volume_condition); nullopt: there is no report.
+  // Whether a volume that is set up is healthy, in the words of whoever serves it (CSI:
+  // volume_condition); nullopt: nobody says.
   struct Condition {
     bool abnormal = false;
     std::string message;

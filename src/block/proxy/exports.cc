@@ -3,9 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,15 +11,12 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "block/images/image_lock.h"
 #include "block/images/image_record.h"
+#include "block/proxy/export_daemon.h"
 #include "block/proxy/fuse_control.h"
 #include "block/proxy/qmp_client.h"
-#include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
-#include "platform/mounts/mounter.h"
-#include "platform/processes/child.h"
 #include "platform/processes/marked_processes.h"
 #include "platform/processes/process_end.h"
 
@@ -39,36 +33,10 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr int kMostStarts = 2;      // of a daemon that does not answer
-constexpr seconds kAnswerTime{10};  // of a daemon that runs, or of a file system
+constexpr seconds kAnswerTime{10};  // of a daemon that runs
 constexpr seconds kEndTime{10};     // until it has flushed and gone
 constexpr milliseconds kConnectPause{5};
 constexpr seconds kUnusedTime{120};  // longer than an agent takes to make a device of it
-constexpr std::string_view kNode = "volume";
-constexpr std::string_view kExportId = "export";
-constexpr std::string_view kUnixServer = "unix:";
-
-// QMP's form of "HOST:PORT" or "unix:/PATH".
-base::StatusOr<Json> ServerAddress(const std::string& server) {
-  if (server.starts_with(kUnixServer)) {
-    return Json{{"type", "unix"}, {"path", server.substr(kUnixServer.size())}};
-  }
-  const size_t colon = server.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return Error(StatusCode::kInvalidArgument, "{} is neither HOST:PORT nor unix:/PATH",
-                 Quote(server));
-  }
-  std::string host = server.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return Json{{"type", "inet"}, {"host", host}, {"port", server.substr(colon + 1)}};
-}
-
-// The file itself is not asked for anything.
-void AbortFuseOf(const std::string& folder, const std::string& file) {
-  const auto table = platform::NewMounter()->List();
-  if (!table.ok()) return;
-  const platform::MountEntry* mount = platform::FindMount(*table, file);
-  if (mount != nullptr) AbortFuse(folder, makedev(mount->major, mount->minor));
-}
 
 }  // namespace
 
@@ -107,16 +75,16 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   RETURN_IF_ERROR(MountFuseControl(exports->options_.folder));
   RETURN_IF_ERROR(exports->Recover());
   exports->watching_ =
-      std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->Watch(stop); });
+      std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->WatchDaemons(stop); });
   return exports;
 }
 
 Exports::~Exports() {
   watching_.request_stop();
-  Wake();
+  WakeWatcher();
 }
 
-base::Status Exports::Write(const Export& record) {
+base::Status Exports::WriteRecord(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   RETURN_IF_ERROR(platform::WriteDurably<"block.proxy_export">(RecordOf(id), Encode(record)));
   base::MutexLock lock(mutex_);
@@ -124,7 +92,7 @@ base::Status Exports::Write(const Export& record) {
   return base::OkStatus();
 }
 
-base::Status Exports::Forget(const Export& record) {
+base::Status Exports::ForgetExport(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   for (Export each = record; each.generation >= 0; --each.generation) {
     unlink(FileOf(each).c_str());
@@ -137,7 +105,7 @@ base::Status Exports::Forget(const Export& record) {
   return base::OkStatus();
 }
 
-std::optional<Export> Exports::Find(const std::string& id) const {
+std::optional<Export> Exports::FindExport(const std::string& id) const {
   base::MutexLock lock(mutex_);
   const auto it = exports_.find(id);
   return it == exports_.end() ? std::nullopt : std::optional(it->second);
@@ -166,7 +134,7 @@ base::Status Exports::Recover() {
       continue;
     }
     if (record->boot_id != boot_id_) {  // nothing of it is left
-      RETURN_IF_ERROR(Forget(*record));
+      RETURN_IF_ERROR(ForgetExport(*record));
       continue;
     }
     {
@@ -187,82 +155,22 @@ base::Status Exports::Recover() {
       case Export::State::kStarting:
       case Export::State::kClosing:
         // Nobody was told of what was being started, and whoever asked for the end asks again.
-        if (const base::Status ended = End(*record, /*at_once=*/true); !ended.ok()) {
+        if (const base::Status ended = StopExport(*record, /*at_once=*/true); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
           break;
         }
-        RETURN_IF_ERROR(Forget(*record));
+        RETURN_IF_ERROR(ForgetExport(*record));
         break;
     }
   }
   return base::OkStatus();
 }
 
-// Opens the file that is to be shown, with the lock that its daemon is to hold. Of an NBD server's
-// export there is a file only where the back end has a folder.
-base::StatusOr<base::UniqueFd> Exports::Hold(const Volume& volume) const {
-  if (volume.path.empty()) return base::UniqueFd();
-  const std::string context = fmt::format("open image {}", Quote(volume.path));
-  const ImageLock lock = volume.read_only ? ImageLock::kReader
-                         : volume.shared  ? ImageLock::kSharedWriter
-                                          : ImageLock::kWriter;
-  const int flags = volume.read_only ? O_RDONLY : O_RDWR;
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild(context, kAnswerTime, [path = volume.path, flags, lock] {
-                     const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
-                     if (fd < 0) return -errno;
-                     const int error = LockImage(fd, lock);
-                     return error == 0 ? fd : -error;
-                   }));
-  if (opened.error == EAGAIN) {
-    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another",
-                 Quote(volume.path));
-  }
-  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
-  struct stat st;
-  if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
-  if (!S_ISREG(st.st_mode) || st.st_dev != volume.device || st.st_ino != volume.inode ||
-      st.st_nlink == 0) {
-    return Error(StatusCode::kDataLoss, "{}: it is another file (inode {}) than was asked for ({})",
-                 context, st.st_ino, volume.inode);
-  }
-  return std::move(opened.fd);
-}
-
-base::StatusOr<Shown> Exports::Look(const Export& record) const {
-  const std::string path = FileOf(record);
-  struct Seen {
-    uint64_t device;
-    int64_t size;
-  };
-  ASSIGN_OR_RETURN(
-      const Seen seen,
-      platform::AskChild<Seen>(
-          fmt::format("look at {}", Quote(path)), kAnswerTime, [path](Seen& seen) {
-            struct statx st = {};
-            if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
-                      STATX_BASIC_STATS, &st) != 0) {
-              return errno;
-            }
-            seen.device = makedev(st.stx_dev_major, st.stx_dev_minor);
-            seen.size = static_cast<int64_t>(st.stx_size);
-            return 0;
-          }));
-  struct stat folder;
-  if (stat(options_.folder.c_str(), &folder) != 0) {
-    return platform::ErrnoError(errno, "stat " + Quote(options_.folder));
-  }
-  if (seen.device == folder.st_dev) {
-    return Error(StatusCode::kUnavailable, "nothing is mounted at {}", Quote(path));
-  }
-  return Shown{.path = path, .device = seen.device, .size_bytes = seen.size};
-}
-
 base::StatusOr<Shown> Exports::Show(const Volume& volume) {
   RETURN_IF_ERROR(CheckImageName(volume.image));
   const std::string id = IdOf(volume.store, volume.image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  const std::optional<Export> before = Find(id);
+  const std::optional<Export> before = FindExport(id);
   if (before.has_value()) {
     const Volume& shown = before->volume;
     if (before->state == Export::State::kQuarantined) {
@@ -279,21 +187,21 @@ base::StatusOr<Shown> Exports::Show(const Volume& volume) {
                      : shown.shared  ? "shared"
                                      : "for writing");
       }
-      return Look(*before);
+      return InspectExport(*before);
     }
-    RETURN_IF_ERROR(End(*before, /*at_once=*/true));
+    RETURN_IF_ERROR(StopExport(*before, /*at_once=*/true));
   }
-  return Begin({.volume = volume, .boot_id = boot_id_});
+  return StartExport({.volume = volume, .boot_id = boot_id_});
 }
 
-base::StatusOr<Shown> Exports::Begin(Export record) {
+base::StatusOr<Shown> Exports::StartExport(Export record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
-  ASSIGN_OR_RETURN(const base::UniqueFd held, Hold(record.volume));
+  ASSIGN_OR_RETURN(const base::UniqueFd held, OpenImage(record.volume));
   record.state = Export::State::kStarting;
   record.reason.clear();
   record.daemon = {};
   record.shown_on = 0;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   auto shown = [&]() -> base::StatusOr<Shown> {
     const std::string file = FileOf(record);
     RETURN_IF_ERROR(platform::MakeFolders(file.substr(0, file.rfind('/')), 0700));
@@ -309,8 +217,13 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
                                     .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
                                     .held = held.get()}));
       RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
-      RETURN_IF_ERROR(Write(record));
-      const base::Status configured = Configure(record);
+      RETURN_IF_ERROR(WriteRecord(record));
+      const base::Status configured = AddExport({.qmp_socket = SocketOf(id),
+                                                 .daemon = record.daemon,
+                                                 .volume = record.volume,
+                                                 .file = file,
+                                                 .reconnect = options_.reconnect},
+                                                steady_clock::now() + options_.start_within);
       // QEMU 7.2 was seen to greet and then to answer nothing. Nobody has the volume yet: another
       // daemon does no harm.
       if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
@@ -319,9 +232,9 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
       }
       LOG_WARNING("volume {}: {}: its daemon is begun anew", Quote(record.volume.image),
                   base::ToString(configured));
-      RETURN_IF_ERROR(End(record, /*at_once=*/true));
+      RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
     }
-    ASSIGN_OR_RETURN(const Shown made_visible, Look(record));
+    ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
     // QEMU before 10.1 reads the next request over the content of a write that it still has in
     // hand, so that several at once corrupt the volume ("fuse: Copy write buffer content before
     // polling"). A loop device with direct I/O sends all its reads and writes asynchronously.
@@ -331,88 +244,41 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
   if (!shown.ok()) {
     base::Status failed =
         base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
-    if (const base::Status ended = End(record, /*at_once=*/true); !ended.ok()) {
+    if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
       LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
       return failed;
     }
-    RETURN_IF_ERROR(Forget(record));
+    RETURN_IF_ERROR(ForgetExport(record));
     return failed;
   }
   record.state = Export::State::kServing;
   record.shown_on = shown->device;
-  RETURN_IF_ERROR(Write(record));
-  Wake();
+  RETURN_IF_ERROR(WriteRecord(record));
+  WakeWatcher();
   LOG_INFO("process {} shows volume {}", record.daemon.pid, Quote(record.volume.image));
   return shown;
-}
-
-// What the daemon is told, once it listens.
-base::Status Exports::Configure(const Export& record) {
-  const Volume& volume = record.volume;
-  const std::string socket = SocketOf(IdOf(volume.store, volume.image));
-  const auto deadline = steady_clock::now() + options_.start_within;
-  auto qmp = QmpClient::Connect(socket, deadline);
-  while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
-         OpenDaemon(record.daemon).valid()) {
-    std::this_thread::sleep_for(kConnectPause);
-    qmp = QmpClient::Connect(socket, deadline);
-  }
-  RETURN_IF_ERROR(qmp);
-  Json node = {{"node-name", kNode}, {"read-only", volume.read_only}};
-  if (volume.server.empty()) {
-    // The very file that this process has open and locked, which the daemon holds too. Its own
-    // locks would let two writers share an export's file.
-    node["driver"] = "file";
-    node["filename"] = fmt::format("/proc/self/fd/{}", kHeldFd);
-    node["locking"] = "off";
-    node["aio"] = "threads";
-    node["cache"] = {{"direct", true}};
-    node["discard"] = "unmap";
-  } else {
-    ASSIGN_OR_RETURN(const Json server, ServerAddress(volume.server));
-    node["driver"] = "nbd";
-    node["server"] = server;
-    node["export"] = volume.export_name;
-    node["reconnect-delay"] = options_.reconnect.count();
-  }
-  RETURN_IF_ERROR(qmp->Call("blockdev-add", std::move(node), deadline));
-  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.added">());
-  RETURN_IF_ERROR(qmp->Call("block-export-add",
-                            {{"type", "fuse"},
-                             {"id", kExportId},
-                             {"node-name", kNode},
-                             {"mountpoint", FileOf(record)},
-                             {"writable", !volume.read_only},
-                             {"growable", false},
-                             {"allow-other", "off"}},
-                            deadline));
-  return base::FaultPoint<"block.proxy_export.shown">();
 }
 
 base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::string& image,
                                       int64_t size) {
   const std::string id = IdOf(store, image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  const std::optional<Export> record = Find(id);
+  const std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing) {
     return Error(StatusCode::kNotFound, "volume {} is not shown", Quote(image));
   }
-  ASSIGN_OR_RETURN(const Shown before, Look(*record));
+  ASSIGN_OR_RETURN(const Shown before, InspectExport(*record));
   if (before.size_bytes >= size) return before;
-  const auto deadline = steady_clock::now() + kAnswerTime;
-  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(SocketOf(id), deadline));
-  RETURN_IF_ERROR(qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline));
-  return Look(*record);
+  RETURN_IF_ERROR(GrowExport(SocketOf(id), size, steady_clock::now() + kAnswerTime));
+  return InspectExport(*record);
+}
+
+base::StatusOr<Shown> Exports::InspectExport(const Export& record) const {
+  return InspectFile(FileOf(record), options_.folder);
 }
 
 base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
-  const std::string folder = FolderOf(options_.folder, record.volume.store) + "/";
-  const std::string name = "/" + record.volume.image;
-  ASSIGN_OR_RETURN(const auto loops, platform::LookAtLoops([&](std::string_view path) {
-                     return path.starts_with(folder) &&
-                            (path.ends_with(name) || path.ends_with(name + " (deleted)"));
-                   }));
-  return !loops.empty();
+  return IsShownByLoop(FolderOf(options_.folder, record.volume.store), record.volume.image);
 }
 
 base::Status Exports::EndDaemon(const Export& record, bool at_once) {
@@ -438,18 +304,13 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   return killed;
 }
 
-base::Status Exports::End(const Export& record, bool at_once) {
+base::Status Exports::StopExport(const Export& record, bool at_once) {
   const base::Status ended = EndDaemon(record, at_once);
   for (Export each = record; each.generation >= 0; --each.generation) {
     const std::string file = FileOf(each);
     // Its users get errors, whatever the daemon still waits for.
     if (!ended.ok()) AbortFuseOf(options_.folder, file);
-    RETURN_IF_ERROR(
-        platform::RunInChild(fmt::format("unmount {}", Quote(file)), kAnswerTime, [file] {
-          while (umount2(file.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-          }
-          return errno == EINVAL || errno == ENOENT ? 0 : errno;
-        }));
+    RETURN_IF_ERROR(UnmountFile(file));
   }
   return ended;
 }
@@ -457,7 +318,7 @@ base::Status Exports::End(const Export& record, bool at_once) {
 base::Status Exports::Close(const std::string& store, const std::string& image) {
   const std::string id = IdOf(store, image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  std::optional<Export> record = Find(id);
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool used, IsUsed(*record));
   if (used) {
@@ -465,9 +326,9 @@ base::Status Exports::Close(const std::string& store, const std::string& image) 
                  Quote(image));
   }
   record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(Write(*record));
-  RETURN_IF_ERROR(End(*record, /*at_once=*/false));
-  return Forget(*record);
+  RETURN_IF_ERROR(WriteRecord(*record));
+  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/false));
+  return ForgetExport(*record);
 }
 
 base::Status Exports::Kill(const std::string& store, const std::string& image) {
@@ -476,7 +337,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
   const auto deadline = steady_clock::now() + kEndTime;
   while (!hold.ok() && steady_clock::now() < deadline) {
     // Another call waits for the daemon: it ends with it.
-    const std::optional<Export> held = Find(id);
+    const std::optional<Export> held = FindExport(id);
     if (held.has_value()) {
       const base::Status killed = KillDaemon(held->daemon, seconds(2));
       if (!killed.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(killed));
@@ -485,18 +346,18 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
     hold = keys_.Exclusive(id);
   }
   RETURN_IF_ERROR(hold);
-  std::optional<Export> record = Find(id);
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(Write(*record));
-  RETURN_IF_ERROR(End(*record, /*at_once=*/true));
-  return Forget(*record);
+  RETURN_IF_ERROR(WriteRecord(*record));
+  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/true));
+  return ForgetExport(*record);
 }
 
 void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
   const auto hold = keys_.Exclusive(id);
   if (!hold.ok()) return;  // whoever has it sees to it; else the next look does
-  std::optional<Export> record = Find(id);
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||
       record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
     return;
@@ -512,7 +373,7 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
         "end the pods that use it, so that it is unmounted; its next mount replays the journal, "
         "and fsck tells whether anything is missing";
   }
-  if (const base::Status written = Write(*record); !written.ok()) {
+  if (const base::Status written = WriteRecord(*record); !written.ok()) {
     LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
     return;
   }
@@ -520,14 +381,14 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
   if (!safe) return;
   Export anew = *record;
   ++anew.generation;
-  if (const auto shown = Begin(std::move(anew)); !shown.ok()) {
+  if (const auto shown = StartExport(std::move(anew)); !shown.ok()) {
     LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
     return;
   }
   LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
 }
 
-void Exports::Wake() const {
+void Exports::WakeWatcher() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
@@ -551,7 +412,7 @@ void Exports::CloseUnused() {
   unused_ = std::move(unused);
 }
 
-void Exports::Watch(const std::stop_token& stop) {
+void Exports::WatchDaemons(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "daemons");
   struct Watched {
     std::string id;

@@ -30,50 +30,14 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "block/key_locks.h"
-#include "block/proxy/storage_daemon.h"
+#include "block/proxy/export_file.h"
+#include "block/proxy/export_record.h"
 
 namespace berth::block::proxy {
-
-// What is to be shown: a file, or an export of an NBD server.
-struct Volume {
-  std::string store;  // tells one back end's images from another's
-  std::string image;
-  std::string path;     // of the file; empty: it is an NBD server's
-  uint64_t device = 0;  // which file
-  uint64_t inode = 0;
-  std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string export_name;
-  bool read_only = false;
-  bool shared = false;  // several nodes write
-};
-
-struct Export {
-  enum class State { kStarting, kServing, kQuarantined, kClosing };
-  Volume volume;
-  State state = State::kStarting;
-  std::string reason;  // of a quarantine
-  std::string boot_id;
-  DaemonId daemon;
-  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
-  // Counts how often it was begun anew beside a file whose daemon died: a loop device may still
-  // show that one.
-  int generation = 0;
-};
-
-struct Shown {
-  std::string path;
-  uint64_t device = 0;  // of the file system that the path is to be on
-  int64_t size_bytes = 0;
-};
-
-std::string Encode(const Export& record);
-// DATA_LOSS.
-base::StatusOr<Export> DecodeExport(std::string_view text);
 
 class Exports {
  public:
@@ -109,23 +73,21 @@ class Exports {
   std::string SocketOf(const std::string& id) const;
 
   base::Status Recover();
-  base::Status Write(const Export& record);
-  base::Status Forget(const Export& record);
-  std::optional<Export> Find(const std::string& id) const;
-  base::StatusOr<Shown> Begin(Export record);
+  base::Status WriteRecord(const Export& record);
+  base::Status ForgetExport(const Export& record);
+  std::optional<Export> FindExport(const std::string& id) const;
+  base::StatusOr<Shown> StartExport(Export record);
   base::Status EndDaemon(const Export& record, bool at_once);
-  base::Status Configure(const Export& record);
-  base::StatusOr<base::UniqueFd> Hold(const Volume& volume) const;
   // Ends whatever serves it, and takes its FUSE files away.
-  base::Status End(const Export& record, bool at_once);
-  base::StatusOr<Shown> Look(const Export& record) const;
+  base::Status StopExport(const Export& record, bool at_once);
+  base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
-  void Watch(const std::stop_token& stop);
+  void WatchDaemons(const std::stop_token& stop);
   // What an agent had begun to map when it died, and never came back for, keeps its lock for
   // nobody.
   void CloseUnused();
-  void Wake() const;
-  // Of the volume `id`, whose daemon `died`.
+  void WakeWatcher() const;
+  // Quarantines the volume `id`, whose daemon `died`, or shows it again where that is safe.
   void HandleDeath(const std::string& id, const DaemonId& died, const std::string& how);
 
   const Options options_;

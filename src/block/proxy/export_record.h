@@ -1,0 +1,44 @@
+// What is shown of a volume, and the record of it that outlives the process (exports.h draws the
+// states and the folder).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "block/proxy/storage_daemon.h"
+
+namespace berth::block::proxy {
+
+// What is to be shown: a file, or an export of an NBD server.
+struct Volume {
+  std::string store;  // tells one back end's images from another's
+  std::string image;
+  std::string path;     // of the file; empty: it is an NBD server's
+  uint64_t device = 0;  // which file
+  uint64_t inode = 0;
+  std::string server;  // "HOST:PORT" or "unix:/PATH"
+  std::string export_name;
+  bool read_only = false;
+  bool shared = false;  // several nodes write
+};
+
+struct Export {
+  enum class State { kStarting, kServing, kQuarantined, kClosing };
+  Volume volume;
+  State state = State::kStarting;
+  std::string reason;  // of a quarantine
+  std::string boot_id;
+  DaemonId daemon;
+  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
+  // Counts how often it was begun anew beside a file whose daemon died: a loop device may still
+  // show that one.
+  int generation = 0;
+};
+
+std::string Encode(const Export& record);
+// DATA_LOSS: it is not what Encode writes.
+base::StatusOr<Export> DecodeExport(std::string_view text);
+
+}  // namespace berth::block::proxy
