@@ -35,51 +35,45 @@ std::optional<std::string> OwnClassName(const PersistentVolumeClaim& claim) {
 }  // namespace
 
 void AddPodIndexes(kube::Informer<api::Pod>& pods) {
-  pods.AddIndex(kPodsByClaim, [](const api::Object& object) {
-    const auto& pod = static_cast<const api::Pod&>(object);
+  pods.AddIndex(kPodsByClaim, [](const api::Pod& pod) {
     std::vector<std::string> keys;
     for (const std::string& claim : ClaimNames(pod)) {
       keys.push_back(api::ObjectKey(pod.ns(), claim));
     }
     return keys;
   });
-  pods.AddIndex(kPodsByNode, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
-  });
+  pods.AddIndex(kPodsByNode,
+                [](const api::Pod& pod) { return std::vector<std::string>{pod.node_name()}; });
 }
 
 void AddHostMountIndexes(kube::Informer<api::HostMount>& mounts) {
-  mounts.AddIndex(kHostMountsByClaim, [](const api::Object& object) {
-    const auto& mount = static_cast<const api::HostMount&>(object);
+  mounts.AddIndex(kHostMountsByClaim, [](const api::HostMount& mount) {
     return std::vector<std::string>{api::ObjectKey(mount.ns(), mount.claim_name())};
   });
 }
 
 void AddAttachmentIndexes(kube::Informer<api::VolumeAttachment>& attachments) {
-  attachments.AddIndex(kAttachmentsByVolume, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::VolumeAttachment&>(object).pv_name()};
+  attachments.AddIndex(kAttachmentsByVolume, [](const api::VolumeAttachment& attachment) {
+    return std::vector<std::string>{attachment.pv_name()};
   });
-  attachments.AddIndex(kAttachmentsByNode, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::VolumeAttachment&>(object).node_name()};
+  attachments.AddIndex(kAttachmentsByNode, [](const api::VolumeAttachment& attachment) {
+    return std::vector<std::string>{attachment.node_name()};
   });
 }
 
 void AddClaimIndexes(kube::Informer<PersistentVolumeClaim>& claims) {
-  claims.AddIndex(kClaimsByClass, [](const api::Object& object) {
-    const auto& claim = static_cast<const PersistentVolumeClaim&>(object);
+  claims.AddIndex(kClaimsByClass, [](const PersistentVolumeClaim& claim) {
     if (IsBound(claim)) return std::vector<std::string>{};
     return std::vector<std::string>{OwnClassName(claim).value_or("")};
   });
 }
 
 void AddVolumeIndexes(kube::Informer<PersistentVolume>& volumes) {
-  volumes.AddIndex(kVolumesByClaim, [](const api::Object& object) {
-    const auto& volume = static_cast<const PersistentVolume&>(object);
+  volumes.AddIndex(kVolumesByClaim, [](const PersistentVolume& volume) {
     if (!volume.has_claim_ref()) return std::vector<std::string>{};
     return std::vector<std::string>{api::ObjectKey(volume.claim_namespace(), volume.claim_name())};
   });
-  volumes.AddIndex(kFreeVolumesByClass, [](const api::Object& object) {
-    const auto& volume = static_cast<const PersistentVolume&>(object);
+  volumes.AddIndex(kFreeVolumesByClass, [](const PersistentVolume& volume) {
     if (volume.has_claim_ref()) return std::vector<std::string>{};
     return std::vector<std::string>{VolumeClassName(volume)};
   });

@@ -85,30 +85,25 @@ Provisioner::~Provisioner() { Stop(); }
 void Provisioner::AddIndexes() {
   AddClaimIndexes(claims_);
   AddAttachmentIndexes(attachments_);
-  claims_.AddIndex(kOpenClaims, [](const api::Object& object) {
-    return IsOpen(static_cast<const Claim&>(object)) ? std::vector<std::string>{object.key()}
-                                                     : std::vector<std::string>{};
+  claims_.AddIndex(kOpenClaims, [](const Claim& claim) {
+    return IsOpen(claim) ? std::vector<std::string>{claim.key()} : std::vector<std::string>{};
   });
-  claims_.AddIndex(kOpenClaimsByProvisioner, [](const api::Object& object) {
-    const auto& claim = static_cast<const Claim&>(object);
+  claims_.AddIndex(kOpenClaimsByProvisioner, [](const Claim& claim) {
     if (!IsOpen(claim)) return std::vector<std::string>{};
     return std::vector<std::string>{claim.annotation(kStorageProvisioner),
                                     claim.annotation(kBetaStorageProvisioner)};
   });
-  volumes_.AddIndex(kVolumesToSync, [](const api::Object& object) {
-    const auto& volume = static_cast<const Volume&>(object);
+  volumes_.AddIndex(kVolumesToSync, [](const Volume& volume) {
     if (IsSettled(volume)) return std::vector<std::string>{};
     return std::vector<std::string>{volume.annotation(kProvisionedBy),
                                     volume.annotation(kMigratedTo)};
   });
-  volumes_.AddIndex(kVolumesByHandle, [](const api::Object& object) {
-    const auto& volume = static_cast<const Volume&>(object);
+  volumes_.AddIndex(kVolumesByHandle, [](const Volume& volume) {
     if (!volume.has_csi()) return std::vector<std::string>{};
     return std::vector<std::string>{HandleKey(volume.csi().driver(), volume.csi().volume_handle())};
   });
   const auto by_source = [](std::string (*name_of)(const Claim&)) {
-    return [name_of](const api::Object& object) {
-      const auto& claim = static_cast<const Claim&>(object);
+    return [name_of](const Claim& claim) {
       const std::string source = name_of(claim);
       if (source.empty() || IsBound(claim)) return std::vector<std::string>{};
       return std::vector<std::string>{api::ObjectKey(claim.ns(), source)};

@@ -61,8 +61,8 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
                 .flight = context.flight},
                [this](const std::string& key) { return SyncClaim(key); }) {
   claims_.AddSubset(kClaimsToModify, &MayNeedModification);
-  claims_.AddIndex(kClaimsByAttributesClass, [](const api::Object& object) {
-    const std::string wanted = static_cast<const Claim&>(object).volume_attributes_class_name();
+  claims_.AddIndex(kClaimsByAttributesClass, [](const Claim& claim) {
+    const std::string wanted = claim.volume_attributes_class_name();
     return wanted.empty() ? std::vector<std::string>{} : std::vector<std::string>{wanted};
   });
   claims_.AddHandler([this](const auto& change) {
