@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

@@ -1,7 +1,7 @@
 #include "controllers/attacher/attacher.h"
 
 #include "api/kinds/lease_names.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

@@ -2,6 +2,7 @@
 #include "api/kinds/csi_names.h"
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

@@ -2,7 +2,7 @@
 
 #include "api/kinds/attachable.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::pluginattacher {
 

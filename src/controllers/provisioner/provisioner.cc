@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
 

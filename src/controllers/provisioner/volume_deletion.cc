@@ -1,8 +1,8 @@
 #include "controllers/provisioner/volume_deletion.h"
 
 #include "base/log.h"
-#include "controllers/claims.h"
 #include "controllers/csi_codec.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/plan.h"

@@ -5,6 +5,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"

@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"
