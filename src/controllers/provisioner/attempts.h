@@ -1,7 +1,7 @@
 // What this process remembers of each claim's CreateVolume: what is under way, what has an unknown
 // outcome, and what must wait before it is tried again.
 //
-//   [none] ── finalizer written, call sent ──▶ [unknown] ◀──┐ no answer, or one that proves
+//   [none] ── finalizer written, call sent ──▶ [unknown] ◀────┐ no answer, or one that proves
 //      ▲                                         │  │         │ nothing: the same call again
 //      │ PersistentVolume written, or proof that │  └─────────┘
 //      └ there is no volume ─────────────────────┘
