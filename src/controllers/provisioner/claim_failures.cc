@@ -73,12 +73,13 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
     last->plan = nullptr;
   }
   attempts_.Record(claim.uid(), *last);
-  if (state == FailureState::kReschedule && !claim.deleting())
+  if (state == FailureState::kReschedule && !claim.deleting()) {
     return RescheduleClaim(claim, status);
+  }
   if (const Outcome released = ReleaseClaim(claim); claim.deleting()) return released;
   if (state != FailureState::kInfeasible) return Outcome::Retry(status);
-  LOG_WARNING("provision claim {}: infeasible: {}", base::Quote(claim.key()),
-              base::ToString(status));
+  LOG_WARNING("the volume of claim {} cannot be made as the claim asks: {}",
+              base::Quote(claim.key()), base::ToString(status));
   return Outcome::After(options_.retry_max);
 }
 
@@ -114,7 +115,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim
       !current->has_annotation(kSelectedNode)) {
     return Outcome::Done();
   }
-  LOG_INFO("claim {}: node {} cannot have the volume, another is to be chosen: {}",
+  LOG_INFO("claim {} is to get another node, because node {} cannot have its volume: {}",
            base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
            base::ToString(why));
   // The finalizer goes with the same write, because no volume exists.

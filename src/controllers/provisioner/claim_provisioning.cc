@@ -291,8 +291,9 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
   if (created.status().code() == StatusCode::kAlreadyExists) {
     // An earlier run created it, and the answer was lost or the informer has not seen it yet.
     created = kube::Get<Volume>(context_.client, "", volume.name());
-    if (created.ok() && created->claim_uid() != claim.uid())
+    if (created.ok() && created->claim_uid() != claim.uid()) {
       return ReportTakenName(claim, *created);
+    }
   }
   if (!created.ok()) {
     // The next run asks the driver for the same volume, and gets it again.

@@ -115,6 +115,7 @@ Scheduler::Outcome Scheduler::BindPod(const api::Pod& pod, const std::string& no
       context_.client.CreateSubresource(api::Pod::kInfo, pod.ns(), pod.name(), "binding", binding)
           .status();
   if (!bound.ok()) return AfterApi(bound);
+  LOG_INFO("pod {} is placed on node {}", base::Quote(pod.key()), base::Quote(node));
   {
     MutexLock lock(mutex_);
     // The informer may have seen the pod's node already, and its progress be forgotten.
