@@ -49,8 +49,8 @@ class InformerBase {
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // Handlers run one after the other on the informer's thread and must return quickly: add a key to
-  // a queue. Added after Start, a handler first gets all present objects as added.
+  // Handlers run one after the other, on the watch's thread or the one that calls AddHandler or
+  // Observe, and only queue keys. Added after Start, a handler gets all present objects as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
