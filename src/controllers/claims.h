@@ -1,4 +1,5 @@
 // What several controllers ask about claims: whose they are, their class, and which volume fits.
+// Pure, but for the informers that they read. FindVolume needs the indexes of volumes (indexes.h).
 #pragma once
 
 #include <memory>
@@ -11,21 +12,6 @@
 #include "kube/informer.h"
 
 namespace berth::controllers {
-
-// Indexes, added by whichever controller asks first (adding one again is harmless).
-inline constexpr char kPodsByClaim[] = "claim";           // "namespace/claim" → pods
-inline constexpr char kPodsByNode[] = "node";             // node → pods
-inline constexpr char kHostMountsByClaim[] = "claim";     // "namespace/claim" → host mounts
-inline constexpr char kAttachmentsByVolume[] = "volume";  // PersistentVolume → VolumeAttachments
-inline constexpr char kAttachmentsByNode[] = "node";      // node → VolumeAttachments
-inline constexpr char kClaimsByClass[] = "class";         // class ("" for none) → unbound claims
-inline constexpr char kVolumesByClaim[] = "claimRef";     // "namespace/claim" → its volumes
-inline constexpr char kFreeVolumesByClass[] = "class";    // class → volumes without a claimRef
-void AddPodIndexes(kube::Informer<api::Pod>& pods);
-void AddHostMountIndexes(kube::Informer<api::HostMount>& mounts);
-void AddAttachmentIndexes(kube::Informer<api::VolumeAttachment>& attachments);
-void AddClaimIndexes(kube::Informer<api::PersistentVolumeClaim>& claims);
-void AddVolumeIndexes(kube::Informer<api::PersistentVolume>& volumes);
 
 // The names of the claims that a pod uses, those of its generic ephemeral volumes
 // ("<pod>-<volume>") included, in the order of spec.volumes.
@@ -44,6 +30,12 @@ base::Json ClaimReference(const api::PersistentVolumeClaim& claim);
 // The class marked as default; of several the newest, then the first by name. nullptr: none.
 std::shared_ptr<const api::StorageClass> DefaultClass(
     const kube::Informer<api::StorageClass>& classes);
+
+// The class that a volume is of, by the beta annotation or spec.storageClassName; "" for none.
+std::string VolumeClassName(const api::PersistentVolume& volume);
+
+// The class that a claim names itself, likewise; nullopt: it takes the default one.
+std::optional<std::string> OwnClassName(const api::PersistentVolumeClaim& claim);
 
 // The name of the class a claim asks for: spec.storageClassName, or the beta annotation before it,
 // or the default class's. "" for none.

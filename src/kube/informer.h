@@ -47,8 +47,6 @@ class InformerBase {
     ObjectPtr after;   // null: deleted
   };
   using Handler = std::function<void(const Change&)>;
-  // Returns the values under which ByIndex finds an object.
-  using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
 
   using Factory = std::function<ObjectPtr(Json)>;
 
@@ -64,9 +62,6 @@ class InformerBase {
   // The handler is called for each change from now on (see Threads). It first gets all objects that
   // are present, as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
-  // All indexes of one name are one index: every user of the name must give the same function,
-  // which captures nothing. The index is kept as long as it has a user.
-  void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
   // Of a view: when it returns, none of the view's handlers runs, nor will be called. Else: the
@@ -96,6 +91,12 @@ class InformerBase {
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }
+
+ protected:
+  // The values under which FindByIndex finds an object, which has the type that Factory makes.
+  using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
+  // See Informer::AddIndex.
+  void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   class Impl;
@@ -138,17 +139,26 @@ class Informer : public InformerBase {
   std::vector<std::shared_ptr<const T>> List() const { return Cast(All()); }
   // As InformerBase::Visit.
   void ForEach(const std::function<void(const T&)>& visitor) const {
-    Visit([&](const ObjectPtr& object) { visitor(static_cast<const T&>(*object)); });
+    Visit([&](const ObjectPtr& object) { visitor(Cast(*object)); });
   }
   std::vector<std::shared_ptr<const T>> ByIndex(const std::string& index,
                                                 const std::string& value) const {
     return Cast(FindByIndex(index, value));
   }
+  // ByIndex(name, value) finds the objects of which `values_of` names the value. Indexes of one
+  // name are one index: everyone who uses the name gives the same function, which depends on the
+  // object alone. The index stays as long as somebody uses it.
+  void AddIndex(std::string name,
+                std::function<std::vector<std::string>(const T& object)> values_of) {
+    InformerBase::AddIndex(std::move(name),
+                           [values_of = std::move(values_of)](const api::Object& object) {
+                             return values_of(Cast(object));
+                           });
+  }
   // An index of one value: the objects that belong to the subset `name`.
   void AddSubset(std::string name, bool (*belongs)(const T&)) {
-    AddIndex(std::move(name), [belongs](const api::Object& object) {
-      return belongs(static_cast<const T&>(object)) ? std::vector<std::string>{kInSubset}
-                                                    : std::vector<std::string>{};
+    AddIndex(std::move(name), [belongs](const T& object) {
+      return belongs(object) ? std::vector<std::string>{kInSubset} : std::vector<std::string>{};
     });
   }
   std::vector<std::shared_ptr<const T>> Subset(const std::string& name) const {
@@ -158,6 +168,8 @@ class Informer : public InformerBase {
  private:
   static constexpr char kInSubset[] = "in";
 
+  // Each object of the copy is a T, because the factory makes nothing else.
+  static const T& Cast(const api::Object& object) { return static_cast<const T&>(object); }
   static std::shared_ptr<const T> Cast(const ObjectPtr& object) {
     return std::static_pointer_cast<const T>(object);
   }

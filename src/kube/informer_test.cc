@@ -108,8 +108,8 @@ TEST_F(InformerTest, IndexesFollowTheObjects) {
   client_.Add(Pod("a", "n1"));
   client_.Add(Pod("b", "n1"));
   Informer<api::Pod> informer(client_);
-  informer.AddIndex("node", [](const api::Object& object) {
-    return std::vector<std::string>{object.String({"spec", "nodeName"})};
+  informer.AddIndex("node", [](const api::Pod& pod) {
+    return std::vector<std::string>{pod.String({"spec", "nodeName"})};
   });
   ASSERT_TRUE(Sync(informer));
   EXPECT_EQ(informer.ByIndex("node", "n1").size(), 2u);
@@ -252,8 +252,8 @@ TEST_F(InformerTest, ManagedFieldsAreNotKept) {
 TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
   client_.Add(Pod("a", "n"));
   Informers process(client_);
-  const auto by_node = [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
+  const auto by_node = [](const api::Pod& pod) {
+    return std::vector<std::string>{pod.node_name()};
   };
   Recorder second;
   {
@@ -268,7 +268,7 @@ TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
     Informers second_part(process);
     second_part.Of<api::Pod>().AddHandler(second.Handler());
     second_part.Of<api::Pod>().AddIndex(
-        "name", [](const api::Object& object) { return std::vector<std::string>{object.name()}; });
+        "name", [](const api::Pod& pod) { return std::vector<std::string>{pod.name()}; });
     second_part.Start();
     ASSERT_TRUE(second_part.WaitForSync(std::chrono::milliseconds(0)).ok());
     EXPECT_TRUE(second.WaitFor({"+ default/a"}));
@@ -298,9 +298,8 @@ TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
     moves.push_back(fmt::format("{}: {} to {}", change.key, change.before->node_name(),
                                 change.after == nullptr ? "-" : change.after->node_name()));
   });
-  informer.AddIndex("node", [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
-  });
+  informer.AddIndex("node",
+                    [](const api::Pod& pod) { return std::vector<std::string>{pod.node_name()}; });
   ASSERT_TRUE(Sync(informer));
   EXPECT_EQ(informer.List().size(), static_cast<size_t>(kCount));
   EXPECT_EQ(informer.ByIndex("node", "a").size(), kCount / 2u);

@@ -1,6 +1,7 @@
 #include "controllers/attachdetach/attach_detach.h"
 
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::attachdetach {
 

@@ -86,6 +86,11 @@ AttachDetach::Outcome AttachDetach::Detach(const Attachment& attachment,
         base::Quote(unique_name), base::Quote(attachment.node_name()));
   }
   const Status deleted = kube::Delete(context_.client, attachment);
+  if (deleted.ok()) {
+    LOG_INFO("volume {} is to be detached from node {} (VolumeAttachment {})",
+             base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.name()));
+  }
   if (!deleted.ok() && !OutcomeUnknown(deleted)) {
     // It stays attached, so the node may have it back.
     MutexLock lock(mutex_);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "controllers/attachdetach/attach_detach.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -230,6 +231,9 @@ AttachDetach::Outcome AttachDetach::Attach(
   }
   StatusOr<Attachment> created = kube::Create(context_.client, attachment);
   if (created.ok()) {
+    LOG_INFO("volume {} is to be attached to node {} (VolumeAttachment {})",
+             base::Quote(volume.name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.name()));
     attachments_.Observe(created->json());
     return Outcome::Done();
   }

@@ -1,4 +1,5 @@
 // From a wanted attachment to an attached one (attacher.h).
+#include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/writes.h"
@@ -77,7 +78,11 @@ Status Attacher::LeaveOldNode(const Attachment& attachment, const Volume& volume
   if (old.empty() || old == node_id || !attachment.has_finalizer(FinalizerName(driver.name))) {
     return base::OkStatus();
   }
-  return Unpublish(volume, old);
+  RETURN_IF_ERROR(Unpublish(volume, old));
+  LOG_INFO("volume {} is detached from the id {} that node {} had before",
+           base::Quote(volume.csi().volume_handle()), base::Quote(old),
+           base::Quote(attachment.node_name()));
+  return base::OkStatus();
 }
 
 Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInfo& driver) {
@@ -107,6 +112,9 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
   const auto published =
       driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
   if (!published.ok()) return Failed(*held, kAttachOperation, OfDriver(published.status()));
+  LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
+           base::Quote(request->volume_id()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   return MarkAttached(*held, ToMap(published->publish_context()));
 }
 

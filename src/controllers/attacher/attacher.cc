@@ -1,7 +1,8 @@
 #include "controllers/attacher/attacher.h"
 
 #include "api/kinds/lease_names.h"
-#include "controllers/claims.h"
+#include "base/log.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -182,9 +183,15 @@ Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
                         .status());
   }
   if (attachment.attached()) return Outcome::Done();
-  return AfterApi(
+  const Status written =
       Patch(context_.client, attachments_, attachment, {{"status", {{"attached", true}}}}, "status")
-          .status());
+          .status();
+  if (written.ok()) {
+    LOG_INFO("VolumeAttachment {} of node {} counts as attached: driver {} attaches nothing",
+             base::Quote(attachment.name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.attacher()));
+  }
+  return AfterApi(written);
 }
 
 Attacher::Outcome Attacher::SyncVolume(const std::string& key) {

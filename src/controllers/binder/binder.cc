@@ -1,6 +1,6 @@
 #include "controllers/binder/binder.h"
 
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::binder {
 

@@ -1,5 +1,6 @@
 // The volumes' side of the binder (binder.h).
 #include "api/time.h"
+#include "base/log.h"
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
@@ -76,6 +77,9 @@ Binder::Outcome Binder::ReleaseVolume(const Volume& volume) {
     if (const Status released = SetPhase(volume, "Released"); !released.ok()) {
       return AfterApi(released);
     }
+    LOG_INFO("volume {} is released: claim {} is gone or has another volume",
+             base::Quote(volume.name()),
+             base::Quote(api::ObjectKey(volume.claim_namespace(), volume.claim_name())));
     return Outcome::Done();  // the write brings the volume here again
   }
   if (volume.phase() == "Failed") return Outcome::Done();
@@ -101,10 +105,16 @@ Binder::Outcome Binder::UnbindVolume(const Volume& volume) {
     patch = {{"metadata", {{"annotations", {{std::string(kBoundByController), nullptr}}}}},
              {"spec", {{"claimRef", nullptr}}}};
   } else {
-    // A person named the claim: the name stays, the claim that it was is forgotten.
+    // A person named the claim, so the name stays. Which claim of that name it was is forgotten.
     patch = {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}};
   }
-  return AfterApi(PatchAt(context_.client, volumes_, volume, std::move(patch)).status());
+  const Status freed = PatchAt(context_.client, volumes_, volume, std::move(patch)).status();
+  if (freed.ok()) {
+    LOG_INFO("volume {} is not reserved any more: claim {} has another volume",
+             base::Quote(volume.name()),
+             base::Quote(api::ObjectKey(volume.claim_namespace(), volume.claim_name())));
+  }
+  return AfterApi(freed);
 }
 
 Status Binder::SetPhase(const Volume& volume, std::string_view phase, std::string_view message) {

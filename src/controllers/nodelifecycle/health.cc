@@ -2,7 +2,7 @@
 #include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/writes.h"
 

@@ -5,7 +5,7 @@
 #include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

@@ -2,7 +2,7 @@
 
 #include "api/kinds/attachable.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::pluginattacher {
 
@@ -133,6 +133,9 @@ PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
   if (!held.ok()) return AfterApi(held.status());
   const auto device = (*plugin)->attacher()->Attach(*spec, attachment.node_name());
   if (!device.ok()) return Failed(*held, kAttachOperation, device.status());
+  LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
+           base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   return AfterApi(
       WriteAttached(context_, attachments_, *held, {{std::string(api::kDevicePath), *device}}));
 }
@@ -147,6 +150,9 @@ PluginAttacher::Outcome PluginAttacher::Detach(const Attachment& attachment) {
   }
   const Status detached = plugin->attacher()->Detach(attachment.pv_name(), attachment.node_name());
   if (!detached.ok()) return Failed(attachment, kDetachOperation, detached);
+  LOG_INFO("volume {} is detached from node {} (VolumeAttachment {})",
+           base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   const auto freed = PatchAt(context_.client, attachments_, attachment,
                              FinalizersPatch(attachment, "", kFinalizer));
   if (!freed.ok() || IsGone(*freed)) return AfterApi(freed.status());

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/pod_deletion.h"
 #include "controllers/writes.h"

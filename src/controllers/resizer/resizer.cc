@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
 

@@ -5,6 +5,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"
@@ -114,6 +115,7 @@ Scheduler::Outcome Scheduler::BindPod(const api::Pod& pod, const std::string& no
       context_.client.CreateSubresource(api::Pod::kInfo, pod.ns(), pod.name(), "binding", binding)
           .status();
   if (!bound.ok()) return AfterApi(bound);
+  LOG_INFO("pod {} is placed on node {}", base::Quote(pod.key()), base::Quote(node));
   {
     MutexLock lock(mutex_);
     // The informer may have seen the pod's node already, and its progress be forgotten.

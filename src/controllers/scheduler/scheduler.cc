@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::scheduler {

@@ -4,7 +4,9 @@
 #include "api/kinds/csi_names.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"
@@ -261,12 +263,17 @@ Status Scheduler::PlaceClaim(const Claim& claim, const Volume* volume, const std
     if (!volume->has_claim_ref()) {
       patch["metadata"]["annotations"][std::string(kBoundByController)] = "yes";
     }
-    return PatchAt(context_.client, volumes_, *volume, std::move(patch)).status();
+    RETURN_IF_ERROR(PatchAt(context_.client, volumes_, *volume, std::move(patch)));
+    LOG_INFO("volume {} is reserved for claim {} on node {}", base::Quote(volume->name()),
+             base::Quote(claim.key()), base::Quote(node));
+    return base::OkStatus();
   }
   if (claim.annotation(kSelectedNode) == node) return base::OkStatus();
-  return PatchAt(context_.client, claims_, claim,
-                 {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}})
-      .status();
+  RETURN_IF_ERROR(PatchAt(context_.client, claims_, claim,
+                          {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}}));
+  LOG_INFO("node {} is selected for claim {}, whose volume is to be made there", base::Quote(node),
+           base::Quote(claim.key()));
+  return base::OkStatus();
 }
 
 }  // namespace berth::controllers::scheduler

@@ -1,6 +1,7 @@
 // From a VolumeSnapshot to its content (snapshot_controller.h).
 #include "api/quantity.h"
 #include "api/time.h"
+#include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
@@ -230,6 +231,8 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Sna
     return created.status();
   }
   contents_.Observe(created->json());
+  LOG_INFO("snapshot {} has the content {}: its driver is asked for it",
+           base::Quote(snapshot.key()), base::Quote(created->name()));
   context_.events.Record(
       snapshot.reference(), EventType::kNormal, "CreatingSnapshot",
       fmt::format("Waiting for a snapshot {} to be created by the CSI driver.", snapshot.key()));

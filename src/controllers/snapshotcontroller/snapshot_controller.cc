@@ -77,19 +77,18 @@ SnapshotController::SnapshotController(Context context, Options options)
 SnapshotController::~SnapshotController() { Stop(); }
 
 void SnapshotController::AddIndexes() {
-  snapshots_.AddIndex(kSnapshotsByClaim, [](const api::Object& object) {
-    return OneKey(object.ns(), static_cast<const Snapshot&>(object).source_claim());
+  snapshots_.AddIndex(kSnapshotsByClaim, [](const Snapshot& snapshot) {
+    return OneKey(snapshot.ns(), snapshot.source_claim());
   });
-  snapshots_.AddIndex(kSnapshotsByContent, [](const api::Object& object) {
-    const auto& snapshot = static_cast<const Snapshot&>(object);
+  snapshots_.AddIndex(kSnapshotsByContent, [](const Snapshot& snapshot) {
     return OneKey("", snapshot.source_content().empty() ? snapshot.content_name()
                                                         : snapshot.source_content());
   });
-  claims_.AddIndex(kClaimsBySnapshot, [](const api::Object& object) {
-    const api::Part source = static_cast<const Claim&>(object).data_source();
+  claims_.AddIndex(kClaimsBySnapshot, [](const Claim& claim) {
+    const api::Part source = claim.data_source();
     const bool restores = source.String({"kind"}) == "VolumeSnapshot" &&
                           source.String({"apiGroup"}) == api::kSnapshotGroup;
-    return OneKey(source.String({"namespace"}, object.ns()),
+    return OneKey(source.String({"namespace"}, claim.ns()),
                   restores ? source.String({"name"}) : "");
   });
 }

@@ -304,7 +304,10 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
     if (!written.ok()) return AfterApi(written.status());
   }
   if (!snapshot.ready_to_use()) return Poll(*written);
-  LOG_INFO("snapshot {} of content {} is ready", base::Quote(snapshot.snapshot_id()),
+  const std::string volume = content.source_volume_handle();
+  LOG_INFO("snapshot {}{} is ready as VolumeSnapshotContent {}",
+           base::Quote(snapshot.snapshot_id()),
+           volume.empty() ? "" : fmt::format(" of volume {}", base::Quote(volume)),
            base::Quote(content.name()));
   return Outcome::Done();
 }

@@ -40,7 +40,7 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
     return DeleteFailed(
         content, Error(deleted.code(), "Failed to delete snapshot: {}", DriverError(deleted)));
   }
-  LOG_INFO("snapshot {} of content {} is deleted", base::Quote(handle),
+  LOG_INFO("snapshot {} of VolumeSnapshotContent {} is deleted", base::Quote(handle),
            base::Quote(content.name()));
   // The handle goes first: whoever takes over from here asks nothing more of the driver.
   const Json cleared = {{"snapshotHandle", nullptr},

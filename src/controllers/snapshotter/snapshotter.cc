@@ -24,8 +24,7 @@ bool Changed(const api::VolumeSnapshotContent* before, const api::VolumeSnapshot
 }
 
 // What a person names, and what the driver gave.
-std::vector<std::string> Handles(const api::Object& object) {
-  const auto& content = static_cast<const api::VolumeSnapshotContent&>(object);
+std::vector<std::string> Handles(const api::VolumeSnapshotContent& content) {
   std::vector<std::string> handles = {content.source_snapshot_handle(), content.snapshot_handle()};
   if (handles.front() == handles.back()) handles.pop_back();
   std::erase(handles, "");

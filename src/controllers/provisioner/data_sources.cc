@@ -1,8 +1,10 @@
-// Claims whose volume starts as a copy of another claim's (provisioner.h).
+#include "controllers/provisioner/data_sources.h"
+
 #include "api/quantity.h"
 #include "controllers/claims.h"
+#include "controllers/data_source.h"
 #include "controllers/names.h"
-#include "controllers/provisioner/provisioner.h"
+#include "controllers/provisioner/indexes.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -13,14 +15,53 @@ using base::StatusOr;
 
 namespace {
 
+// On a claim while another claim's volume is made as a copy of its volume.
 constexpr std::string_view kCloningProtection =
     "provisioner.storage.kubernetes.io/cloning-protection";
 
 }  // namespace
 
-StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& claim,
-                                                                const std::string& source_name,
-                                                                const DriverInfo& driver) {
+DataSources::DataSources(const Context& context, const Options& options,
+                         std::function<void(const std::string& key)> snapshot_changed)
+    : context_(context),
+      options_(options),
+      snapshot_changed_(std::move(snapshot_changed)),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<api::PersistentVolume>()) {}
+
+StatusOr<std::optional<csi::v1::VolumeContentSource>> DataSources::HoldSource(
+    const Claim& claim, const DriverInfo& driver) {
+  const api::Part reference = claim.data_source();
+  const std::string kind = reference.String({"kind"});
+  const std::string group = reference.String({"apiGroup"});
+  if (kind.empty()) return std::nullopt;
+  const std::string clone = CloneSourceName(claim);
+  const std::string snapshot = SnapshotSourceName(claim);
+  if (clone.empty() && snapshot.empty()) {
+    // Another program fills such volumes: it makes the volume itself and binds it to the claim.
+    context_.events.Record(claim.reference(), base::EventType::kNormal, "Provisioning",
+                           fmt::format("Assuming an external populator will provision the volume "
+                                       "for the dataSource of kind '{}' in group '{}'",
+                                       kind, group));
+    return Error(StatusCode::kUnimplemented, "dataSource of kind '{}' is left to a populator",
+                 kind);
+  }
+  if (const std::string ns = reference.String({"namespace"}); !ns.empty() && ns != claim.ns()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "dataSourceRef names a {} in namespace '{}': data crosses no namespaces", kind,
+                 ns);
+  }
+  if (!clone.empty()) {
+    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, HoldClone(claim, clone, driver));
+    return source;
+  }
+  ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, HoldSnapshot(claim, snapshot, driver));
+  return source;
+}
+
+StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim,
+                                                              const std::string& source_name,
+                                                              const DriverInfo& driver) {
   const auto refuse = [&](const std::string& why) {
     return Error(StatusCode::kFailedPrecondition, "clone claim '{}': {}", source_name, why);
   };
@@ -29,7 +70,8 @@ StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& cla
   }
   const auto source = claims_.Get(claim.ns(), source_name);
   if (source == nullptr) return refuse("it is not there");
-  // One that is held for a copy that may exist already stays until the outcome is known.
+  // A deleted source that is held for a copy which may exist already stays until the outcome is
+  // known.
   const bool begun =
       claim.has_finalizer(kProvisioningFinalizer) && source->has_finalizer(kCloningProtection);
   if (source->deleting() && !begun) return refuse("it is being deleted");
@@ -64,14 +106,11 @@ StatusOr<csi::v1::VolumeContentSource> Provisioner::CloneSource(const Claim& cla
   return out;
 }
 
-Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
-  const auto driver = driver_.info();
+DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const DriverInfo& driver) {
   const auto source = claims_.Get(key);
-  if (driver == nullptr || source == nullptr || !source->has_finalizer(kCloningProtection)) {
-    return Outcome::Done();
-  }
+  if (source == nullptr || !source->has_finalizer(kCloningProtection)) return Outcome::Done();
   const auto volume = volumes_.Get(source->volume_name());
-  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name) {
+  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver.name) {
     return Outcome::Done();
   }
   // Their binding or deletion brings the source here again.

@@ -1,10 +1,12 @@
-// From a released PersistentVolume to nothing (provisioner.h).
+#include "controllers/provisioner/volume_deletion.h"
+
 #include "base/log.h"
-#include "controllers/claims.h"
 #include "controllers/csi_codec.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/indexes.h"
+#include "controllers/provisioner/plan.h"
 #include "controllers/provisioner/provision_metrics.h"
-#include "controllers/provisioner/provisioner.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -24,13 +26,14 @@ bool IsUnwanted(const api::PersistentVolume& volume) {
   return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
 }
 
-// The finalizer is for volumes that are to be deleted with their claim, before that begins.
+// Volumes that are to be deleted with their claim get the finalizer, before their deletion begins.
 bool WantsFinalizer(const api::PersistentVolume& volume) {
   return volume.reclaim_policy() == "Delete" &&
          (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
 }
 
-// One that is deleted and has lost the finalizer is gone in the driver; others hold the object.
+// A deleted object without the finalizer stands for a volume that is gone in the driver; others
+// hold the object.
 bool WantsDeletion(const api::PersistentVolume& volume) {
   return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
 }
@@ -42,7 +45,18 @@ bool IsSettled(const api::PersistentVolume& volume) {
                                WantsFinalizer(volume) == volume.has_finalizer(kVolumeFinalizer));
 }
 
-Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
+VolumeDeletion::VolumeDeletion(const Context& context, DriverConnection& driver,
+                               std::chrono::milliseconds timeout, VolumeHandles& handles,
+                               const NodeReach& reach)
+    : context_(context),
+      driver_(driver),
+      timeout_(timeout),
+      handles_(handles),
+      reach_(reach),
+      volumes_(context.informers.Of<Volume>()),
+      attachments_(context.informers.OfOptional<api::VolumeAttachment>()) {}
+
+VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
   const auto driver = driver_.info();
   const auto volume = volumes_.Get(key);
   if (volume == nullptr) {
@@ -50,12 +64,12 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
     destroyed_.erase(key);
   }
   if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
-  if (!IsOurNodes(*volume)) return Outcome::Done();
-  if (!WantsDeletion(*volume)) return AfterApi(SyncVolumeFinalizer(*volume));
+  if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
+  if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
   // An attachment's end brings the volume here again.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
 
-  // Data is destroyed on the API's own word, not on a copy's.
+  // Data is destroyed only by what the API itself says now, because a copy may be old.
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
   if (!live.ok()) return AfterApi(live.status());
   if (live->uid() != volume->uid() || live->claim_uid() != volume->claim_uid() ||
@@ -66,7 +80,7 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
   return DeleteVolume(*live);
 }
 
-Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
+Status VolumeDeletion::SyncFinalizer(const Volume& volume) {
   const bool wanted = WantsFinalizer(volume);
   if (wanted == volume.has_finalizer(kVolumeFinalizer)) return base::OkStatus();
   return PatchAt(context_.client, volumes_, volume,
@@ -75,9 +89,9 @@ Status Provisioner::SyncVolumeFinalizer(const Volume& volume) {
       .status();
 }
 
-// Two objects can stand for one volume of the driver's, by a person's hand or a driver's fault:
-// while the other is wanted its data is, too.
-Status Provisioner::CheckAlone(const Volume& volume) const {
+// Two objects can stand for one volume of the driver's, by a person's hand or a driver's fault. As
+// long as the other object is wanted, the data is wanted, too.
+Status VolumeDeletion::CheckAlone(const Volume& volume) const {
   const api::CsiSource csi = volume.csi();
   for (const auto& other :
        volumes_.ByIndex(kVolumesByHandle, HandleKey(csi.driver(), csi.volume_handle()))) {
@@ -90,14 +104,14 @@ Status Provisioner::CheckAlone(const Volume& volume) const {
   return base::OkStatus();
 }
 
-// The upstream program's role may list attachments only where its driver attaches: without them
-// nobody knows who uses the volume.
-Status Provisioner::CheckDetached(const DriverInfo& driver) const {
+// Without the attachments nobody knows who uses the volume. The upstream program's role may list
+// them only where its driver attaches, so other drivers need none.
+Status VolumeDeletion::CheckDetached(const DriverInfo& driver) const {
   if (!driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) return base::OkStatus();
   return attachments_.CheckListed();
 }
 
-Status Provisioner::DestroyInDriver(const Volume& volume) {
+Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
   RETURN_IF_ERROR(CheckDetached(*driver_.info()));
   RETURN_IF_ERROR(CheckAlone(volume));
   {
@@ -112,19 +126,18 @@ Status Provisioner::DestroyInDriver(const Volume& volume) {
   csi::v1::DeleteVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
   CopyTo(secrets, request.mutable_secrets());
-  const Status deleted =
-      driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout).status();
+  const Status deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_).status();
   if (!deleted.ok()) return OfDriver(deleted);
-  LOG_INFO("deleted volume {} of {}", base::Quote(volume.csi().volume_handle()),
+  LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(volume.csi().volume_handle()),
            base::Quote(volume.name()));
+  handles_.ReleaseHandle(volume.csi().volume_handle());
   base::MutexLock lock(mutex_);
-  given_.erase(volume.csi().volume_handle());
   destroyed_[volume.name()] = volume.uid();
   return base::OkStatus();
 }
 
-// The volume is gone in the driver; `written` is what became of its object.
-Provisioner::Outcome Provisioner::DeletedInDriver(const Volume& volume, const Status& written) {
+VolumeDeletion::Outcome VolumeDeletion::ReportLeftObject(const Volume& volume,
+                                                         const Status& written) {
   if (!written.ok() && !IsOfApi(written) && written.code() != StatusCode::kNotFound) {
     context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
                            fmt::format("the volume is deleted, its PersistentVolume is not: {}",
@@ -133,7 +146,7 @@ Provisioner::Outcome Provisioner::DeletedInDriver(const Volume& volume, const St
   return AfterApi(written);
 }
 
-Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
+VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {
   const auto began = std::chrono::steady_clock::now();
   const Status destroyed = DestroyInDriver(volume);
   if (IsOfApi(destroyed)) return AfterApi(destroyed);
@@ -147,11 +160,11 @@ Provisioner::Outcome Provisioner::DeleteVolume(const Volume& volume) {
     const Status freed =
         PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
             .status();
-    if (!freed.ok()) return DeletedInDriver(volume, freed);
+    if (!freed.ok()) return ReportLeftObject(volume, freed);
   }
   if (!volume.deleting()) {
     if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
-      return DeletedInDriver(volume, deleted);
+      return ReportLeftObject(volume, deleted);
     }
   }
   CountDeleted(context_.metrics, volume, began);
