@@ -1,9 +1,10 @@
 #include "node/volumes/crust_deferral.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "api/kinds/runtime_mount.h"
-#include "node/volumes/volume_units.h"
+#include "node/volumes/host_mount_pod.h"
 #include "rpc/crust_client.h"
 
 namespace berth::node {

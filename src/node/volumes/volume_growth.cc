@@ -1,5 +1,6 @@
 // How a unit (volume_units.h) grows: before its first use, or while it is used.
 #include "base/flight.h"
+#include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_units.h"
 
 namespace berth::node {

@@ -9,6 +9,7 @@
 #include "kube/handler_gate.h"
 #include "kube/node_reference.h"
 #include "node/volumes/dead_mounts.h"
+#include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_attachments.h"
 #include "node/volumes/volume_expansion.h"
 #include "node/volumes/volume_health.h"
@@ -28,8 +29,6 @@ using base::Status;
 using std::chrono::steady_clock;
 using Outcome = base::KeyedWorkers::Outcome;
 using PodPtr = std::shared_ptr<const api::Pod>;
-
-constexpr std::string_view kHostMountPrefix = "hostmount-";
 
 // What of a CSIDriver decides on NodePublishVolume of pods that run.
 base::Json RepublishOf(const api::CsiDriver* driver) {
@@ -521,12 +520,6 @@ Outcome Manager::Tell(const std::string& uid, const Status& retry) {
 }
 
 }  // namespace
-
-std::string HostMountPodUid(std::string_view host_mount_uid) {
-  return fmt::format("{}{}", kHostMountPrefix, host_mount_uid);
-}
-
-bool IsHostMountPod(std::string_view pod_uid) { return pod_uid.starts_with(kHostMountPrefix); }
 
 std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
                                                 kube::Informers& informers,

@@ -18,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/kinds/kinds.h"
@@ -99,18 +98,11 @@ class VolumeManager {
   // those whose volumes have no plugin yet, are looked at anew.
   virtual void PluginChanged(const std::string& /*plugin*/) {}
 
-  // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
+  // For host_mounts.h, whose volumes belong to pods that are never run (host_mount_pod.h): who hears
   // of their changes in place of `on_change`, set before Start; and those that the records know.
   virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
   virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
 };
-
-// The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
-std::string HostMountPodUid(std::string_view host_mount_uid);
-bool IsHostMountPod(std::string_view pod_uid);
-// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
-// HostMount's.
-inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
 
 struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing

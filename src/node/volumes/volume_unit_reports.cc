@@ -1,6 +1,7 @@
 // What pods are told of their volumes (volume_units.h): the reasons why they wait, and events.
 #include <algorithm>
 
+#include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_units.h"
 
 namespace berth::node {
@@ -14,13 +15,6 @@ using std::chrono::steady_clock;
 constexpr auto kSameEventAfter = std::chrono::minutes(2);
 
 }  // namespace
-
-base::ObjectReference EventTarget(const api::Pod& pod) {
-  base::ObjectReference target = pod.reference();
-  // Everyone else knows the HostMount by the uid that the API gave it.
-  if (IsHostMountPod(target.uid)) target.uid = pod.annotation(kHostMountUidAnnotation);
-  return target;
-}
 
 void VolumeUnits::SetReason(const Job& job, std::string reason) {
   bool changed = false;

@@ -4,6 +4,7 @@
 
 #include "api/kinds/csi_names.h"
 #include "base/log.h"
+#include "node/volumes/host_mount_pod.h"
 
 namespace berth::node {
 namespace {

@@ -66,9 +66,6 @@ struct VolumeState {
   std::string reason;
 };
 
-// The object that events about a pod go to; for the pod of a HostMount that is the HostMount.
-base::ObjectReference EventTarget(const api::Pod& pod);
-
 class VolumeUnits {
  public:
   struct Dependencies {
