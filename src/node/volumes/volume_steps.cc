@@ -7,7 +7,6 @@
 #include "node/drivers/driver_limits.h"
 #include "node/volumes/dead_mounts.h"
 #include "node/volumes/sub_path.h"
-#include "node/volumes/volume_affinity.h"
 #include "node/volumes/volume_units.h"
 #include "platform/files/durable_file.h"
 #include "rpc/outcome.h"
