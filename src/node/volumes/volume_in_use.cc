@@ -16,12 +16,11 @@ constexpr auto kCalmDelay = std::chrono::milliseconds(250);
 }  // namespace
 
 VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std::string node_name,
-                           std::function<Names()> desired, std::function<void()> on_reported)
+                           VolumePartsOwner& owner)
     : client_(client),
       nodes_(informers.Of<api::Node>()),
       node_name_(std::move(node_name)),
-      desired_(std::move(desired)),
-      on_reported_(std::move(on_reported)),
+      owner_(owner),
       worker_({.name = "volumes-in-use",
                .workers = 1,
                .retry_start = std::chrono::milliseconds(200),
@@ -96,7 +95,7 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
 }
 
 Outcome VolumesInUse::Report() {
-  const base::StatusOr<Names> desired = WithDamaged(desired_());
+  const base::StatusOr<Names> desired = WithDamaged(owner_.DevicesInUse());
   if (!desired.ok()) return Outcome::Retry(desired.status());
   const Names& names = *desired;
   {
@@ -126,7 +125,7 @@ Outcome VolumesInUse::Report() {
     base::MutexLock lock(mutex_);
     reported_ = names;
   }
-  on_reported_();
+  owner_.RetryUnreported();
   return Outcome::Done();
 }
 

@@ -83,19 +83,20 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
         volume.published->deferred.has_value()) {
       // The handler says whether it is there, whenever a container is to get it.
-      use.ready = true;
+      use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
     } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
                volume.published.has_value() && volume.mount.has_value()) {
-      use.ready = IdentifyMount(table, volume.published->path) == volume.mount;
       use.published = *volume.published;
-      if (!use.ready) {
+      if (IdentifyMount(table, volume.published->path) == volume.mount) {
+        use.state.Apply(UseEvent::kMountStands);
+      } else {
         LOG_WARNING("the mount of volume {} of pod {} is gone or another; it is set up anew",
                     Quote(record.folder_name), Quote(record.pod_uid));
       }
     }
     if (volume.step == Step::kUnmounting) {
-      use.released = true;
+      use.state.Apply(UseEvent::kRelease);
       use.tear_down_unknown = ThisBoot(volume.boot_id);
     }
     use.stored = std::move(volume);
@@ -125,25 +126,25 @@ void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted)
     unit.needs_attach = wanted.needs_attach;
     Use& use = unit.uses[UseKey(uid, folder)];
     // What pods read about themselves (downwardAPI) has changed.
-    if (use.ready && use.pod != nullptr && wanted.follows_api &&
+    if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
-      use.refresh = true;
+      use.RefreshNow();
     }
-    if (use.ready && use.pod != nullptr && wanted.follows_api && !use.volume.follows_api) {
-      use.refresh = true;
+    if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
+        !use.volume.follows_api) {
+      use.RefreshNow();
     }
     use.pod_uid = uid;
-    use.wanted = true;
-    use.released = false;
+    use.state.Apply(UseEvent::kWant);
     use.pod = std::move(pod);
     use.volume = std::move(wanted);
-    ready = use.ready;
+    ready = use.state.IsReady();
     urgent = unit.needs_attach;
   }
   if (ready) {
     workers_.Add(key);
   } else {
-    deps_.in_use_changed(urgent);
+    deps_.owner.ReportInUse(urgent);
     workers_.AddNow(key);
   }
 }
@@ -155,9 +156,7 @@ void VolumeUnits::Release(const std::string& pod_uid) {
     for (auto& [key, unit] : units_) {
       for (auto& [use_key, use] : unit->uses) {
         if (use.pod_uid != pod_uid) continue;
-        use.wanted = false;
-        use.released = true;
-        use.ready = false;
+        use.state.Apply(UseEvent::kRelease);
         keys.push_back(key);
       }
     }
@@ -182,8 +181,8 @@ VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_u
   if (found == units_.end()) return {};
   const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
   if (use == found->second->uses.end()) return {};
-  return {.ready = use->second.ready && use->second.wanted,
-          .begun = use->second.begun,
+  return {.ready = use->second.state.IsReady(),
+          .begun = use->second.attempt == Attempt::kBegun,
           .no_room = use->second.no_room,
           .published = use->second.published,
           .reason = use->second.reason};
@@ -237,7 +236,7 @@ std::set<std::string> VolumeUnits::PodsOf(const std::string& driver) const {
   MutexLock lock(mutex_);
   for (const auto& [key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
-      if (use.wanted && DriverOf(use.volume) == driver) out.insert(use.pod_uid);
+      if (use.state.IsWanted() && DriverOf(use.volume) == driver) out.insert(use.pod_uid);
     }
   }
   return out;
@@ -249,7 +248,7 @@ std::set<std::string> VolumeUnits::DevicesInUse() const {
   for (const auto& [key, unit] : units_) {
     if (unit->device_name.empty()) continue;
     const bool wanted = std::any_of(unit->uses.begin(), unit->uses.end(),
-                                    [](const auto& use) { return use.second.wanted; });
+                                    [](const auto& use) { return use.second.state.IsWanted(); });
     if (wanted || unit->device.has_value()) out.insert(unit->device_name);
   }
   return out;
@@ -297,8 +296,7 @@ void VolumeUnits::ReleaseUse(const std::string& unit, const std::string& pod_uid
     if (found == units_.end()) return;
     const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
     if (use == found->second->uses.end()) return;
-    use->second.wanted = use->second.ready = false;
-    use->second.released = true;
+    use->second.state.Apply(UseEvent::kRelease);
   }
   workers_.AddNow(unit);
 }
@@ -308,7 +306,7 @@ void VolumeUnits::Refresh(const std::string& unit) {
     MutexLock lock(mutex_);
     const auto found = units_.find(unit);
     if (found == units_.end()) return;
-    for (auto& [key, use] : found->second->uses) use.refresh = true;
+    for (auto& [key, use] : found->second->uses) use.RefreshNow();
   }
   workers_.AddNow(unit);
 }
@@ -360,8 +358,9 @@ Outcome VolumeUnits::Reconcile(const std::string& key) {
     keep(UnmountUnused(key));
   }
   if (!failure.ok()) return Outcome::Retry(failure);
-  const auto following = JobsWhere(
-      key, [](const Unit&, const Use& use) { return use.ready && use.volume.follows_api; });
+  const auto following = JobsWhere(key, [](const Unit&, const Use& use) {
+    return use.state.IsSetUp() && use.volume.follows_api;
+  });
   return following.empty() ? Outcome::Done() : Outcome::After(refresh_interval_);
 }
 
@@ -376,7 +375,7 @@ void VolumeUnits::EraseUses(const std::string& key) {
     Unit& unit = *found->second;
     std::erase_if(unit.uses, [&gone](const auto& item) {
       const Use& use = item.second;
-      if (use.wanted || use.stored.has_value()) return false;
+      if (use.state.IsWanted() || use.stored.has_value()) return false;
       gone.insert(use.pod_uid);
       return true;
     });
@@ -386,8 +385,8 @@ void VolumeUnits::EraseUses(const std::string& key) {
       units_.erase(found);
     }
   }
-  for (const std::string& uid : gone) deps_.on_change(uid);
-  if (in_use_changed) deps_.in_use_changed(urgent);
+  for (const std::string& uid : gone) deps_.owner.NotifyPod(uid);
+  if (in_use_changed) deps_.owner.ReportInUse(urgent);
 }
 
 std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
@@ -395,7 +394,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   MutexLock lock(mutex_);
   for (const auto& [unit_key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
-      if (!use.wanted || !use.ready || !use.stored.has_value() || use.pod == nullptr) continue;
+      if (!use.state.IsReady() || !use.stored.has_value() || use.pod == nullptr) continue;
       const auto& claim = use.volume.spec.claim;
       volume::PodVolumeRecord record = use.stored->record;
       if (IsDeferred(*use.stored)) {
