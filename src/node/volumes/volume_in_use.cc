@@ -54,7 +54,7 @@ void VolumesInUse::KeepDamaged(std::string digest) {
   damaged_digests_.insert(std::move(digest));
 }
 
-void VolumesInUse::Unmounted(const std::string& name) {
+void VolumesInUse::ForgetDamaged(const std::string& name) {
   base::MutexLock lock(mutex_);
   if (!damaged_digests_.empty()) damaged_digests_.erase(base::Sha256Hex(name));
 }
@@ -66,7 +66,7 @@ void VolumesInUse::Start() {
 
 void VolumesInUse::Stop() { worker_.Stop(); }
 
-void VolumesInUse::Changed(bool urgent) {
+void VolumesInUse::ScheduleReport(bool urgent) {
   if (urgent) {
     worker_.AddNow(std::string(kKey));
   } else {
@@ -74,7 +74,7 @@ void VolumesInUse::Changed(bool urgent) {
   }
 }
 
-bool VolumesInUse::Reported(const std::string& name) const {
+bool VolumesInUse::IsReported(const std::string& name) const {
   base::MutexLock lock(mutex_);
   return reported_.has_value() && reported_->contains(name);
 }

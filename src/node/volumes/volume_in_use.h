@@ -36,16 +36,16 @@ class VolumesInUse {
   // Names that stay listed although nothing here knows them: their records were damaged. `digest`
   // is the SHA-256 of such a name.
   void KeepDamaged(std::string digest);
-  // It is known again to be gone, which ends KeepDamaged.
-  void Unmounted(const std::string& name);
+  // The volume is unmounted from the node, which ends KeepDamaged.
+  void ForgetDamaged(const std::string& name);
 
   void Start();
   void Stop();
 
   // What the owner's DevicesInUse() returns may have changed.
-  void Changed(bool urgent);
+  void ScheduleReport(bool urgent);
   // The API is known to list `name`.
-  bool Reported(const std::string& name) const;
+  bool IsReported(const std::string& name) const;
 
  private:
   void NodeRegistered() ABSL_LOCKS_EXCLUDED(mutex_);

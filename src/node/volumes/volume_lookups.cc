@@ -75,14 +75,14 @@ PodVolumes VolumeLookups::State(const std::string& pod_uid) const {
     begun = begun && has_begun;
   };
   for (const std::string& name : entry.names) {
-    const auto place = entry.places.find(name);
-    if (place == entry.places.end()) {
+    const auto use = entry.uses.find(name);
+    if (use == entry.uses.end()) {
       const auto unresolved = entry.unresolved.find(name);
       waits(name, unresolved != entry.unresolved.end() ? unresolved->second.reason
                                                        : "the pod does not define it");
       continue;
     }
-    VolumeState state = units_.State(place->second.unit, pod_uid, place->second.folder_name);
+    VolumeState state = units_.State(use->second);
     if (state.ready) {
       out.published.emplace(name, std::move(state.published));
     } else {
@@ -202,17 +202,15 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
   for (const std::string& claim : entry.claims) by_claim_[claim].insert(uid);
   for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
   for (WantedVolume& wanted : resolved.volumes) {
-    const Place place{
-        .unit = UnitKey(wanted.device_name, uid, wanted.plugin->name(), wanted.spec.folder_name()),
-        .folder_name = wanted.spec.folder_name()};
+    const UseId use = UseOf(wanted, uid);
     // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
     // that is not is let go.
-    const auto old = entry.places.find(wanted.names.front());
-    if (old != entry.places.end() && old->second.unit != place.unit) {
-      if (units_.State(old->second.unit, uid, old->second.folder_name).ready) continue;
-      units_.ReleaseUse(old->second.unit, uid, old->second.folder_name);
+    const auto old = entry.uses.find(wanted.names.front());
+    if (old != entry.uses.end() && old->second.unit != use.unit) {
+      if (units_.State(old->second).ready) continue;
+      units_.ReleaseUse(old->second);
     }
-    for (const std::string& name : wanted.names) entry.places[name] = place;
+    for (const std::string& name : wanted.names) entry.uses[name] = use;
     units_.Want(entry.pod, std::move(wanted));
   }
 }
@@ -230,7 +228,7 @@ Outcome VolumeLookups::WarnUnresolved(const std::string& uid, const Status& retr
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() -
                                                                               entry.wanted_at);
     for (const auto& [name, unresolved] : entry.unresolved) {
-      if (entry.places.contains(name)) continue;
+      if (entry.uses.contains(name)) continue;
       if (!unresolved.failed && waited < wait_event_after_) {
         later = wait_event_after_ - waited + std::chrono::milliseconds(1);
         continue;

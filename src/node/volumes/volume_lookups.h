@@ -60,15 +60,11 @@ class VolumeLookups {
   void PluginChanged(const std::string& plugin);
 
  private:
-  struct Place {
-    std::string unit;
-    std::string folder_name;
-  };
   struct Entry {
     std::shared_ptr<const api::Pod> pod;
     bool resolved = false;
-    std::vector<std::string> names;  // of its volumes that containers use
-    std::map<std::string, Place> places;
+    std::vector<std::string> names;     // of its volumes that containers use
+    std::map<std::string, UseId> uses;  // of those that were found, by pod volume name
     std::map<std::string, ResolvedPod::Unresolved> unresolved;
     std::vector<std::string> claims;
     std::vector<std::string> pvs;

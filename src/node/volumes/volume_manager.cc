@@ -68,13 +68,15 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
  private:
   // VolumePartsOwner
   void NotifyPod(const std::string& pod_uid) override;
-  void ReportInUse(bool urgent) override { in_use_.Changed(urgent); }
+  void ReportInUse(bool urgent) override { in_use_.ScheduleReport(urgent); }
   bool IsReportedInUse(const std::string& device_name) const override {
-    return in_use_.Reported(device_name);
+    return in_use_.IsReported(device_name);
   }
-  void ForgetDamaged(const std::string& device_name) override { in_use_.Unmounted(device_name); }
+  void ForgetDamaged(const std::string& device_name) override {
+    in_use_.ForgetDamaged(device_name);
+  }
   std::set<std::string> DevicesInUse() const override { return units_.DevicesInUse(); }
-  void RetryUnreported() override { units_.InUseReported(); }
+  void RetryUnreported() override { units_.RetryUnreported(); }
   void FollowObjects(const std::string& unit, const api::Pod& pod,
                      const volume::VolumeSpec& spec) override {
     watches_.Set(unit, ObjectsOf(pod, spec.pod_volume));

@@ -14,8 +14,13 @@ using base::Quote;
 using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
-std::string UseKey(const std::string& pod_uid, const std::string& folder_name) {
-  return pod_uid + "/" + folder_name;
+// The key of a use within its unit.
+std::string KeyInUnit(const UseId& id) { return id.pod_uid + "/" + id.folder_name; }
+
+// A device that pods share has a unit of its own; any other volume has one for each pod.
+std::string UnitKey(const std::string& device_name, std::string_view plugin, const UseId& id) {
+  if (!device_name.empty()) return device_name;
+  return fmt::format("{}/{}/{}", id.pod_uid, plugin, id.folder_name);
 }
 
 std::string DriverOf(const WantedVolume& volume) {
@@ -28,10 +33,16 @@ std::string DriverOf(const WantedVolume& volume) {
 
 }  // namespace
 
-std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
-                    std::string_view plugin, const std::string& folder_name) {
-  if (!device_name.empty()) return device_name;
-  return fmt::format("{}/{}/{}", pod_uid, plugin, folder_name);
+UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid) {
+  UseId id{.pod_uid = pod_uid, .folder_name = wanted.spec.folder_name()};
+  id.unit = UnitKey(wanted.device_name, wanted.plugin->name(), id);
+  return id;
+}
+
+UseId UseOf(const volume::PodVolumeRecord& record) {
+  UseId id{.pod_uid = record.pod_uid, .folder_name = record.folder_name};
+  id.unit = UnitKey(record.device_name, record.plugin, id);
+  return id;
 }
 
 VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies)
@@ -63,8 +74,8 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
   }
   for (StoredPodVolume& volume : loaded.pod_volumes) {
     const volume::PodVolumeRecord& record = volume.record;
-    Unit& unit =
-        unit_of(UnitKey(record.device_name, record.pod_uid, record.plugin, record.folder_name));
+    const UseId id = UseOf(record);
+    Unit& unit = unit_of(id.unit);
     if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
       // Its own record is lost; this one's copy lets the device be unmounted all the same.
@@ -78,7 +89,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
                                  .needs_attach = volume.needs_attach,
                                  .boot_id = volume.boot_id};
     }
-    Use& use = unit.uses[UseKey(record.pod_uid, record.folder_name)];
+    Use& use = unit.uses[KeyInUnit(id)];
     use.pod_uid = record.pod_uid;
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
         volume.published->deferred.has_value()) {
@@ -111,20 +122,18 @@ void VolumeUnits::Start() {
 void VolumeUnits::Stop() { workers_.Stop(); }
 
 void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
-  const std::string uid = pod->uid();
-  const std::string folder = wanted.spec.folder_name();
-  const std::string key = UnitKey(wanted.device_name, uid, wanted.plugin->name(), folder);
+  const UseId id = UseOf(wanted, pod->uid());
   bool ready = false;
   bool urgent = false;
   {
     MutexLock lock(mutex_);
-    auto& slot = units_[key];
+    auto& slot = units_[id.unit];
     if (slot == nullptr) slot = std::make_unique<Unit>();
     Unit& unit = *slot;
     unit.plugin = wanted.plugin;
     unit.device_name = wanted.device_name;
     unit.needs_attach = wanted.needs_attach;
-    Use& use = unit.uses[UseKey(uid, folder)];
+    Use& use = unit.uses[KeyInUnit(id)];
     // What pods read about themselves (downwardAPI) has changed.
     if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
@@ -134,7 +143,7 @@ void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted)
         !use.volume.follows_api) {
       use.RefreshNow();
     }
-    use.pod_uid = uid;
+    use.pod_uid = id.pod_uid;
     use.state.Apply(UseEvent::kWant);
     use.pod = std::move(pod);
     use.volume = std::move(wanted);
@@ -142,10 +151,10 @@ void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted)
     urgent = unit.needs_attach;
   }
   if (ready) {
-    workers_.Add(key);
+    workers_.Add(id.unit);
   } else {
     deps_.owner.ReportInUse(urgent);
-    workers_.AddNow(key);
+    workers_.AddNow(id.unit);
   }
 }
 
@@ -174,12 +183,11 @@ bool VolumeUnits::Gone(const std::string& pod_uid) const {
   return true;
 }
 
-VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_uid,
-                               const std::string& folder_name) const {
+VolumeState VolumeUnits::State(const UseId& id) const {
   MutexLock lock(mutex_);
-  const auto found = units_.find(unit);
+  const auto found = units_.find(id.unit);
   if (found == units_.end()) return {};
-  const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
+  const auto use = found->second->uses.find(KeyInUnit(id));
   if (use == found->second->uses.end()) return {};
   return {.ready = use->second.state.IsReady(),
           .begun = use->second.attempt == Attempt::kBegun,
@@ -277,7 +285,7 @@ void VolumeUnits::PokeAll() {
   PokeWhere([](const Unit&) { return true; });
 }
 
-void VolumeUnits::InUseReported() {
+void VolumeUnits::RetryUnreported() {
   PokeWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
 }
 
@@ -288,17 +296,16 @@ void VolumeUnits::DriverRegistered(const std::string& driver) {
   });
 }
 
-void VolumeUnits::ReleaseUse(const std::string& unit, const std::string& pod_uid,
-                             const std::string& folder_name) {
+void VolumeUnits::ReleaseUse(const UseId& id) {
   {
     MutexLock lock(mutex_);
-    const auto found = units_.find(unit);
+    const auto found = units_.find(id.unit);
     if (found == units_.end()) return;
-    const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
+    const auto use = found->second->uses.find(KeyInUnit(id));
     if (use == found->second->uses.end()) return;
     use->second.state.Apply(UseEvent::kRelease);
   }
-  workers_.AddNow(unit);
+  workers_.AddNow(id.unit);
 }
 
 void VolumeUnits::Refresh(const std::string& unit) {

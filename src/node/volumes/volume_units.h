@@ -53,9 +53,9 @@
 
 namespace berth::node {
 
-// The serial queue that a volume belongs to.
-std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
-                    std::string_view plugin, const std::string& folder_name);
+// The use of a volume that a pod wants, and the one that a record is of.
+UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
+UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
@@ -90,8 +90,7 @@ class VolumeUnits {
   void Release(const std::string& pod_uid);
   // Nothing of the pod's is left in any unit.
   bool Gone(const std::string& pod_uid) const;
-  VolumeState State(const std::string& unit, const std::string& pod_uid,
-                    const std::string& folder_name) const;
+  VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void Placed(const std::string& pod_uid, const std::string& sandbox_id);
   std::set<std::string> Pods() const;
@@ -114,12 +113,11 @@ class VolumeUnits {
   // Something that the unit waits for may have come.
   void Poke(const std::string& unit);
   void PokeAll();
-  // The API took a new list of the volumes in use.
-  void InUseReported();
+  // The API took a new list of the volumes in use: units that waited for that are tried now.
+  void RetryUnreported();
   void DriverRegistered(const std::string& driver);
   // This use is no longer wanted under that unit; what of it exists is torn down.
-  void ReleaseUse(const std::string& unit, const std::string& pod_uid,
-                  const std::string& folder_name);
+  void ReleaseUse(const UseId& id);
   // These mounts are dead. Who uses one is told `why`, and what can be done about it
   // (dead_mounts.h) is done now.
   void MountsLost(const platform::LostFuse& lost, const std::string& why);

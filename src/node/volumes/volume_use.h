@@ -38,6 +38,14 @@ struct WantedVolume {
   bool follows_api = false;
 };
 
+// Which use: its unit (the serial queue that it belongs to), and the pod's volume within that. One
+// value, because as arguments of their own the three could be mixed up.
+struct UseId {
+  std::string unit;
+  std::string pod_uid;
+  std::string folder_name;
+};
+
 enum class UsePhase {
   kUnclaimed,  // a record names it; since the agent started nobody has wanted or released it
   kStanding,   // the same, and the very mount of the record stands
