@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "kube/node_reference.h"
+#include "node/volumes/host_mount_pod.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::node {

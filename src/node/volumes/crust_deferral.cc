@@ -1,9 +1,10 @@
 #include "node/volumes/crust_deferral.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "api/kinds/runtime_mount.h"
-#include "node/volumes/volume_units.h"
+#include "node/volumes/host_mount_pod.h"
 #include "rpc/crust_client.h"
 
 namespace berth::node {
@@ -55,8 +56,8 @@ StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
   return found;
 }
 
-void CrustDeferral::Tell(const api::Pod& pod, const volume::VolumeSpec& spec,
-                         std::string_view why_not) {
+void CrustDeferral::ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
+                                    std::string_view why_not) {
   events_.Record(
       EventTarget(pod), EventType::kNormal, "HostMount",
       fmt::format("volume '{}' is mounted by the host, not by the pod's runtime handler: "
@@ -76,14 +77,15 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   // Neither asks for it: nothing was to be decided.
   if (socket.empty() && !allowed) return HandlerChoice();
   if (!allowed) {
-    Tell(pod, spec,
-         fmt::format("StorageClass '{}' does not allow it (allowRuntimeAssistedMount)",
-                     spec.pv->storage_class_name()));
+    ReportHostMount(pod, spec,
+                    fmt::format("StorageClass '{}' does not allow it (allowRuntimeAssistedMount)",
+                                spec.pv->storage_class_name()));
     return HandlerChoice();
   }
   if (socket.empty()) {
-    Tell(pod, spec,
-         fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
+    ReportHostMount(
+        pod, spec,
+        fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
@@ -92,7 +94,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   const std::string why_not =
       WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);
   if (!why_not.empty()) {
-    Tell(pod, spec, why_not);
+    ReportHostMount(pod, spec, why_not);
     return HandlerChoice();
   }
   return HandlerChoice{.socket = std::move(socket), .file_systems = std::move(offer->file_systems)};
@@ -102,10 +104,11 @@ Status CrustDeferral::Chosen(const api::Pod& pod, const std::vector<std::string>
                              const volume::VolumeSpec& spec, const HandlerChoice& choice,
                              const volume::DeferredMount* mount) {
   if (mount == nullptr) {
-    Tell(pod, spec,
-         fmt::format("the driver mounted it, since its file system is none of those that the "
-                     "handler mounts ({})",
-                     fmt::join(choice.file_systems, ", ")));
+    ReportHostMount(
+        pod, spec,
+        fmt::format("the driver mounted it, since its file system is none of those that the "
+                    "handler mounts ({})",
+                    fmt::join(choice.file_systems, ", ")));
     return OkStatus();
   }
   const std::vector<std::string> modes =

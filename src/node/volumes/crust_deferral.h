@@ -41,7 +41,8 @@ class CrustDeferral {
  private:
   base::StatusOr<std::string> SocketOf(const std::string& class_name);
   base::StatusOr<base::Json> ClassOf(const volume::VolumeSpec& spec);
-  void Tell(const api::Pod& pod, const volume::VolumeSpec& spec, std::string_view why_not);
+  void ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
+                       std::string_view why_not);
 
   volume::Host& host_;
   base::EventSink& events_;

@@ -106,7 +106,8 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   if (!unmounted.ok()) {
     const Status status = base::Annotate(
         unmounted, fmt::format("unmount volume '{}' from the node", device->record.device_name));
-    for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) { return use.wanted; })) {
+    for (const Job& job :
+         JobsWhere(key, [](const Unit&, const Use& use) { return use.state.IsWanted(); })) {
       SetReason(
           job, fmt::format("waiting until its last use is cleaned up: {}", base::ToString(status)));
       Warn(job, "FailedMount",
@@ -116,7 +117,7 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   }
   RETURN_IF_ERROR(deps_.records.Remove(*device));
   LOG_INFO("volume {} is unmounted from the node", Quote(device->record.device_name));
-  deps_.device_unmounted(device->record.device_name);
+  deps_.owner.ForgetDamaged(device->record.device_name);
   {
     MutexLock lock(mutex_);
     const auto found = units_.find(key);

@@ -1,16 +1,21 @@
 // Brings the volumes of this node's pods from what is to what is wanted, and back.
 //
-//   pod added ─▶ wait attach ─▶ [record] MountDevice ─▶ [record] SetUp ─▶ ready ─▶ containers may
-//   start containers gone ─▶ TearDown ─▶ [drop record] ─▶ last pod? UnmountDevice ─▶ [drop record]
-//   ─▶ detach
+//   Want ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
+//                                                                      containers may start
 //
-// One serial queue per volume (keyed by device name, or by pod and volume name). Records under
-// <data>/node/volumes are written before each act; after a restart they and the mount table are
-// compared, and volumes of pods that no longer exist are torn down. status.volumesInUse holds a
-// device before it is mounted and until it is unmounted (DESIGN rule 8). A volume whose TearDown
-// has an unknown outcome is not given to a new pod (rule 3).
+//   Release ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ may be detached
 //
-// Thread-safe; no call blocks on a volume.
+//   [record] is a durable record under <data>/node/volumes, written before the step that it names.
+//
+// Each volume has a serial queue of its own (volume_units.h), so that one which hangs holds up no
+// other. After a restart the records are compared with the mount table; the volumes of pods that no
+// longer exist stay until Release says that no container of theirs runs.
+// status.volumesInUse names a device from before it is mounted until after it is unmounted, because
+// the attach/detach controller detaches what is not named there (DESIGN rule 8). A volume whose
+// TearDown has an unknown outcome is given to no other pod (rule 3).
+//
+// A step that fails is repeated with a backoff, and State() says why the pod waits: no call here
+// fails because of a volume. Thread-safe; no call blocks on a volume.
 #pragma once
 
 #include <chrono>
@@ -18,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/kinds/kinds.h"
@@ -99,18 +103,12 @@ class VolumeManager {
   // those whose volumes have no plugin yet, are looked at anew.
   virtual void PluginChanged(const std::string& /*plugin*/) {}
 
-  // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
-  // of their changes in place of `on_change`, set before Start; and those that the records know.
+  // For host_mounts.h, whose volumes belong to pods that are never run (host_mount_pod.h): who
+  // hears of their changes in place of `on_change`, set before Start; and those that the records
+  // know.
   virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
   virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
 };
-
-// The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
-std::string HostMountPodUid(std::string_view host_mount_uid);
-bool IsHostMountPod(std::string_view pod_uid);
-// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
-// HostMount's.
-inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
 
 struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing

@@ -11,7 +11,7 @@
 
 #include "api/kinds/kinds.h"
 #include "kube/informer.h"
-#include "node/volumes/volume_units.h"
+#include "node/volumes/volume_use.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"

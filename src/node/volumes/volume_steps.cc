@@ -7,7 +7,6 @@
 #include "node/drivers/driver_limits.h"
 #include "node/volumes/dead_mounts.h"
 #include "node/volumes/sub_path.h"
-#include "node/volumes/volume_affinity.h"
 #include "node/volumes/volume_units.h"
 #include "platform/files/durable_file.h"
 #include "rpc/outcome.h"
@@ -23,7 +22,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-void Keep(Status& first, const Status& status) {
+void KeepFirst(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
 
@@ -52,9 +51,10 @@ std::string PodOf(const std::optional<StoredPodVolume>& stored,
 Status VolumeUnits::TearDownReleased(const std::string& key) {
   Status failure;
   for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
-         return use.stored.has_value() && (use.released || use.stored->step == Step::kUnmounting);
+         return use.stored.has_value() &&
+                (use.state.IsReleased() || use.stored->step == Step::kUnmounting);
        })) {
-    Keep(failure, TearDown(job));
+    KeepFirst(failure, TearDown(job));
   }
   EraseUses(key);
   return failure;
@@ -62,8 +62,11 @@ Status VolumeUnits::TearDownReleased(const std::string& key) {
 
 Status VolumeUnits::TearDown(const Job& job) {
   StoredPodVolume stored = *job.stored;
-  deps_.follow(job.unit, nullptr, {});
-  Update(job, [](Unit&, Use& use) { use.ready = use.record_mounted = false; });
+  deps_.owner.StopFollowing(job.unit);
+  Update(job, [](Unit&, Use& use) {
+    use.state.Apply(UseEvent::kTearDown);
+    use.record_mounted = false;
+  });
   if (stored.step != Step::kUnmounting) {
     stored.step = Step::kUnmounting;
     // A record of an earlier boot says all that there is to know: the mounts are gone, folders may
@@ -152,7 +155,7 @@ std::string VolumeUnits::ConflictOf(const Job& job) const {
 Status VolumeUnits::SetUpWanted(const std::string& key) {
   Status failure;
   const auto waiting = [](const Unit&, const Use& use) {
-    return use.wanted && !use.ready &&
+    return use.state.phase() == UsePhase::kWaiting &&
            !(use.stored.has_value() && use.stored->step == Step::kUnmounting);
   };
   std::vector<std::string> uses;
@@ -161,7 +164,7 @@ Status VolumeUnits::SetUpWanted(const std::string& key) {
     // Read anew: what the one before did (the device is mounted, RWOP is taken) counts for the
     // next.
     for (Job& job : JobsWhere(key, waiting)) {
-      if (job.use == use) Keep(failure, SetUp(std::move(job)));
+      if (job.use == use) KeepFirst(failure, SetUp(std::move(job)));
     }
   }
   return failure;
@@ -211,10 +214,10 @@ Status VolumeUnits::SetUp(Job job) {
       SetReason(job, std::move(attachment.reason));
       return OkStatus();
     }
-    if (!deps_.in_use_reported(job.volume.device_name)) {
+    if (!deps_.owner.IsReportedInUse(job.volume.device_name)) {
       SetReason(job, "waiting for the API to list it in the node's status.volumesInUse");
       Update(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
-      deps_.in_use_changed(/*urgent=*/true);
+      deps_.owner.ReportInUse(/*urgent=*/true);
       return OkStatus();
     }
   }
@@ -283,15 +286,15 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
     use.stored = stored;
     use.published = *published;
     use.record_mounted = stored.step == Step::kMounting;
-    use.refresh = false;
     use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
-    use.ready = ready = use.wanted;
-    use.begun = use.failed = false;
+    use.state.Apply(UseEvent::kSetUp);
+    ready = use.state.IsReady();
+    use.attempt = Attempt::kNone;
     if (ready) use.reason.clear();
   });
   if (!ready) return OkStatus();
-  deps_.on_change(job.pod->uid());
-  if (job.volume.follows_api) deps_.follow(job.unit, job.pod, spec);
+  deps_.owner.NotifyPod(job.pod->uid());
+  if (job.volume.follows_api) deps_.owner.FollowObjects(job.unit, *job.pod, spec);
   return OkStatus();
 }
 
@@ -377,11 +380,11 @@ void VolumeUnits::RecordMounted(const std::string& key) {
 Status VolumeUnits::Maintain(const std::string& key) {
   Status failure;
   for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
-         return use.wanted && use.ready && use.volume.follows_api && use.stored.has_value();
+         return use.state.IsReady() && use.volume.follows_api && use.stored.has_value();
        })) {
-    Keep(failure, RefreshUse(job));
+    KeepFirst(failure, RefreshUse(job));
   }
-  Keep(failure, ExpandUnit(key));
+  KeepFirst(failure, ExpandUnit(key));
   return failure;
 }
 
@@ -390,8 +393,7 @@ Status VolumeUnits::RefreshUse(const Job& job) {
   bool due = false;
   Update(job, [&](Unit&, Use& use) {
     const auto now = steady_clock::now();
-    due = use.refresh || use.next_refresh <= now;
-    use.refresh = false;
+    due = use.next_refresh <= now;
     if (due) use.next_refresh = now + refresh_interval_;
   });
   if (!due) return OkStatus();
@@ -407,11 +409,11 @@ Status VolumeUnits::RefreshUse(const Job& job) {
       choice.ok() ? job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context)
                   : choice.status();
   if (published.ok()) {
-    deps_.follow(job.unit, job.pod, job.volume.spec);
+    deps_.owner.FollowObjects(job.unit, *job.pod, job.volume.spec);
     return OkStatus();
   }
   // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
-  Update(job, [](Unit&, Use& use) { use.refresh = true; });
+  Update(job, [](Unit&, Use& use) { use.RefreshNow(); });
   const Status status = base::Annotate(published.status(), "refresh its content");
   Warn(job, "FailedMount",
        fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));

@@ -1,22 +1,30 @@
 // The serial queues of the volume manager: one unit for each volume, with the pods that use it.
 //
-// A unit is a device that pods share, or a volume of one pod. Its work is level-triggered: look at
-// what is wanted and what is recorded, and take the next steps, until nothing is left or something
-// must be waited for.
+// A unit is a device that pods share, or a volume of one pod. A worker compares what pods want with
+// what the records say, and takes the next steps, until nothing is left to do or the unit has to
+// wait. An event only wakes a unit and does not say what to do, so a stale event does no harm.
 //
-//   use:     ─Want─▶ waiting ─▶ [mounting] SetUp ─▶ ready [mounted] ─Release─▶ [unmounting]
-//   TearDown ─▶ gone device:  first use ─▶ listed in use, attached ─▶ [mounting] MountDevice ─▶
-//   [mounted]
-//            last use gone ─▶ [unmounting] UnmountDevice ─▶ gone ─▶ no longer listed
-//   [x] is a durable record. [mounted] is written after the pod was told, since a crash before it
-//   is only a SetUp too many.
+//   a pod's use (volume_use.h draws its phases):
+//     Want ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
+//     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
-// After a restart a use is ready again at once only if its record says mounted in this boot and the
-// mount table still shows that very mount; all else is repeated or undone through the plugin's
-// idempotent calls. A tear-down that was begun is finished before anything else happens to the
-// volume.
+//   the device, if the volume has one:
+//     first use ──▶ listed in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
+//     last use gone ──▶ [unmounting] ──▶ UnmountDevice ──▶ record removed ──▶ no longer listed
 //
-// Thread-safe; no call blocks on a volume.
+//   [x] is a durable record, written before the next step begins. [mounted] is written after the
+//   pod was told, because a crash before it costs no more than one repeated call.
+//
+// After a restart a use is ready at once only if its record says `mounted` in this boot and either
+// the mount table still shows that very mount, or the mount was left to a runtime handler (which is
+// asked whenever a container is to get it). Everything else is repeated or undone, because the
+// plugins' calls are idempotent. A tear-down that was begun is finished before any other step of
+// that use, and the unmounting of a device before any other step of the unit that needs it.
+//
+// A step that fails is repeated after a backoff; the pod's reason and an event say why. A TearDown
+// that failed with an unknown outcome keeps the volume from other pods until one succeeds (rule 3).
+//
+// The dependencies are borrowed and outlive this. Thread-safe; no call blocks on a volume.
 #pragma once
 
 #include <functional>
@@ -35,7 +43,9 @@
 #include "node/volumes/volume_attachments.h"
 #include "node/volumes/volume_expansion.h"
 #include "node/volumes/volume_manager.h"
+#include "node/volumes/volume_parts_owner.h"
 #include "node/volumes/volume_records.h"
+#include "node/volumes/volume_use.h"
 #include "platform/mounts/fuse_watch.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
@@ -43,20 +53,9 @@
 
 namespace berth::node {
 
-// A volume of a pod, resolved.
-struct WantedVolume {
-  std::shared_ptr<volume::VolumePlugin> plugin;
-  volume::VolumeSpec spec;
-  std::vector<std::string> names;  // in pod.spec.volumes: two may name the same claim
-  std::string device_name;         // empty for volumes of one pod
-  bool needs_attach = false;
-  bool follows_api =
-      false;  // SetUp is to be repeated: content of API objects, or requiresRepublish
-};
-
-// The serial queue that a volume belongs to.
-std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
-                    std::string_view plugin, const std::string& folder_name);
+// The use of a volume that a pod wants, and the one that a record is of.
+UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
+UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
@@ -65,9 +64,6 @@ struct VolumeState {
   volume::Published published;
   std::string reason;
 };
-
-// The object that events about a pod go to; for the pod of a HostMount that is the HostMount.
-base::ObjectReference EventTarget(const api::Pod& pod);
 
 class VolumeUnits {
  public:
@@ -79,17 +75,7 @@ class VolumeUnits {
     volume::Host& host;
     base::EventSink& events;
     volume::PluginRegistry& plugins;
-    // Called from workers, without locks.
-    std::function<void(const std::string& pod_uid)> on_change;
-    // The names for node.status.volumesInUse may have changed; `urgent` if something waits for
-    // that.
-    std::function<void(bool urgent)> in_use_changed;
-    std::function<bool(const std::string& device_name)> in_use_reported;
-    std::function<void(const std::string& device_name)> device_unmounted;
-    // A volume that follows API objects was set up (with its pod), or is gone (null).
-    std::function<void(const std::string& unit, std::shared_ptr<const api::Pod> pod,
-                       const volume::VolumeSpec& spec)>
-        follow;
+    VolumePartsOwner& owner;
   };
 
   VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies);
@@ -104,8 +90,7 @@ class VolumeUnits {
   void Release(const std::string& pod_uid);
   // Nothing of the pod's is left in any unit.
   bool Gone(const std::string& pod_uid) const;
-  VolumeState State(const std::string& unit, const std::string& pod_uid,
-                    const std::string& folder_name) const;
+  VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void Placed(const std::string& pod_uid, const std::string& sandbox_id);
   std::set<std::string> Pods() const;
@@ -128,12 +113,11 @@ class VolumeUnits {
   // Something that the unit waits for may have come.
   void Poke(const std::string& unit);
   void PokeAll();
-  // The API took a new list of the volumes in use.
-  void InUseReported();
+  // The API took a new list of the volumes in use: units that waited for that are tried now.
+  void RetryUnreported();
   void DriverRegistered(const std::string& driver);
   // This use is no longer wanted under that unit; what of it exists is torn down.
-  void ReleaseUse(const std::string& unit, const std::string& pod_uid,
-                  const std::string& folder_name);
+  void ReleaseUse(const UseId& id);
   // These mounts are dead. Who uses one is told `why`, and what can be done about it
   // (dead_mounts.h) is done now.
   void MountsLost(const platform::LostFuse& lost, const std::string& why);
@@ -141,27 +125,7 @@ class VolumeUnits {
   void Refresh(const std::string& unit);
 
  private:
-  struct Use {
-    std::string pod_uid;
-    bool wanted = false;
-    bool released = false;
-    std::shared_ptr<const api::Pod> pod;
-    WantedVolume volume;
-    std::optional<StoredPodVolume> stored;
-    std::string sandbox_id;  // of a deferred volume: it is mounted there
-    bool ready = false;
-    bool begun = false;
-    bool failed = false;          // a step, since it was ready last
-    bool record_mounted = false;  // ready, but the record does not say so yet
-    bool refresh = false;
-    std::chrono::steady_clock::time_point next_refresh;
-    bool tear_down_unknown = false;
-    bool no_room = false;
-    volume::Published published;
-    std::string reason;
-    std::string last_event;
-    std::chrono::steady_clock::time_point last_event_at;
-  };
+  using Use = VolumeUse;
   struct Unit {
     std::shared_ptr<volume::VolumePlugin> plugin;
     std::string device_name;
