@@ -1,10 +1,11 @@
 // What this process remembers of each claim's CreateVolume: what is under way, what has an unknown
 // outcome, and what must wait before it is tried again.
 //
-//   [none] ── finalizer written, call sent ──▶ [unknown] ◀────┐ no answer, or one that proves
-//      ▲                                         │  │         │ nothing: the same call again
-//      │ PersistentVolume written, or proof that │  └─────────┘
-//      └ there is no volume ─────────────────────┘
+//   [none] ── finalizer written, call sent ──▶ [unknown] ◀──┐
+//      ▲                                         │   │      │ no answer, or one that proves
+//      │                                         │   └──────┘ nothing: the same call again
+//      └─────────────────────────────────────────┘
+//        PersistentVolume written, or proof that there is no volume
 //
 // The durable record is the finalizer on the claim (names.h); this memory only adds what the
 // finalizer cannot say: with which request the call was made, so that the same request can be made

@@ -1,10 +1,10 @@
 // Looks up which volumes the node's pods want (volume_resolver.h), and hands them to the units.
 //
-//   Want ──▶ [looked up] ──▶ what is found: VolumeUnits::Want
-//                ▲   │
-//                │   └─────▶ what is not: the pod's reason, and an event if that lasts or is an
-//                error └── a claim, PersistentVolume, driver or plugin that the pod depends on
-//                changes
+//   Want ──▶ [looked up] ──▶ a volume that is found: VolumeUnits::Want
+//              ▲    │
+//              │    └──▶ one that is not: the pod's reason, and an event if it lasts or is an error
+//              │
+//            a claim, PersistentVolume, driver or plugin that the pod depends on changes
 //
 // It borrows what it is given, which outlives it. Thread-safe; no call blocks on a volume.
 #pragma once

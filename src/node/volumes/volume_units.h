@@ -9,7 +9,7 @@
 //     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
 //   the device, if the volume has one:
-//     first use ──▶ listed in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
+//     first use ──▶ in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
 //     last use gone ──▶ [unmounting] ──▶ UnmountDevice ──▶ record removed ──▶ no longer listed
 //
 //   [x] is a durable record, written before the next step begins. [mounted] is written after the
