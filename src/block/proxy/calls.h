@@ -1,4 +1,4 @@
-// What the agent of a node and its `berth io-proxy` say to each other (base/ipc).
+// The calls that the agent of a node makes to its `berth io-proxy` (base/ipc).
 //
 //   open    store, image, then either path (with device and inode: which file) or server and
 //           export; readOnly, shared; size: what the image has at least
