@@ -20,16 +20,17 @@ struct ContentRequest {
   std::string fs_type;  // asked for; empty: what is there, or ext4
   bool read_only = false;
   std::string formatting_uuid;  // as recorded or noted
-  // Records the UUID of a file system that is about to be made.
+  // Called before mkfs, to record the UUID of the new file system.
   std::function<base::Status(const std::string& uuid)> about_to_format;
 };
 
-// For a device that is not mounted. Gives the file system's type. FAILED_PRECONDITION: something
-// else is on the device, or nothing and it cannot be written.
+// Makes the file system on a device ready for its mount, and gives its type. The device must not be
+// mounted. FAILED_PRECONDITION: something else is on the device, or the device is blank and cannot
+// be written.
 base::StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request);
 
-// Grows a file system to its device's size, where it is noticeably smaller; an empty `mount_point`:
-// it is not mounted. Types that the platform does not know are left alone.
+// Grows a file system to its device's size if it is noticeably smaller. An empty `mount_point`
+// means that it is not mounted. Does nothing for types that the platform does not know.
 base::Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
                          const std::string& fs_type, const std::string& mount_point);
 
