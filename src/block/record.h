@@ -63,7 +63,7 @@ struct Record {
   Content content = Content::kBlank;
   std::string fs_uuid;            // the UUID that the file system has or is to be given
   bool grow_file_system = false;  // the image grew and the file system in it has not followed yet
-  uint32_t sector_size = 0;       // of its first device: the file system depends on it
+  uint32_t sector_size = 0;       // of its file system's first device; 0: none yet
   int64_t growing_from = 0;       // the old size while the image grows; else 0
   Source source;                  // id empty: none; of a snapshot, the volume that it shows
   ImageIdentity image;

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::chrono::seconds kProxyAnswerTime{10};
 
-// Opens the file that the proxy shows. The file's device number identifies the proxy, because on a
-// test machine another node of the same kernel may show the same image by its own proxy.
+// Opens the file that the proxy shows. On a test machine several nodes of one kernel may show the
+// same image, each by its own proxy; this file, and not only the image's lock, distinguishes them.
 base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_only) {
   const std::string context = fmt::format("open {}", Quote(shown.path));
   const int flags = read_only ? O_RDONLY : O_RDWR;
