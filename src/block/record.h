@@ -11,9 +11,9 @@
 //
 //   kRaw         a raw block volume: never probed, never formatted
 //   kBlank       never written: may be formatted if a probe, too, finds nothing at all
-//   kFormatting  a format of a blank image was begun and never mounted: emptied and begun anew
+//   kFormatting  a format was begun and never mounted: the image is emptied and formatted
 //   kCopied      a copy of another image: its file system gets `fs_uuid` before its first mount
-//   kFormatted   holds the file system `fs_uuid`: never formatted again, whatever a probe says
+//   kFormatted   holds the file system `fs_uuid`: never formatted again, even after an empty probe
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ struct Record {
   AccessType access = AccessType::kMount;
   std::string fs_type;  // "ext4", "xfs", ...; empty for raw block
   Content content = Content::kBlank;
-  std::string fs_uuid;            // the UUID that the file system has or is to be given
+  std::string fs_uuid;            // the UUID that the file system has or will get
   bool grow_file_system = false;  // the image grew and the file system in it has not followed yet
   uint32_t sector_size = 0;       // of its file system's first device; 0: none yet
   int64_t growing_from = 0;       // the old size while the image grows; else 0

@@ -4,8 +4,8 @@
 //   deleting ─▶ each volume of it on record, side by side: forced off, again until it is
 //            ─▶ status.nodes[NODE]: Cleaning, with each volume ─▶ Clean
 //
-// If a back end hangs, only the volume in hand waits, and each of its steps has a deadline. While a
-// cluster is being deleted, no volume of it is mounted again (attachments_mount.cc).
+// If a back end hangs, only the volumes that need it wait, and each of their steps has a deadline.
+// While a cluster is being deleted, no volume of it is mounted again (attachments_mount.cc).
 //
 // Thread-safe. All is borrowed.
 #pragma once

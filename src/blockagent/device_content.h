@@ -1,9 +1,9 @@
 // The file system on a mapped device: readied for its first mount, and grown with its image.
 //
 //   blank ─▶ a UUID is recorded, and noted with the image ─▶ mkfs with that UUID ─▶ there
-//   what bears that UUID: a broken-off mkfs, never mounted: made anew, by another node as well
-//   any file system that is asked for: checked as far as every mount may afford
-//   all else: refused, and left as it is
+//   with that UUID: an interrupted mkfs, never mounted: mkfs runs again, also on another node
+//   the file system of the request: it gets a check that is quick enough for every mount
+//   anything else: refused, and not changed
 #pragma once
 
 #include <functional>

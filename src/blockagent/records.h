@@ -7,7 +7,7 @@
 //   attaching   the fence may name this node, the image may be mapped
 //   mapped      it is, to the recorded device; a file system may be in the making, and mounted
 //   mounted     all that is in use is mounted
-//   detaching   nobody is to use it here any more; whatever is left of it goes
+//   detaching   nobody may use it here any more; what is left of it is being removed
 //
 // A record of an earlier boot names devices and mounts that are gone, but the fence may still name
 // the node. Each pod that uses the volume is one of `uses`, with its own state: attaching, mounted

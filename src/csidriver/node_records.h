@@ -5,7 +5,8 @@
 // (DESIGN, rule 2). Records of another boot describe mounts that are gone: they are dropped at
 // open. Mount flags, which may be sensitive, are kept as a digest.
 //
-// Thread-safe; whoever changes a volume's record holds that volume's lock (block::Pool::Lock).
+// Thread-safe. A caller that changes a volume's record must hold that volume's lock
+// (block::Pool::Lock).
 #pragma once
 
 #include <map>

@@ -14,7 +14,7 @@ namespace berth::block {
 // syncs its name once its content is complete.
 base::StatusOr<base::UniqueFd> MakeImage(const std::string& path);
 
-// Syncs the image and its folder and tells which file it is.
+// Syncs the image and its folder, and gives the identity of the file.
 base::StatusOr<ImageIdentity> FinishImage(const base::UniqueFd& image, const std::string& path,
                                           const std::string& boot_id);
 

@@ -297,7 +297,7 @@ base::Status ImageFolder::Delete(const std::string& image) {
   if (!record.has_value()) return base::OkStatus();
   struct stat st;
   if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
-  // Held until the image is gone, so that nobody maps it meanwhile.
+  // The lock is held until the image is gone, so that nobody maps it meanwhile.
   base::UniqueFd held;
   if (record->snapshot_of.empty()) {
     ASSIGN_OR_RETURN(const Located located, Locate(image));

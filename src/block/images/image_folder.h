@@ -5,7 +5,7 @@
 //   FOLDER/.berth/NAME.json      its record (image_record.h), written before each step
 //   FOLDER/.berth/NAME.new       the image while it is made; an NBD server that serves FOLDER never
 //                                shows it
-//   FOLDER/.berth/NAME.lock      held by whoever changes the image's existence or size at present
+//   FOLDER/.berth/NAME.lock      held by a process that makes, deletes or resizes the image
 //                                (change_lock.h)
 //   FOLDER/.berth/NAME.holder    who mapped it last, for people
 //

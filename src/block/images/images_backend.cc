@@ -173,8 +173,8 @@ class ProxiedImages : public Images {
   base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
-    // The lock prevents that somebody grows the image meanwhile, because the daemon makes the file
-    // exactly as long as it is told.
+    // The lock keeps others from growing the image meanwhile, because the daemon gives the file
+    // exactly the size that this call sends.
     ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     return mappings_.Refresh(mapping, located.info.size_bytes);

@@ -5,7 +5,7 @@
 //             → path (a file that shows the volume), device (of its file system), size
 //   resize  store, image, size        → size
 //   close   store, image: it is no longer shown. Refused while a loop device shows it
-//   kill    store, image: at once, whatever has it open: its reads and writes fail from then on
+//   kill    store, image: ends it even if it is open: its reads and writes fail from then on
 //   list    image, or none for all
 //             → exports: one JSON object for each: store, image, state ("serving" or
 //             "quarantined"), reason, path, server, readOnly, shownOn (device of the file system

@@ -11,9 +11,9 @@
 
 namespace berth::block::proxy {
 
-// What is to be shown: a file, or an export of an NBD server.
+// The volume that the proxy shows: a file, or an export of an NBD server.
 struct Volume {
-  std::string store;  // tells one back end's images from another's
+  std::string store;  // distinguishes the images of different back ends
   std::string image;
   std::string path;     // of the file; empty: it is an NBD server's
   uint64_t device = 0;  // which file

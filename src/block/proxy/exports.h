@@ -2,7 +2,7 @@
 // file:
 //
 //   FOLDER/records/ID.json       what is shown; written before each step
-//   FOLDER/exports/STORE/N/IMAGE the file that shows it, N times begun anew
+//   FOLDER/exports/STORE/N/IMAGE the file that shows it, after N restarts
 //   FOLDER/daemons/ID.qmp, .log  of its daemon
 //
 //              daemon started, export made
