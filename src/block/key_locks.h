@@ -1,5 +1,5 @@
-// Locks by key that are never waited for: a second call for a volume or name in flight is told
-// ABORTED, as CSI asks ("Operation pending for volume"), instead of holding a worker. Thread-safe;
+// Locks by key for which nobody waits: while a call for a volume or name runs, a second call gets
+// ABORTED, as CSI asks ("Operation pending for volume"), instead of blocking a worker. Thread-safe;
 // outlives its holds.
 #pragma once
 

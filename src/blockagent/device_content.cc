@@ -25,11 +25,11 @@ using base::StatusCode;
 using base::StatusOr;
 using platform::FileSystem;
 
-// Less than that a file system leaves unused at its end.
+// A file system leaves less than this unused at the end of its device.
 constexpr int64_t kNoticeable = 64 * 1024;
 constexpr std::string_view kDefaultType = "ext4";
 
-// mkfs over what is there.
+// The flag that makes mkfs overwrite what is there.
 std::vector<std::string> ForceFlag(std::string_view type) { return {type == "ext4" ? "-F" : "-f"}; }
 
 uint32_t At32(const char* bytes) {
@@ -43,12 +43,12 @@ uint64_t At64(const char* bytes) {
   return value;
 }
 
-// Where file systems say what they are.
+// The parts of a device where file systems keep their superblocks.
 struct Superblocks {
   std::array<char, 4096> ext4_or_xfs, btrfs;
 };
 
-// How much of its device a file system takes; nullopt: its type says it elsewhere.
+// How many bytes of its device a file system uses; nullopt: this type keeps its size elsewhere.
 std::optional<int64_t> BytesOf(std::string_view type, const Superblocks& read) {
   constexpr uint32_t kExt4With64Bit = 0x80;
   if (type == "ext4") {
@@ -67,8 +67,8 @@ std::optional<int64_t> BytesOf(std::string_view type, const Superblocks& read) {
   return std::nullopt;
 }
 
-// By one look at the superblocks, which a probe or the kernel just read; in a child, since the back
-// end may have died meanwhile.
+// Reads only the superblocks, which a probe or the kernel has just read. A child process does it,
+// because the back end may have died meanwhile.
 StatusOr<std::optional<int64_t>> ContentBytes(const std::string& device, std::string_view type) {
   constexpr off_t kBtrfsSuperblock = 64 * 1024;
   constexpr std::chrono::seconds kTime{10};
@@ -87,7 +87,7 @@ StatusOr<std::optional<int64_t>> ContentBytes(const std::string& device, std::st
   return BytesOf(type, read);
 }
 
-// The type that the device is to be mounted with, of what a probe found there.
+// Chooses the type for the mount, from the request and from what a probe found on the device.
 StatusOr<std::string> TypeOf(const ContentRequest& request,
                              const std::optional<platform::Signature>& found) {
   if (request.fs_type.empty() && !found.has_value()) return std::string(kDefaultType);
@@ -106,8 +106,8 @@ StatusOr<std::string> TypeOf(const ContentRequest& request,
                Quote(request.fs_type));
 }
 
-// Takes off what tells a file system from nothing, so that mkfs does not find its own UUID in use,
-// as that of btrfs does.
+// Clears the superblock at the beginning of the device, because mkfs.btrfs refuses a UUID that it
+// finds in use.
 Status ClearHead(const std::string& device) {
   constexpr size_t kHead = 1024 * 1024;
   constexpr std::chrono::seconds kTime{30};

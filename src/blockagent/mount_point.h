@@ -1,4 +1,4 @@
-// Where a folder stands in the mount table, which knows no symlinks.
+// Gives the path that a folder has in the mount table, which contains no symlinks.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,8 @@
 
 namespace berth::blockagent {
 
-// The folder's own name stays as it is: what is mounted there is not asked anything.
+// The last part of the path is not resolved, because a file system that is mounted there could
+// hang.
 inline std::string MountPointOf(const std::string& folder) {
   const std::filesystem::path path(folder);
   std::error_code error;

@@ -1,4 +1,4 @@
-// One at a time for each volume, or each image: whoever comes next waits, with a deadline.
+// Locks by volume or by image: one holder at a time, and the next caller waits until a deadline.
 // Thread-safe; outlives its holds.
 #pragma once
 

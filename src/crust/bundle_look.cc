@@ -15,13 +15,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A bundle that is not there is looked for once more before its sandbox is held for gone.
+// If a bundle is missing, the handler looks once more after this time before it treats the sandbox
+// as gone.
 constexpr milliseconds kLookAgain(2000);
-// A sandbox that ends while no handler runs does so soon after it was taken up, and nobody tells.
+// The first look comes early, because a sandbox that ended while no handler ran gets no other
+// notice.
 constexpr milliseconds kFirstLook(500);
 
-// A runtime that was killed while it made a sandbox may leave the bundle for good: nothing was put
-// into that sandbox, and the node has finished with its pod.
+// True for a sandbox that never had a volume and whose pod the node has finished with. This check
+// is needed because a runtime that is killed while it makes a sandbox may never remove the bundle.
 bool IsForsaken(const SandboxRecord& record, const std::string& run_folder) {
   const std::string plan = base::ipc::crust::PlanPath(run_folder, record.pod_uid);
   return record.volumes.empty() && access(plan.c_str(), F_OK) != 0 && errno == ENOENT;

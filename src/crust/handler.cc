@@ -81,7 +81,8 @@ Status Handler::LoadRecords() {
   for (SandboxRecord& record : known.records) {
     const std::string id = record.sandbox_id;
     ASSIGN_OR_RETURN(const Hold entry, sandboxes_.AddSandbox(std::move(record)));
-    // One that cannot be opened now is opened when it is asked for, and holds up no other.
+    // A sandbox that cannot be opened now is opened when a call needs it, so it does not block the
+    // others.
     if (auto sandbox = kind_.Open(id); sandbox.ok()) {
       entry->sandbox = *std::move(sandbox);
     } else {
@@ -101,9 +102,9 @@ Status Handler::LoadRecords() {
   for (const std::string& mark : marks) {
     if (sandboxes_.Contains(mark)) continue;
     if (unreadable.contains(mark)) {
-      unreadable_.insert(mark);  // a mark is of this boot
+      unreadable_.insert(mark);  // marks exist only for sandboxes of this boot
     } else {
-      // Its sandbox ended: berth-oci would ask for nothing.
+      // The sandbox has ended, so berth-oci no longer needs the mark.
       unlink((options_.paths.Marks() + "/" + mark).c_str());
     }
   }
@@ -113,7 +114,8 @@ Status Handler::LoadRecords() {
 StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
                                              const SandboxTable::Wish& wish) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
-  // What is in it may be in use: NOT_FOUND would say that it is over.
+  // The sandbox's volumes may be in use, so the answer is not NOT_FOUND, which would mean that the
+  // sandbox has ended.
   if (unreadable_.contains(sandbox_id)) {
     return Error(
         StatusCode::kInternal,
@@ -124,7 +126,7 @@ StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
   ASSIGN_OR_RETURN(Hold hold, sandboxes_.HoldSandbox(sandbox_id, wish));
   if (hold->sandbox == nullptr) {
     StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
-    // NOT_FOUND would say that there is no such sandbox, whose end is then held for done.
+    // The error is not NOT_FOUND, because the caller would then treat the sandbox as ended.
     if (!sandbox.ok()) {
       return Error(StatusCode::kInternal, "open sandbox {}: {}", Quote(sandbox_id),
                    base::Message(sandbox.status()));
@@ -164,7 +166,7 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
     LOG_INFO("sandbox {} of pod {} begins", Quote(sandbox_id), Quote(pod_uid));
     return OkStatus();
   }
-  // Nothing is in it yet.
+  // The new sandbox has no volume yet, so it can be cleared.
   if (const Status undone = ClearSandbox(*entry); !undone.ok()) {
     LOG_WARNING("{}", base::ToString(undone));
     watch_.Add(sandbox_id);
@@ -226,7 +228,8 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
                      "another volume is published at {}, or the same one in another way",
                      Quote(target));
       }
-      // One that failed is asked for in another way; it may be there half.
+      // An earlier publish failed and this one has other arguments. The volume may be half mounted,
+      // so it is taken off first.
       RETURN_IF_ERROR(steps_.Unpublish(*hold, target));
     }
     if (record.volumes.size() >= kMostVolumes) {
@@ -275,7 +278,7 @@ Status Handler::EndSandbox(const std::string& sandbox_id) {
   if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(hold);
   const Status ended = ClearSandbox(**hold);
-  // What is left is tried again.
+  // The watch takes off what is left.
   if (!ended.ok()) watch_.Add(sandbox_id);
   return base::Annotate(ended, fmt::format("end sandbox {}", Quote(sandbox_id)));
 }
@@ -286,7 +289,7 @@ Status Handler::ClearSandbox(Entry& entry) {
     record.ending = true;
     RETURN_IF_ERROR(records_.Write(record));
   }
-  // One that does not go holds up no other.
+  // A volume that cannot be taken off does not block the others.
   Status first = OkStatus();
   std::vector<std::string> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
@@ -295,7 +298,7 @@ Status Handler::ClearSandbox(Entry& entry) {
     if (first.ok()) first = gone;
   }
   RETURN_IF_ERROR(first);
-  // What failed to begin may be there all the same.
+  // The sandbox may exist although an earlier try to open it failed.
   if (entry.sandbox == nullptr) {
     ASSIGN_OR_RETURN(entry.sandbox, kind_.Open(record.sandbox_id));
   }
@@ -324,7 +327,8 @@ base::KeyedWorkers::Outcome Handler::CheckBundle(const std::string& sandbox_id) 
 }
 
 StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
-  // A file system that grows keeps its sandbox for so long.
+  // A container waits longer, because another call may hold the sandbox while it grows a file
+  // system.
   ASSIGN_OR_RETURN(const Hold hold,
                    HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
   SandboxRecord& record = hold->record;
@@ -332,7 +336,8 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
     return Error(StatusCode::kFailedPrecondition, "sandbox {} is {}", Quote(record.sandbox_id),
                  record.ending ? "over" : "another pod's");
   }
-  // The plan, not the record, says what must not be the host's plain folder.
+  // The targets come from the plan first, because it also names volumes that are not published yet.
+  // A container must not get the host's plain folder in their place.
   ASSIGN_OR_RETURN(std::vector<std::string> targets, PlannedTargets(record.pod_uid));
   for (const VolumeRecord& volume : record.volumes) {
     if (std::ranges::find(targets, volume.target) == targets.end()) {
@@ -380,7 +385,8 @@ StatusOr<Graft> Handler::ForContainer(Entry& entry, VolumeRecord& volume,
   RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
   StatusOr<Graft> graft = entry.sandbox->ForContainer(volume.plan, sub_path);
   if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
-  // The sandbox lost it (somebody took its namespace away): it is mounted again, by the plan.
+  // The sandbox lost the mount (somebody removed its namespace), so it is mounted again from the
+  // plan.
   LOG_WARNING("{}: mounting it again", base::Message(graft.status()));
   RETURN_IF_ERROR(steps_.PublishAgain(entry, volume));
   return entry.sandbox->ForContainer(volume.plan, sub_path);
@@ -451,7 +457,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   if (device.block) {
     ASSIGN_OR_RETURN(size, DeviceSize(device));
     if (size < request.required_bytes()) {
-      // That it has not grown yet passes; FAILED_PRECONDITION would be this handler's last word.
+      // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
+      // final.
       return Error(StatusCode::kUnavailable,
                    "device {} has {} bytes, and {} are asked for: it has to grow first",
                    Quote(device.source), size, request.required_bytes());
@@ -462,7 +469,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
                        fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   wire::RuntimeExpandVolumeResponse response;
-  // A file system keeps some of its device for itself, and the volume is as large as that.
+  // For a block device the capacity is the device's size, because a file system uses some of the
+  // device for itself.
   response.set_capacity_bytes(device.block ? size : *capacity);
   return response;
 }

@@ -84,7 +84,8 @@ class SandboxTable {
   // Takes the sandbox out of the table; the caller holds it. One that is not there is fine.
   void ForgetSandbox(const std::string& sandbox_id);
   bool Contains(const std::string& sandbox_id);
-  // The ids of the sandboxes of those pods for which `is_meant`, whoever holds them.
+  // The ids of the sandboxes of those pods for which `is_meant` is true, whether or not a call
+  // holds them.
   std::vector<std::string> IdsWhere(const std::function<bool(std::string_view pod_uid)>& is_meant);
   // Says how far the call that holds the entry has come, for the message of a call that gives up.
   void TellProgress(Entry& entry, std::string progress);
@@ -105,7 +106,8 @@ class SandboxTable {
     bool writes = false;
   };
 
-  // Whether a use of the volume's device, in another sandbox or at another target, `is_meant`.
+  // Whether `is_meant` is true for a use of the volume's device in another sandbox or at another
+  // target.
   template <typename Predicate>
   bool AnyOther(const std::string& sandbox_id, const VolumeRecord& volume, Predicate is_meant);
   void Release(Entry& entry);

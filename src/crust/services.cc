@@ -22,7 +22,7 @@ using base::StatusOr;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Messages never quote mount options, so that they can be logged.
+// The messages can be logged, because they never quote mount options.
 template <typename Response>
 grpc::Status Answer(const char* method, StatusOr<Response> result, Response* response) {
   if (result.ok()) {
@@ -33,8 +33,8 @@ grpc::Status Answer(const char* method, StatusOr<Response> result, Response* res
   return rpc::ToGrpc(result.status());
 }
 
-// One override that hands a call over; request and response live until Finish. A caller who left
-// while it waited has gone on without it.
+// Defines one override that passes a call to the workers. Request and response live until Finish. A
+// call whose caller left while it waited is dropped.
 #define BERTH_SERVE(method)                                                                        \
   ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
                              wire::method##Response* response) override {                          \
@@ -94,7 +94,8 @@ StatusOr<std::string> ReadAll(int fd) {
   }
 }
 
-// In place of what a handler wrote that ended before it had answered.
+// Replaces the file's content, because a handler that ended before its answer may have written some
+// of it.
 Status WriteAll(int fd, std::string_view text) {
   if (text.empty()) return base::OkStatus();
   if (ftruncate(fd, 0) != 0) {
@@ -149,7 +150,7 @@ StatusOr<ipc::Reply> End(Handler& handler, const ipc::Request& request) {
   return ipc::Message();
 }
 
-// What berth-oci is refused is the container's error, and the handler's log.
+// Logs each refusal, because else only the container's error would show it.
 StatusOr<ipc::Reply> Logged(std::string_view method, StatusOr<ipc::Reply> reply) {
   if (!reply.ok()) LOG_WARNING("{}: {}", method, base::ToString(reply.status()));
   return reply;

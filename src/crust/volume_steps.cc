@@ -15,8 +15,8 @@ using base::Quote;
 using base::Status;
 using base::StatusCode;
 
-// Whether a publish that failed so left nothing mounted: not one that was given up, nor one whose
-// child died.
+// Whether a publish that failed with this status certainly left nothing mounted. That is not
+// certain after a time-out, or if the child died.
 bool IsForCertain(const Status& failure) {
   return failure.code() != StatusCode::kDeadlineExceeded && failure.code() != StatusCode::kInternal;
 }
@@ -55,7 +55,7 @@ Status VolumeSteps::PublishAgain(Entry& entry, VolumeRecord& volume) {
   return Publish(entry, volume, /*absent=*/false);
 }
 
-// `absent`: for certain nothing of it is mounted yet.
+// `absent`: the volume certainly is not mounted yet.
 Status VolumeSteps::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
   const std::string& sandbox_id = entry.record.sandbox_id;
   if (volume.state == VolumeState::kFailed) {
@@ -83,7 +83,8 @@ Status VolumeSteps::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
     LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
     return OkStatus();
   }
-  // Where the outcome of this try, or of one before, is unknown, the kernel may mount it still.
+  // If the outcome of this try or an earlier one is unknown, the volume stays "publishing", because
+  // the kernel may still mount it.
   if (absent && IsForCertain(published)) {
     if (const Status noted = SetState(entry, volume, VolumeState::kFailed); noted.ok()) {
       sandboxes_.NoteEnd(sandbox_id, volume.target);
@@ -102,7 +103,8 @@ Status VolumeSteps::Unpublish(Entry& entry, const std::string& target) {
     RETURN_IF_ERROR(SetState(entry, *volume, VolumeState::kUnpublishing));
   }
   RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
-  // Before the look at who else has it: of two that end together, the last one waits.
+  // The use ends before the check who else has the device, so that of two unpublishes at the same
+  // time the last one waits for the device.
   sandboxes_.NoteEnd(record.sandbox_id, target);
   const Status forgotten = ForgetVolume(entry, *volume);
   if (forgotten.ok()) return OkStatus();
@@ -111,10 +113,10 @@ Status VolumeSteps::Unpublish(Entry& entry, const std::string& target) {
   return forgotten;
 }
 
-// The sandbox has let go of the volume.
+// Removes the volume's record after the sandbox has unmounted the volume.
 Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume) {
   SandboxRecord& record = entry.record;
-  // Whoever has the device of one that failed is somebody else.
+  // A failed volume is not mounted, so a user of its device must be somebody else.
   if (volume.state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, volume));
   RETURN_IF_ERROR(RemoveEmptyFolders(volume.target));
   const std::string what = volume.host_volume_id;

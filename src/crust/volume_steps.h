@@ -1,10 +1,10 @@
-// The steps of one volume in one sandbox, whose states sandbox_records.h draws: in, in again by
-// another path of its device, and out. Each step writes the sandbox's record before it acts, and
-// leaves the record as it was where it cannot be written.
+// The steps of one volume in one sandbox: publish, publish again by another path of its device, and
+// unpublish. sandbox_records.h draws the states. Each step writes the sandbox's record before it
+// acts. If the write fails, the record stays as it was.
 //
 // The caller holds the sandbox's entry, which is open. Thread-safe for different entries. A failure
 // of a publish that is DEADLINE_EXCEEDED or INTERNAL has an unknown outcome: the volume stays
-// "publishing", since the kernel may mount it still.
+// "publishing", because the kernel may still mount it.
 #pragma once
 
 #include <atomic>
@@ -22,27 +22,28 @@ class VolumeSteps {
  public:
   using Entry = SandboxTable::Entry;
 
-  // All are borrowed and must outlive this. `free_within`: how long a device may take to come free
-  // once its last mount went. `stopping`: ends walks that give files to groups.
+  // All are borrowed and must outlive this. `free_within`: how long a device may stay busy after
+  // its last mount is gone. `stopping`: if it is true, walks that give files to groups end.
   VolumeSteps(SandboxTable& sandboxes, const SandboxRecords& records,
               std::chrono::milliseconds free_within, const std::atomic<bool>& stopping)
       : sandboxes_(sandboxes), records_(records), free_within_(free_within), stopping_(stopping) {}
 
   // `volume` is "publishing", and no volume of the record has its target.
   base::Status PublishNew(Entry& entry, VolumeRecord volume);
-  // `volume` is of the entry's record, in any state but "unpublishing". What is mounted already is
-  // left as it is.
+  // `volume` is in the entry's record, in any state but "unpublishing". If it is mounted already,
+  // it stays as it is.
   base::Status PublishAgain(Entry& entry, VolumeRecord& volume);
   // The node agent has another path now for the same device (/dev/disk/by-id/x, /dev/sdb), by which
   // it will ask for the volume.
   base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume,
                                const std::string& host_volume_id, MountPlan plan);
-  // OK where nothing is recorded at `target`. Its device is free when it returns OK, unless another
+  // OK if nothing is recorded at `target`. After OK the volume's device is free, unless another
   // sandbox or target uses it.
   base::Status Unpublish(Entry& entry, const std::string& target);
 
  private:
-  // Writes the record as `change` makes it; its volumes are as before where that fails.
+  // Applies `change` to the record and writes it. If the write fails, the volumes of the record
+  // stay as before.
   base::Status ChangeRecord(SandboxRecord& record, const std::function<void()>& change);
   base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
   base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);

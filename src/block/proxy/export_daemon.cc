@@ -50,8 +50,8 @@ base::Status AddExport(const ExportCall& call, steady_clock::time_point deadline
   RETURN_IF_ERROR(qmp);
   Json node = {{"node-name", kNode}, {"read-only", volume.read_only}};
   if (volume.server.empty()) {
-    // The very file that this process has open and locked, which the daemon holds too. Its own
-    // locks would let two writers share an export's file.
+    // The daemon opens the very file that it inherited open and locked. QEMU's own locks are off,
+    // because they would let two writers share an export's file.
     node["driver"] = "file";
     node["filename"] = fmt::format("/proc/self/fd/{}", kHeldFd);
     node["locking"] = "off";

@@ -1,4 +1,4 @@
-// What a storage daemon is told of the volume that it shows, through QMP. Functions without state:
+// Configures, through QMP, the volume that a storage daemon shows. Functions without state:
 // thread-safe. FAILED_PRECONDITION: the daemon refused. DEADLINE_EXCEEDED: it did not answer, and
 // what it did is unknown.
 #pragma once
@@ -24,7 +24,7 @@ struct ExportCall {
 
 // Has a daemon that was just started show the volume: waits until it listens, opens the image that
 // the daemon holds (storage_daemon.h) or the NBD server's export, and mounts the FUSE file.
-// INVALID_ARGUMENT: the server's address is none.
+// INVALID_ARGUMENT: the server's address is not valid.
 base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 // Tells the daemon that the volume has `size` bytes now.

@@ -13,27 +13,28 @@ namespace berth::block::proxy {
 
 struct Shown {
   std::string path;
-  uint64_t device = 0;  // of the file system that the path is to be on
+  uint64_t device = 0;  // of the file system that `path` must be on
   int64_t size_bytes = 0;
 };
 
-// Opens the image that is to be shown, with the lock that its daemon is to hold. Invalid for an
-// export of an NBD server: that has a file only where its back end has a folder.
+// Opens the image and takes the lock that its daemon will hold. The descriptor is invalid for an
+// NBD server's export that has no file here: it has one only if its back end names a folder.
 // FAILED_PRECONDITION: another holds the lock. DATA_LOSS: another file has the image's path.
 base::StatusOr<base::UniqueFd> OpenImage(const Volume& volume);
 
-// What the FUSE file at `path` shows. UNAVAILABLE: nothing is mounted there, since it is on the
-// file system of `proxy_folder`.
+// Tells what the FUSE file at `path` shows. UNAVAILABLE: nothing is mounted there, because `path`
+// is on the file system of `proxy_folder`.
 base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& proxy_folder);
 
 // Whether a loop device shows a file of `image` below `store_folder`, deleted or not.
 base::StatusOr<bool> IsShownByLoop(const std::string& store_folder, const std::string& image);
 
-// Ends the FUSE connection behind `file`, so that its users get errors whatever its daemon waits
-// for. Asks the mount table alone, never the file itself. Nothing mounted there is fine.
+// Ends the FUSE connection behind `file`, so that its users get errors even if its daemon hangs.
+// Reads the mount table only and never touches the file, because that could hang. Does nothing if
+// nothing is mounted there.
 void AbortFuseOf(const std::string& proxy_folder, const std::string& file);
 
-// Detaches all that is mounted at `file`; nothing there is OK.
+// Detaches everything that is mounted at `file`; OK if nothing is.
 base::Status UnmountFile(const std::string& file);
 
 }  // namespace berth::block::proxy

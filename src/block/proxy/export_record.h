@@ -1,5 +1,5 @@
-// What is shown of a volume, and the record of it that outlives the process (exports.h draws the
-// states and the folder).
+// An export of a volume, and its record, which outlives the process. exports.h draws the states and
+// the folder.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace berth::block::proxy {
 
-// What is to be shown: a file, or an export of an NBD server.
+// The volume that the proxy shows: a file, or an export of an NBD server.
 struct Volume {
-  std::string store;  // tells one back end's images from another's
+  std::string store;  // distinguishes the images of different back ends
   std::string image;
   std::string path;     // of the file; empty: it is an NBD server's
   uint64_t device = 0;  // which file
@@ -28,12 +28,12 @@ struct Export {
   enum class State { kStarting, kServing, kQuarantined, kClosing };
   Volume volume;
   State state = State::kStarting;
-  std::string reason;  // of a quarantine
+  std::string reason;  // why it is quarantined
   std::string boot_id;
   DaemonId daemon;
   uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
-  // Counts how often it was begun anew beside a file whose daemon died: a loop device may still
-  // show that one.
+  // Counts how often the export was started again at a new path after its daemon died. The old path
+  // stays, because a loop device may still show that file.
   int generation = 0;
 };
 

@@ -44,7 +44,7 @@ std::string Exports::IdOf(const std::string& store, const std::string& image) {
   return base::Sha256Hex(fmt::format("{}\n{}", store, image)).substr(0, 24);
 }
 
-// In a daemon's environment, by which one is found whose start was not recorded.
+// A variable in the daemon's environment. It finds a daemon whose start was not recorded.
 std::string Exports::MarkOf(const std::string& id) { return "BERTH_IO_PROXY_EXPORT=" + id; }
 
 std::string Exports::FolderOf(const std::string& folder, const std::string& store) {
@@ -133,7 +133,7 @@ base::Status Exports::Recover() {
       RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(folder + "/" + name));
       continue;
     }
-    if (record->boot_id != boot_id_) {  // nothing of it is left
+    if (record->boot_id != boot_id_) {  // nothing of it survived the boot
       RETURN_IF_ERROR(ForgetExport(*record));
       continue;
     }
@@ -154,7 +154,8 @@ base::Status Exports::Recover() {
         break;
       case Export::State::kStarting:
       case Export::State::kClosing:
-        // Nobody was told of what was being started, and whoever asked for the end asks again.
+        // Both can be dropped: no caller got a starting export, and the caller that wanted the
+        // export closed calls again.
         if (const base::Status ended = StopExport(*record, /*at_once=*/true); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
           break;
@@ -224,8 +225,8 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
                                                  .file = file,
                                                  .reconnect = options_.reconnect},
                                                 steady_clock::now() + options_.start_within);
-      // QEMU 7.2 was seen to greet and then to answer nothing. Nobody has the volume yet: another
-      // daemon does no harm.
+      // QEMU 7.2 sometimes sends its greeting and then answers nothing. Starting another daemon is
+      // safe, because nobody uses the volume yet.
       if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
         RETURN_IF_ERROR(configured);
         break;
@@ -235,8 +236,8 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
       RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
     }
     ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
-    // QEMU before 10.1 reads the next request over the content of a write that it still has in
-    // hand, so that several at once corrupt the volume ("fuse: Copy write buffer content before
+    // QEMU before 10.1 reads the next request into the buffer of a write that it has not finished,
+    // so several requests at once corrupt the volume ("fuse: Copy write buffer content before
     // polling"). A loop device with direct I/O sends all its reads and writes asynchronously.
     RETURN_IF_ERROR(LimitToOneRequest(options_.folder, static_cast<dev_t>(made_visible.device)));
     return made_visible;
@@ -285,7 +286,7 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   const base::UniqueFd process = OpenDaemon(record.daemon);
   if (!at_once && process.valid()) {
-    // By its own hand it flushes what it has.
+    // The daemon gets the chance to quit, because it then flushes its data.
     const auto deadline = steady_clock::now() + kEndTime;
     auto qmp = QmpClient::Connect(SocketOf(id), deadline);
     pollfd ended = {process.get(), POLLIN, 0};
@@ -308,7 +309,7 @@ base::Status Exports::StopExport(const Export& record, bool at_once) {
   const base::Status ended = EndDaemon(record, at_once);
   for (Export each = record; each.generation >= 0; --each.generation) {
     const std::string file = FileOf(each);
-    // Its users get errors, whatever the daemon still waits for.
+    // The daemon did not end, so the FUSE connection is aborted: its users get errors.
     if (!ended.ok()) AbortFuseOf(options_.folder, file);
     RETURN_IF_ERROR(UnmountFile(file));
   }
@@ -336,7 +337,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
   auto hold = keys_.Exclusive(id);
   const auto deadline = steady_clock::now() + kEndTime;
   while (!hold.ok() && steady_clock::now() < deadline) {
-    // Another call waits for the daemon: it ends with it.
+    // Another call waits for the daemon; it ends when the daemon is killed.
     const std::optional<Export> held = FindExport(id);
     if (held.has_value()) {
       const base::Status killed = KillDaemon(held->daemon, seconds(2));
@@ -356,7 +357,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
 
 void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
   const auto hold = keys_.Exclusive(id);
-  if (!hold.ok()) return;  // whoever has it sees to it; else the next look does
+  if (!hold.ok()) return;  // the holder or the next round handles it
   std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||
       record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
@@ -438,7 +439,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     }
     std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
     for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
-    // The time-out is for a death at which somebody else had the volume's key.
+    // The time-out is needed because a death is skipped while another call holds the volume's key.
     if (poll(fds.data(), fds.size(), 5000) < 0 && errno != EINTR) return;
     uint64_t drained = 0;
     [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);
