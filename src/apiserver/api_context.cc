@@ -22,7 +22,7 @@ void ReplyObject(http::Exchange& exchange, int code, std::string json) {
 
 void ReplyError(http::Exchange& exchange, const base::Status& status) {
   http::Response failure = ToResponse(status);
-  // Whoever accepts nothing on offer is told so in JSON.
+  // A client that accepts none of the formats gets the error in JSON.
   if (failure.code == 406) return Reply(exchange, std::move(failure));
   http::Response response =
       ObjectResponse(exchange.request(), failure.code, std::move(failure.body));

@@ -1,4 +1,4 @@
-// The latest changes, parsed and rendered at most once however many watch them.
+// Caches the latest changes, so that each is parsed and rendered at most once for all its watchers.
 //
 // Thread-safe. Changes come in revision order, so a few entries serve all watchers of a live
 // stream.
@@ -25,10 +25,10 @@ class CachedChange {
   // The object after and before the change, parsed when first asked for. Empty objects if damaged.
   const base::Json& after() ABSL_LOCKS_EXCLUDED(mutex_);
   const base::Json& before() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The object that an event of `type` shows: of one that leaves a selector (DELETED) as it was, at
-  // the revision of the change.
+  // The object that an event of `type` shows. If an update moved the object out of the watcher's
+  // selector (DELETED), it is the object before the change, with the revision of the change.
   store::Record Shown(std::string_view type) const;
-  // The chunk that tells of the change as `type`: ADDED, MODIFIED or DELETED.
+  // The chunk with the watch event of this change. `type` is ADDED, MODIFIED or DELETED.
   http::Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -35,7 +35,7 @@ std::shared_ptr<const http::User> HttpFront::FindProcessUser(uid_t uid) const {
 }
 
 std::shared_ptr<const http::User> HttpFront::FindCertificateUser(SSL* ssl) const {
-  return PeerUser(ssl);  // null: a token may say who it is
+  return PeerUser(ssl);  // null: a token may still identify the user
 }
 
 std::optional<http::Refusal> HttpFront::CheckHead(const http::RequestHead& head,
@@ -45,7 +45,8 @@ std::optional<http::Refusal> HttpFront::CheckHead(const http::RequestHead& head,
 }
 
 std::optional<http::Response> HttpFront::RenderRefusal(const http::Refusal& refusal) const {
-  // Some codes of HTTP's own have no reason in Kubernetes: only the head then carries them.
+  // Some HTTP status codes have no reason in Kubernetes. Then only the response's head has the
+  // exact code.
   const base::Status status = KubeError(ReasonOfRefusal(refusal.code), refusal.message);
   return http::Response{.code = refusal.code, .body = base::json::Dump(StatusObject(status))};
 }

@@ -1,4 +1,4 @@
-// What the HTTP server asks of the API: who a caller is, how an error looks, and the answers.
+// Connects the HTTP server to the API: identifies callers, renders errors and passes requests on.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,9 @@
 
 namespace berth::apiserver {
 
-// On the UNIX socket processes of root and of the server's own user come in, as administrators. On
-// TLS a client certificate may say who it is (tls.h). Errors are Kubernetes' Status objects.
+// On the UNIX socket, processes of root and of the server's own user are accepted as
+// administrators. On TLS, a client certificate may identify the user (tls.h). Errors are rendered
+// as Kubernetes' Status objects.
 class HttpFront : public http::Service {
  public:
   using Handler = std::function<void(std::shared_ptr<http::Exchange>)>;

@@ -40,7 +40,7 @@ base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
   return selection;
 }
 
-// The combinations of a list's options that Kubernetes refuses.
+// Refuses the combinations of list options that Kubernetes refuses.
 Status CheckListOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
@@ -68,7 +68,7 @@ Status CheckListOptions(const http::Query& query) {
   return errors.ToStatus(kListOptions, "");
 }
 
-// The same for a watch.
+// Refuses the combinations of watch options that Kubernetes refuses.
 Status CheckWatchOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
@@ -124,7 +124,7 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
   list.limit = static_cast<size_t>(std::max<int64_t>(limit, 0));
   ASSIGN_OR_RETURN(list.revision, ParseRevision(query));
   const std::string& match = query.Get("resourceVersionMatch");
-  // The pages of a list that names a revision have always been of just that one.
+  // As in Kubernetes, a list with a limit and a revision is of exactly that revision.
   list.exact = match == "Exact" || (match.empty() && list.limit > 0 && list.revision > 0);
   const std::string& token = query.Get("continue");
   if (!token.empty()) {
@@ -145,7 +145,7 @@ base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
   ASSIGN_OR_RETURN(const int64_t timeout, Number(query, "timeoutSeconds"));
   watch.timeout = std::chrono::seconds(std::clamp<int64_t>(timeout, 0, kLongestWatch.count()));
   watch.bookmarks = query.Bool("allowWatchBookmarks");
-  // Who doesn't say begins with what is there, unless it knows a revision.
+  // By default a watch begins with the existing objects, unless the client names a revision.
   watch.send_initial_events =
       query.Has("sendInitialEvents") ? query.Bool("sendInitialEvents") : watch.revision == 0;
   return watch;

@@ -13,7 +13,7 @@ using base::StatusCode;
 
 namespace {
 
-// The container that is meant: the one asked for, or the only one.
+// The container of the request: the one that it names, or the pod's only one.
 base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
   std::string names;
   std::string inits;
@@ -39,7 +39,7 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
                   pod.name(), names, also));
 }
 
-// The node agent's path for what is asked.
+// The path of the request at the node agent.
 base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest& request) {
   const std::string& what = request.subresource;
   if (what == "portforward") {
@@ -50,13 +50,13 @@ base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest&
                      pod.name(), pod.uid(), container);
 }
 
-// Header lines are built from these: a name that holds a line break must not get in.
+// Header lines are built from such texts, so that a text with a line break must be refused.
 bool IsHeaderText(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
 
-// The client's head for the node agent: another path, no credentials, and no reuse of the
-// connection unless it becomes a stream.
+// The request's head as it is sent to the node agent: with another path, without credentials, and
+// without reuse of the connection unless it is upgraded to a stream.
 std::string HeadFor(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();

@@ -1,4 +1,4 @@
-// The pod's half of ResourceWriter: its binding to a node, and its eviction.
+// The part of ResourceWriter that is only for pods: binding to a node, and eviction.
 
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
@@ -94,7 +94,7 @@ void ResourceWriter::Bind(const ResourceRequest& request) {
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
 }
 
-// Without disruption budgets there is nothing to wait for: an eviction is a delete.
+// An eviction is a delete, because there are no disruption budgets that could forbid it.
 void ResourceWriter::Evict(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));

@@ -40,7 +40,7 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
   return "";
 }
 
-// Runs a handler. One that throws is at fault: its own client hears of it, the others nothing.
+// Runs a handler. If it throws, only its own client gets an error and the server goes on.
 void Guarded(http::Exchange& exchange, const std::function<void()>& handler) {
   try {
     handler();
@@ -87,7 +87,7 @@ base::StatusOr<ResourceRequest> Route(const http::Request& request, const Served
   if (segments.size() > at) out.name = segments[at++];
   if (segments.size() > at) out.subresource = segments[at];
   if (info->namespaced && !scoped && !out.name.empty()) return UnknownPath();
-  // Keys are made of these: a '/' within one would name another object's place.
+  // The store's keys are made of these, so that a '/' in one would address another object.
   for (const std::string* part : {&out.ns, &out.name}) {
     if (part->empty()) continue;
     if (const Status status = api::CheckPathSegment(*part); !status.ok()) {
@@ -109,24 +109,24 @@ AccessAttributes AttributesOf(const ResourceRequest& request) {
                          .group = std::string(info.group),
                          .resource = std::string(info.plural),
                          .subresource = request.subresource,
-                         // A namespace is in itself.
+                         // The namespace of a Namespace object is its own name.
                          .ns = &info == &api::kinds::kNamespace ? request.name : request.ns,
                          .name = request.name};
   const std::string& selector = request.query.Get("fieldSelector");
   if (selector.empty()) return asked;
   const auto fields = api::FieldSelector::Parse(info, selector);
-  if (!fields.ok()) return asked;  // the handler says what is wrong with it
+  if (!fields.ok()) return asked;  // the handler reports the error
   for (const std::string_view field : {"metadata.name", "spec.nodeName"}) {
     if (auto value = fields->RequiredValue(field)) {
       asked.fields.emplace_back(std::string(field), *std::move(value));
     }
   }
-  // A list of one name asks for that object.
+  // A list that selects one name counts as a request for that object.
   if (asked.name.empty()) asked.name = asked.FieldValue("metadata.name");
   return asked;
 }
 
-// What others need to verify service account tokens (OpenID Connect discovery).
+// The documents that others need to verify service account tokens (OpenID Connect discovery).
 std::optional<base::StatusOr<http::Response>> TokenDocument(std::string_view path,
                                                             std::string_view host,
                                                             const TokenSigner& signer) {
@@ -163,7 +163,7 @@ RequestRouter::RequestRouter(ApiContext& context, Authenticator& authenticator,
 void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   const http::Request& request = exchange->request();
   const bool reads = request.method == "GET" || request.method == "HEAD";
-  // To know a token, a role or the store's health is to read the store.
+  // A worker is needed, because checking a token, a role or the store's health reads the store.
   if (reads && IsPublicPath(request.raw_path())) {
     context_.workers.Post([this, exchange = std::move(exchange)] {
       Guarded(*exchange, [&] { documents_.Answer(*exchange); });
@@ -174,7 +174,7 @@ void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
       [this, exchange = std::move(exchange)] { Guarded(*exchange, [&] { Serve(exchange); }); });
 }
 
-// Settles who asks, as whom, and with which role.
+// Determines the user, applies impersonation, and determines the role.
 base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
   ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
                    authenticator_.Identify(exchange.request()));
@@ -197,7 +197,7 @@ void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(user.name));
   if (Documents::MayServe(request.raw_path())) {
-    // The verb of a request for a path is its method.
+    // For a path that is no resource, the verb is the method.
     const Status allowed = authorizer_.Authorize(
         user, *role,
         {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});

@@ -1,6 +1,7 @@
-// Routes requests to what answers them, on a worker.
+// Routes requests to their handlers, on a worker.
 //
-// The order at this edge: know who asks, understand the URL, authorise, then read anything else.
+// The order of the steps is: authenticate, parse the URL, authorise, and only then read the rest of
+// the request.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class RequestRouter {
   RequestRouter(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
                 const TokenSigner& signer);
 
-  // On the event loop.
+  // Called on the event loop.
   void Handle(std::shared_ptr<http::Exchange> exchange);
   WatchService& watches() { return watches_; }
   Documents& documents() { return documents_; }
@@ -48,8 +49,8 @@ class RequestRouter {
   AccessReviews reviews_;
 };
 
-// The resource among `kinds` that a path names; 404 if it names none, 405 for a method that it does
-// not have. `verb` of the result is set.
+// The resource among `kinds` that a path names; 404 if it names none, 405 if the resource does not
+// support the method. `verb` of the result is set.
 base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds);
 
 }  // namespace berth::apiserver

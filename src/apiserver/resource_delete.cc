@@ -1,4 +1,4 @@
-// The deleting half of ResourceWriter.
+// The part of ResourceWriter that deletes.
 
 #include "api/selector.h"
 #include "apiserver/body_decoder.h"
@@ -19,7 +19,8 @@ constexpr size_t kCollectionPage = 500;
 
 namespace {
 
-// What the query of a delete without a body says of dependents, as DeleteOptions; null for nothing.
+// The propagation options of a delete without a body, read from its query, as DeleteOptions; null
+// if there are none.
 Json PropagationOf(const http::Query& query) {
   Json options;
   if (const std::string& policy = query.Get("propagationPolicy"); !policy.empty()) {
@@ -89,7 +90,7 @@ class DeletedList {
   ~DeletedList() {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) ReplyError(*exchange_, failure_);
-    // After an error this has no effect: an exchange is answered once.
+    // After an error this has no effect, because only the first answer of an exchange counts.
     ReplyObject(
         *exchange_, 200,
         fmt::format(R"({{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
@@ -104,7 +105,7 @@ class DeletedList {
       AppendAs(*kind_, items_, result->text, result->revision);
       revision_ = std::max(revision_, result->revision);
     } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
-      failure_ = result.status();  // gone meanwhile is as good as deleted
+      failure_ = result.status();  // NOT_FOUND counts as deleted
     }
   }
 

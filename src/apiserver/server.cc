@@ -40,7 +40,7 @@ class ServerImpl : public Server {
         router_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
-  // Ends what runs in the order in which nothing calls what is already gone.
+  // Stops the parts in an order in which no part calls one that is already gone.
   ~ServerImpl() override {
     definitions_.Stop();
     router_.watches().EndAll();
@@ -50,7 +50,7 @@ class ServerImpl : public Server {
     if (http_) http_->Stop();
   }
 
-  // Whoever is let in finds the custom resources that there are.
+  // Serves the existing custom resources before the server accepts its first request.
   Status ServeDefinitions() {
     RETURN_IF_ERROR(definitions_.Start());
     return ListGroups();
@@ -101,7 +101,7 @@ class ServerImpl : public Server {
     workers_.Post([this] { RenewCertificates(); });
   }
 
-  // A server that runs for longer than its certificate is good for.
+  // Renews certificates while the server runs, because it may run longer than they are valid.
   void RenewCertificates() {
     const auto certificates = EnsureCertificates(CertificatesFor(options_), context_.clock.Now());
     if (!certificates.ok()) {
@@ -128,7 +128,8 @@ class ServerImpl : public Server {
     }
   }
 
-  // The definitions' thread may be at it while the server starts.
+  // Takes a mutex, because the definition controller's thread may call this while the server
+  // starts.
   Status ListGroups() ABSL_LOCKS_EXCLUDED(groups_mutex_) {
     base::MutexLock lock(groups_mutex_);
     return SyncApiServices(context_.store, context_.clock, kinds_.Current()->infos());
@@ -149,8 +150,9 @@ class ServerImpl : public Server {
   base::Mutex groups_mutex_;
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
-      std::chrono::steady_clock::now() + options_.check_certificates;  // of the event loop
-  std::atomic<bool> renewed_{false};                                   // and not used yet
+      std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only
+  // New certificates are made but not in use yet.
+  std::atomic<bool> renewed_{false};
   std::unique_ptr<http::Server> http_;
 };
 

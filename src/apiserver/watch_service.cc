@@ -17,22 +17,24 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kWatchPage = 500;
-// Records that are looked at before others get their turn: a selector may let few of them pass.
+// A watch yields its worker after this many records, because a selector may match few of them.
 constexpr size_t kWatchTurn = 2000;
 constexpr size_t kWatchChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
-// A last one before the end tells the client from where to watch next.
+// A last bookmark is sent this long before the end, so that the client knows where its next watch
+// starts.
 constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
 constexpr std::chrono::seconds kDefaultTimeout{1800};
 
-// Without a wish of the client's: 30 to 60 minutes, so that watches do not all end at once.
+// The timeout if the client names none: 30 to 60 minutes, random so that watches do not all end at
+// once.
 std::chrono::seconds RandomTimeout() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return kDefaultTimeout + std::chrono::seconds(std::uniform_int_distribution<int>(
                                0, kDefaultTimeout.count())(random));
 }
 
-// How the keys end that a selection by name may match; "" if it names none.
+// The end of all keys that a selection by name can match; "" if it names none.
 std::string EndOfKey(const Selection& selection) {
   const auto name = selection.fields.RequiredValue("metadata.name");
   return name.has_value() ? "/" + *name : "";
@@ -54,7 +56,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
         next_bookmark_(NextBookmark(Clock::now())) {}
 
-  // On a worker.
+  // Runs on a worker.
   void Begin() {
     revision_ = query_.revision;
     if (revision_ > context_.store.current() || revision_ < 0) return Fail(OutOfHistory());
@@ -73,12 +75,12 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!query_.bookmarks || now < next_bookmark_) return;
     next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
-    if (progress_ == 0) return;  // still catching up: nothing that a bookmark could stand for
+    if (progress_ == 0) return;  // still catching up, so that no revision is complete yet
     Push(http::MakeFrame(renderer_.Bookmark(progress_, false)));
   }
 
-  // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
-  // waits for running deliveries.
+  // May be called on any thread, also during a delivery. A worker drops the subscription, because
+  // dropping it waits for running deliveries.
   void End() {
     {
       base::MutexLock lock(mutex_);
@@ -86,7 +88,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       ended_ = true;
     }
     exchange_->EndStream();
-    // Refused only when the server ends, and then EndAll leaves on its own thread.
+    // Post fails only when the server ends, and then EndAll calls Leave on its own thread.
     context_.workers.Post([self = shared_from_this()] { self->Leave(); });
   }
 
@@ -131,7 +133,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
              : change.type == Type::kUpdated ? "MODIFIED"
                                              : "DELETED";
     }
-    // A name does not change: what has another one needn't be parsed.
+    // Objects with another name are skipped without parsing, because a name never changes.
     if (!only_name_.empty() && !change.record.key.ends_with(only_name_)) return "";
     const bool now = query_.selection.Matches(cached.after());
     switch (change.type) {
@@ -152,7 +154,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     return now < last ? std::min(next, last) : next;
   }
 
-  // Goes on with `step` when the client has taken `out`; ends if it is gone.
+  // Sends `out` and continues with `step` when it is written. Ends the watch if the client is gone.
   void SendThen(std::string out, void (Watch::*step)()) {
     if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
@@ -160,8 +162,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     });
   }
 
-  // Sends pages of what is there, each when the client has taken the one before; then what happened
-  // since.
+  // Sends the existing objects in pages, each after the client has received the previous one. Then
+  // sends the events since.
   void SendInitial() {
     std::string out;
     size_t looked_at = 0;
@@ -190,7 +192,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     SendThen(std::move(out), &Watch::SendHistory);
   }
 
-  // Sends pages of what happened after the revision that the client knows, then follows live.
+  // Sends in pages the events after the revision that the client knows, then follows live.
   void SendHistory() {
     auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
     if (!history.ok()) return Fail(history.status());
@@ -210,7 +212,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       base::MutexLock lock(order_);
       progress_ = revision_;
     }
-    // What happened in between is delivered before Watch returns.
+    // The changes since `revision_` are delivered before Watch returns.
     auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
     if (!subscription.ok()) return Fail(subscription.status());
     bool ended;
@@ -222,8 +224,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (ended) Leave();
   }
 
-  // The event that tells of `change`; none if the client doesn't see it. The first of a table has
-  // the columns.
+  // The event for `change`; none if the client does not see the change. The first event of a table
+  // carries the columns.
   std::optional<http::Frame> FrameFor(const store::Change& change, CachedChange& cached) {
     const std::string_view type = TypeFor(change, cached);
     if (type.empty()) return std::nullopt;
@@ -262,20 +264,20 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   const WatchQuery query_;
   const Renderer renderer_;
   const std::string prefix_;
-  const std::string only_name_;  // how keys end that may match; "": any way
+  const std::string only_name_;  // the end of keys that can match; "": any key
   const Clock::time_point deadline_;
-  Clock::time_point next_bookmark_;  // of Tick's thread
+  Clock::time_point next_bookmark_;  // used on Tick's thread only
 
-  // Until the subscription these belong to the one job that runs; afterwards to the store's
-  // delivery.
+  // Before the subscription, only the one running job uses these; afterwards only the store's
+  // delivery does.
   bool opened_ = false;
   bool columns_sent_ = false;
   std::string after_;
   store::Revision at_ = 0;
   store::Revision revision_ = 0;
 
-  // Held over each push of an event or bookmark: a bookmark must not fall behind an event before
-  // it.
+  // Held while an event or bookmark is pushed, so that they are sent in the order of their
+  // revisions.
   base::Mutex order_;
   store::Revision progress_ ABSL_GUARDED_BY(order_) = 0;
   base::Mutex mutex_;
@@ -301,7 +303,8 @@ void WatchService::Start(const ResourceRequest& request) {
     }
     request.exchange->OnOver([watch] { watch->End(); });
     watch->Begin();
-    // The kind may have gone between the routing of the request and its entry in watches_.
+    // Checks again, because the kind may have been removed after the request was routed and before
+    // it was entered in watches_.
     if (!context_.kinds.Current()->Contains(request.rules)) watch->End();
     return base::OkStatus();
   };

@@ -1,7 +1,8 @@
-// Sends a streamed answer from a thread of its own, which waits until each piece is on its way.
+// Sends a streamed answer from the caller's thread, which blocks until the kernel has each piece.
 //
-// So a slow client holds up the thread that serves it, and no memory fills up. For one thread; the
-// exchange's callbacks are its own.
+// A slow client therefore blocks the thread that serves it, and the queue of bytes stays short. Not
+// thread-safe: one thread uses it. It sets the exchange's callbacks itself, so nobody else may set
+// them.
 #pragma once
 
 #include <memory>
@@ -19,17 +20,18 @@ class BlockingStream {
   // Sends the answer's head, once; further calls do nothing.
   void Start(const Response& head);
   bool started() const { return started_; }
-  // Sends `bytes` as one chunk and returns when the kernel has them. False: the client is gone, or
-  // took nothing for longer than the server waits (Limits::stall).
+  // Sends `bytes` as one chunk and returns when the kernel has them. Returns false if the client is
+  // gone, or if it read nothing for longer than Limits::stall.
   bool Send(std::string_view bytes);
-  // Ends the answer; without it the client is told that the answer broke off.
+  // Ends the answer. If End was not called, the destructor breaks the connection, so that the
+  // client sees that the answer is incomplete.
   void End();
   ~BlockingStream();
   BlockingStream(const BlockingStream&) = delete;
   BlockingStream& operator=(const BlockingStream&) = delete;
 
  private:
-  struct State {  // shared with the callbacks, which may come late
+  struct State {  // shared with the callbacks, which may run after this object is gone
     base::Mutex mutex;
     base::CondVar changed;
     bool drained ABSL_GUARDED_BY(mutex) = false;

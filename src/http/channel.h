@@ -19,7 +19,7 @@ struct IoResult {
 
 class Channel {
  public:
-  // Borrows `fd`; without `ssl` it is plain.
+  // Borrows `fd`. Without `ssl` the channel is plain.
   Channel(int fd, SslPtr ssl) : fd_(fd), ssl_(std::move(ssl)) {}
 
   bool secure() const { return ssl_ != nullptr; }
@@ -27,9 +27,10 @@ class Channel {
 
   IoResult Handshake();
   IoResult Read(char* data, size_t size);
-  // With TLS, after kWant... the next call must offer the same bytes first; they may have moved.
+  // With TLS, a call that follows kWantRead or kWantWrite must begin with the same bytes; they may
+  // lie at another address.
   IoResult Write(std::string_view data);
-  // Says that nothing more will be sent (close_notify, FIN), without waiting.
+  // Tells the peer that nothing more will be sent (close_notify, FIN). Does not wait.
   void ShutdownWrite();
 
  private:

@@ -13,11 +13,11 @@ using State = IoResult::State;
 
 namespace {
 
-// Small frames go out together in one TLS record or segment.
+// Small frames are gathered up to this size and sent in one TLS record or segment.
 constexpr size_t kGather = 16 * 1024;
-// Bytes of a next request that are taken in while the present one is answered.
+// How many bytes of the next request are read while the current one is being answered.
 constexpr size_t kMaxPipelined = 64 * 1024;
-// A refused client may still send this much before the connection is cut.
+// After this many reads from a lingering connection it is closed.
 constexpr size_t kMaxRefusedReads = 256;
 
 }  // namespace
@@ -55,7 +55,7 @@ std::optional<Connection::Time> Connection::idle_since() const {
   return idle_since_;
 }
 
-// Says that the present request's body takes `bytes`; false if the server has no more to give.
+// Reserves `bytes` for the current request's body. False if the server has not that much left.
 bool Connection::Hold(size_t bytes) {
   const bool granted = server_.Hold(held_, bytes);
   if (granted) held_ = bytes;
@@ -106,7 +106,8 @@ void Connection::WaitWrite() {
                      });
 }
 
-// Reads until nothing is left, or until a request is complete (what follows it then waits).
+// Reads until the socket has no more bytes. While a request is being answered, at most
+// kMaxPipelined bytes of the next one are read.
 void Connection::Read() {
   const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
@@ -144,14 +145,14 @@ void Connection::OnBytes(std::string_view bytes) {
     case Phase::kProxying:
       return upstream_->Send(bytes);
     default:
-      return;  // lingering: read to no purpose, so that the client can read our answer
+      return;  // lingering: discarded, because unread bytes would reset the connection
   }
 }
 
 void Connection::OnEof() {
   eof_ = true;
-  // A client that sent a whole request and then its FIN still gets a plain answer; a stream or a
-  // proxied exchange would run on for nobody.
+  // A client that sent a whole request and then its FIN still gets a plain answer. A stream or a
+  // proxied exchange is closed, because it would run on without a reader.
   if (phase_ == Phase::kBusy && end_after_out_) return;
   if (phase_ == Phase::kBusy && !exchange_->streaming()) return;
   Close();
@@ -166,7 +167,8 @@ void Connection::Parse() {
     case RequestReader::Result::kMore:
       break;
   }
-  // Nobody need send a body before he is told so.
+  // The head is checked before the body arrives, so that a client does not send the body of a
+  // refused request.
   if (const auto head = reader_.TakeHead()) {
     const auto refusal = server_.service().CheckHead(*head, user_.get());
     if (refusal) return Refuse(*refusal);
@@ -196,7 +198,7 @@ std::optional<Response> Connection::RenderRefusal(const Refusal& refusal) const 
   return server_.service().RenderRefusal(refusal);
 }
 
-// Answers what cannot become an exchange, and closes.
+// Answers a request that cannot become an exchange, and then closes the connection.
 void Connection::Refuse(const Refusal& refusal) {
   auto response = RenderRefusal(refusal);
   if (!response) return Close();
@@ -218,7 +220,7 @@ void Connection::Serve() {
   if (pending.on_drained) on_drained_ = std::move(pending.on_drained);
   end_after_out_ |= pending.end;
   close_after_out_ |= pending.end_by_close;
-  if (eof_ && !end_after_out_) return Close();  // a stream would run on for nobody
+  if (eof_ && !end_after_out_) return Close();  // the stream would have no reader
   Flush();
 }
 
@@ -241,12 +243,13 @@ void Connection::Flush() {
   if (phase_ == Phase::kBusy) deadline_ = Time::max();
   if (end_after_out_) return Answered();
   if (on_drained_) std::exchange(on_drained_, nullptr)();
-  // From here on reads only tell that the client went away, or take in its next request early. A
-  // TLS layer may also hold bytes already, for which no readiness comes.
+  // While the handler works, a read only detects that the client went away, or reads its next
+  // request early. Read is called at once because the TLS layer may already hold bytes, for which
+  // the socket does not become readable.
   if (phase_ == Phase::kBusy && !waiting_read_) Read();
 }
 
-// Writes the next bytes; false if it has to wait or the connection is gone.
+// Writes the next bytes. False if the socket takes no more now or the connection is closed.
 bool Connection::WriteSome() {
   const std::string_view first = std::string_view(*out_[out_first_]).substr(out_offset_);
   std::string gathered;
@@ -289,7 +292,7 @@ void Connection::DropSent(size_t bytes) {
     out_offset_ = 0;
     ++frames;
   }
-  // It reads: a stall's time starts anew.
+  // The client reads, so the stall timer is reset.
   if (phase_ == Phase::kBusy || phase_ == Phase::kProxying) deadline_ = Time::max();
   if (exchange_ && phase_ == Phase::kBusy) exchange_->Sent(frames, bytes);
 }
@@ -304,7 +307,8 @@ void Connection::Answered() {
   if (phase_ == Phase::kReading && !waiting_read_) Read();
 }
 
-// Closes so that the client can still read the answer: a socket closed with unread bytes resets.
+// Shuts down writing first and closes later, because the kernel resets a connection that is closed
+// with unread bytes, and the client could then not read the answer.
 void Connection::Linger() {
   channel_.ShutdownWrite();
   if (upstream_) upstream_->Close();
@@ -344,7 +348,7 @@ void Connection::Close() {
 }
 
 void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
-  // The upstream belongs to this connection and never calls after it is gone: `this` is safe.
+  // The callbacks may use `this`, because the upstream makes none after this connection is gone.
   upstream_ = std::make_unique<Upstream>(
       server_.loop(), weak_from_this(),
       Upstream::Callbacks{

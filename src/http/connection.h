@@ -35,20 +35,22 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Time = std::chrono::steady_clock::time_point;
 
-  // With `ssl` the user comes from the client's certificate, else it is `user`, who may be null.
+  // With `ssl`, the client's certificate gives the user. Otherwise the user is `user`, which may be
+  // null.
   Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
   ~Connection() override;
 
   void Start();
   void Wake() override;
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
-  void Serve();  // what Wake asked for
+  void Serve();  // runs on the event loop after Wake: takes over what the exchange has queued
   void CloseIfLate(Time now);
-  // No new request is read; the present answer still goes out.
+  // Reads no new request. The current answer is still sent.
   void Retire();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
-  // Since when it has waited for a request without a byte of one; nullopt if it does not.
+  // The time since which the connection has waited for the first byte of a request; nullopt if it
+  // is not waiting for one.
   std::optional<Time> idle_since() const;
 
  private:
@@ -81,7 +83,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   std::shared_ptr<const User> user_;
   Phase phase_ = Phase::kHandshake;
   Time deadline_;
-  Time answer_deadline_ = Time::max();  // of the present answer as a whole
+  Time answer_deadline_ = Time::max();  // for the whole of the current answer
   bool waiting_read_ = false;
   bool waiting_write_ = false;
   bool retired_ = false;
@@ -89,7 +91,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
 
   RequestReader reader_;
   Time idle_since_;
-  size_t held_ = 0;  // of the server's memory for bodies
+  size_t held_ = 0;  // bytes that this connection holds of Limits::max_bodies
 
   std::shared_ptr<Exchange> exchange_;
   std::vector<Frame> out_;

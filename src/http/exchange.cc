@@ -14,14 +14,14 @@ std::shared_ptr<Exchange> Exchange::NewHandle(const std::shared_ptr<Exchange>& e
 namespace {
 
 constexpr size_t kMaxWarnings = 64;
-// Clients bound the size of a head.
+// Warnings are short because clients bound the size of a head.
 constexpr size_t kMaxWarningBytes = 256;
 
 std::string WarningHeader(std::string_view text) {
   std::string out = "299 - \"";
   for (const char c : text.substr(0, kMaxWarningBytes)) {
     if (c == '"' || c == '\\') out += '\\';
-    // A header is one line, of characters that every proxy lets pass.
+    // A header is one line of printable ASCII, because proxies may refuse other characters.
     if (c >= ' ' && c <= '~') out += c;
   }
   return out + "\"";
@@ -47,11 +47,11 @@ std::vector<std::string> Exchange::TakeWarnings() {
 void Exchange::Abandoned() {
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;  // as nearly always: nothing is left to say
+    if (ended_) return;  // the usual case: the handler has answered
   }
   EndStream();
   const auto host = host_.lock();
-  if (!host) return;  // nobody is left to hear it
+  if (!host) return;  // the client is gone
   const Refusal refusal{.code = 500, .message = "the request ended without an answer"};
   Reply(host->RenderRefusal(refusal).value_or(Response{.code = refusal.code}));
 }
@@ -84,7 +84,7 @@ void Exchange::StartStream(const Response& head) {
     if (answered_ || over_) return;
     answered_ = streaming_ = true;
     Enqueue(MakeFrame(EncodeStreamHead(head, request_.wants_close)));
-    if (request_.is_head()) {  // the head is all that was asked for
+    if (request_.is_head()) {  // the client asked for the head only
       ended_ = pending_.end = true;
       pending_.end_by_close = request_.wants_close;
     }
@@ -96,7 +96,7 @@ bool Exchange::Push(const Frame& frame) {
   {
     base::MutexLock lock(mutex_);
     if (over_ || ended_) return false;
-    // One frame may be larger than the bound: a lone object of a kind with a lot of data.
+    // A single frame may be larger than the bound, because one object may hold much data.
     if (queued_frames_ >= kMaxQueuedFrames ||
         (queued_frames_ > 0 && queued_bytes_ + frame->size() > kMaxQueuedBytes)) {
       ended_ = true;

@@ -1,12 +1,12 @@
-// One request and its answer: the seam between the transport and what answers.
+// One request and its answer: the interface between the connection and the handler that answers.
 //
 //   Reply ───────────────────────────────▶ done
 //   StartStream ─▶ Push ... ─▶ EndStream ─▶ done
 //   Proxy ─▶ bytes both ways until one side ends ─▶ done
 //
-// Thread-safe: an answer is given from any thread, once. The handler gets a handle (NewHandle):
-// when the last copy of it goes, a request without an answer is answered 500, and an open stream is
-// ended. The callbacks run on the event loop and must not block.
+// Thread-safe: any thread may give the answer, once. The handler gets a handle (NewHandle). When
+// its last copy is destroyed, a request without an answer is answered with 500, and an open stream
+// is ended. The callbacks run on the event loop and must not block.
 #pragma once
 
 #include <functional>
@@ -29,17 +29,18 @@ class ExchangeHost {
   virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;
 };
 
-// A request to be handed on to a socket: the whole exchange becomes bytes that pass both ways.
+// A request that is forwarded to a socket. From then on the connection copies bytes in both
+// directions.
 struct ProxyTarget {
-  base::UniqueFd stream = base::UniqueFd();  // a connected socket; else `socket` is connected to
+  base::UniqueFd stream = base::UniqueFd();  // a connected socket; if invalid, `socket` is used
   std::string socket = {};                   // path of a UNIX socket
   std::string head;  // the request to send there, with the body that was read
-  Response failure;  // the answer when nobody listens there
+  Response failure;  // the answer if no process listens there
 };
 
 class Exchange {
  public:
-  // Bytes that may wait for a slow client; what comes on top ends the stream.
+  // How much may wait for a slow client. A frame beyond these bounds ends the stream.
   static constexpr size_t kMaxQueuedBytes = 1024 * 1024;
   static constexpr size_t kMaxQueuedFrames = 10'000;
 
@@ -49,40 +50,43 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   const Request& request() const { return request_; }
-  // For the handler's thread alone, before it answers.
+  // Only the handler's thread may call these two, and only before it answers.
   std::string TakeBody() { return std::move(request_.body); }
   void SetUser(std::shared_ptr<const User> user) { request_.user = std::move(user); }
-  // What the client should hear of beside the answer; the same is said once.
+  // Adds a warning that goes to the client with the answer. A text that was added before is
+  // ignored.
   void AddWarning(std::string_view text) ABSL_LOCKS_EXCLUDED(mutex_);
   // The values of the answer's Warning headers (RFC 7234): 299 - "text".
   std::vector<std::string> TakeWarnings() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Reply(const Response& response);
   void StartStream(const Response& head);
-  // Queues a frame (EncodeChunk'd). False when the stream has ended: the client is gone, or too
-  // slow for the queue's bound, in which case what is queued is still sent and the stream then
-  // closed.
+  // Queues a frame, which EncodeChunk has made. Returns false if the stream has ended, because the
+  // client is gone or because the queue is full. When the queue is full, the frames that are queued
+  // are still sent and then the stream is closed.
   bool Push(const Frame& frame);
-  // Queues a frame whatever its size, for one who awaits OnDrained before the next. False if it has
-  // ended.
+  // Queues a frame of any size. The caller waits for OnDrained before it queues the next one.
+  // Returns false if the stream has ended.
   bool PushPage(const Frame& frame);
   void EndStream();
-  // Cuts the connection off in the middle of a stream: the client must not take what it got for the
-  // whole.
+  // Closes the connection in the middle of a stream, because the client must not take the part that
+  // it received for the whole answer.
   void BreakStream();
-  // Whether the client is gone or has its answer; for one who works on without pushing.
+  // Whether the client is gone or has its whole answer. A handler that works for long without
+  // pushing asks this.
   bool over() ABSL_LOCKS_EXCLUDED(mutex_);
   void Proxy(ProxyTarget target);
 
-  // `callback` runs once when the exchange is over, for whatever reason; at once if it is already.
+  // Runs `callback` once when the exchange is over, for any reason; immediately if it is over
+  // already.
   void OnOver(std::function<void()> callback);
-  // `callback` runs once when everything pushed so far has gone to the socket; never if the client
-  // goes.
+  // Runs `callback` once when everything that was pushed so far is written to the socket; never if
+  // the client goes away first.
   void OnDrained(std::function<void()> callback);
 
  private:
   friend class Connection;
-  struct Pending {  // what the event loop has yet to take over
+  struct Pending {  // what the event loop has not taken over yet
     std::vector<Frame> frames;
     bool end = false;
     bool end_by_close = false;
@@ -92,7 +96,7 @@ class Exchange {
   };
 
   // For the connection, on the event loop.
-  bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // answers with more than one frame
+  bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
   Pending Take() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sent(size_t frames, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Over() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -15,7 +15,7 @@ constexpr size_t kStep = 16 * 1024;
 }  // namespace
 
 GzipWriter::GzipWriter() : stream_(std::make_unique<z_stream>()) {
-  // With these arguments it fails only for want of memory.
+  // With these arguments deflateInit2 fails only when memory is short.
   if (deflateInit2(stream_.get(), kLevel, Z_DEFLATED, kGzipWindow, kMemory, Z_DEFAULT_STRATEGY) !=
       Z_OK) {
     throw std::bad_alloc();
@@ -34,7 +34,7 @@ void GzipWriter::Deflate(std::string_view text, int flush, std::string& out) {
     stream_->avail_out = static_cast<uInt>(kStep);
     deflate(stream_.get(), flush);
     out.resize(out.size() - stream_->avail_out);
-  } while (stream_->avail_out == 0);  // it had more to say than there was room for
+  } while (stream_->avail_out == 0);  // the output buffer was full, so there may be more
 }
 
 void GzipWriter::Write(std::string_view text, std::string& out) {

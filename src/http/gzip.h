@@ -1,6 +1,6 @@
 // gzip compression of an answer, at once or piece by piece.
 //
-// Fast rather than small (level 1), as the Kubernetes API server does it. A compressor holds about
+// It prefers speed to size (level 1), as the Kubernetes API server does. A compressor holds about
 // 256 KiB. Not thread-safe.
 #pragma once
 
@@ -20,7 +20,7 @@ class GzipWriter {
   GzipWriter(const GzipWriter&) = delete;
   GzipWriter& operator=(const GzipWriter&) = delete;
 
-  // Appends to `out` what of the compressed text is ready.
+  // Compresses `text` and appends to `out` the compressed bytes that are ready.
   void Write(std::string_view text, std::string& out);
   // Appends the rest. Nothing can be written afterwards.
   void Finish(std::string& out);
@@ -32,7 +32,7 @@ class GzipWriter {
 };
 
 std::string Gzip(std::string_view text);
-// The text again; nullopt for what is not a whole gzip text.
+// The decompressed text; nullopt if `bytes` is not a complete gzip stream.
 std::optional<std::string> Gunzip(std::string_view bytes);
 
 }  // namespace berth::http

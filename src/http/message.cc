@@ -92,7 +92,7 @@ std::string EncodeResponse(const Response& response, bool close, bool head_only)
   std::string out;
   out.reserve(256 + (head_only ? 0 : response.body.size()));
   AppendHead(out, response, close);
-  if (response.code == 304) return out + "\r\n";  // has no body, whatever its head says
+  if (response.code == 304) return out + "\r\n";  // a 304 never has a body
   fmt::format_to(std::back_inserter(out), "Content-Length: {}\r\n\r\n", response.body.size());
   if (!head_only) out += response.body;
   return out;

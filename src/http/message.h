@@ -1,4 +1,4 @@
-// What a request and its answer are, apart from any connection.
+// The data of a request and of its answer, independent of any connection.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@
 
 namespace berth::http {
 
-// Who sends a request, as a Service (service.h) says it.
+// The user who sends a request. A Service (service.h) determines it.
 struct User {
   std::string name;
   std::string uid;  // mostly empty
   std::vector<std::string> groups;
   std::vector<std::pair<std::string, std::vector<std::string>>> extra;
-  // Of the certificate: a connection may outlive it.
+  // The end of the certificate, which matters because a connection may live longer than its
+  // certificate.
   base::WallTime valid_until = base::WallTime::max();
 };
 
@@ -27,8 +28,8 @@ struct Request {
   std::string target;  // as sent: "/api/v1/pods?limit=5"
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::shared_ptr<const User> user;  // null: not known yet, or nobody
-  bool wants_close = false;          // the client asked for the connection to end with the answer
+  std::shared_ptr<const User> user;  // null: not known yet, or no user
+  bool wants_close = false;          // the client asked to close the connection after the answer
 
   // The first header `name` (ignoring case); empty if there is none.
   std::string_view Header(std::string_view name) const;
@@ -37,14 +38,14 @@ struct Request {
   std::string_view raw_query() const;
 };
 
-// What is known of a request before its body has come.
+// The part of a request that is known before its body has arrived.
 struct RequestHead {
   std::string method;
   std::string path;
   bool has_credentials = false;  // an Authorization header
 };
 
-// Why the server itself answers a request, or what should have become one.
+// Why the server itself refuses a request, or refuses bytes that are not a valid request.
 struct Refusal {
   int code = 400;  // the HTTP status
   std::string message;
@@ -55,8 +56,8 @@ struct Response {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers = {};  // beyond type and length
-  // Empty: nothing is said. Objects change at any time and may be secret, so that no cache on the
-  // way may keep them.
+  // The Cache-Control header; empty: no such header. By default caches must not keep answers,
+  // because objects change at any time and may be secret.
   std::string_view cache_control = "no-cache, private";
 };
 
@@ -64,7 +65,8 @@ struct Response {
 std::string EncodeResponse(const Response& response, bool close, bool head_only = false);
 // The head of an answer that comes in chunks.
 std::string EncodeStreamHead(const Response& head, bool close);
-// `data` as one chunk of a chunked answer; empty data would end the stream and gives nothing.
+// `data` as one chunk of a chunked answer. Empty for empty data, because an empty chunk would end
+// the stream.
 std::string EncodeChunk(std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 

@@ -32,8 +32,8 @@ RequestReader::Result RequestReader::Next() {
     if (error == beast::http::error::body_limit) {
       return Refuse(413, fmt::format("Request entity too large: limit is {}", bounds_.max_body));
     }
-    // The parser bounds the head; what it waits for to become whole within the body, the
-    // description of a chunk or the trailers, is bounded here.
+    // The parser itself bounds the head. Chunk headers and trailers are bounded here, because the
+    // parser waits until they are complete.
     if (error == beast::http::error::header_limit || (used == 0 && in_.size() > bounds_.max_head)) {
       return Refuse(431, "the request's head is too large");
     }

@@ -1,11 +1,11 @@
-// Bytes in, requests out: the HTTP/1.1 requests of one connection, one after the other.
+// Parses the bytes of one connection into HTTP/1.1 requests, one after the other.
 //
 //   Append ─▶ Next: kMore ─▶ Append ...      the request isn't whole yet
 //                   kRequest ─▶ Take          and on with what follows it
 //                   kRefused                  nothing more can be read from this client
 //
-// Everything is bounded: head, body, and what chunks and trailers say besides. Between requests it
-// holds no memory. Pure; not thread-safe.
+// Head, body, chunk headers and trailers are all bounded. The reader holds no memory between
+// requests. Pure; not thread-safe.
 #pragma once
 
 #include <boost/beast/http/parser.hpp>
@@ -27,31 +27,32 @@ class RequestReader {
   struct Bounds {
     size_t max_head;
     size_t max_body;
-    bool http_1_0 = false;  // takes requests of HTTP/1.0 as well
+    bool http_1_0 = false;  // accepts HTTP/1.0 requests as well
   };
   explicit RequestReader(const Bounds& bounds) : bounds_(bounds) {}
 
   void Append(std::string_view bytes) { in_.append(bytes); }
   Result Next();
-  // The request that Next has found, without its user.
+  // The request that Next has found. Its user is not set.
   Request Take();
 
-  // Once, when the head of a request has come and its body has not.
+  // Returns the head of a request once, when the head has arrived and the body has not.
   std::optional<RequestHead> TakeHead() { return std::exchange(head_, std::nullopt); }
-  // Once, when the head of a request has come whose client waits to be told to send the body.
+  // True once, when the head of a request with "Expect: 100-continue" has arrived, because its
+  // client sends the body only after "100 Continue".
   bool TakeExpectation();
-  // Why it is kRefused.
+  // The reason after Next returned kRefused.
   const Refusal& refusal() const { return refusal_; }
 
-  // Nothing of a request has come.
+  // Whether no byte of a request has arrived.
   bool idle() const { return parser_ == nullptr && in_.empty(); }
-  // Bytes that have come and are not yet read.
+  // Number of bytes that have arrived and are not parsed yet.
   size_t waiting() const { return in_.size(); }
-  // The memory that the body of the present request takes, or will.
+  // The memory that the body of the current request takes, or will take.
   size_t body_size() const;
-  // The bytes behind the last request.
+  // Removes and returns the bytes that follow the last request.
   std::string TakeRest() { return std::exchange(in_, std::string()); }
-  // Forgets what has come.
+  // Drops everything that has arrived.
   void Clear();
 
  private:

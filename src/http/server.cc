@@ -21,7 +21,7 @@ using base::StatusCode;
 
 namespace {
 
-// After accept failed (mostly: out of descriptors), the next try.
+// How long to wait after accept failed, mostly because no descriptor was free.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 Status NetError(const boost::system::error_code& error, std::string_view context) {
@@ -36,7 +36,8 @@ std::optional<uid_t> ReadPeerUid(int fd) {
   return peer.uid;
 }
 
-// Leaves a quarter of the descriptors to files, the database and the node agent.
+// Lowers max_connections so that a quarter of the descriptors is left for files, the database and
+// the node agent.
 Server::Options WithinDescriptors(Server::Options options) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -73,9 +74,10 @@ Status Server::Open(SslContextPtr context) {
   }
   Sweep();
   thread_ = std::jthread([this] {
-    // The kernel takes 15 bytes.
+    // The kernel accepts thread names of at most 15 bytes.
     pthread_setname_np(pthread_self(), (options_.name.substr(0, 10) + "-loop").c_str());
-    // OpenSSL writes without MSG_NOSIGNAL: a client that is gone must not end the process.
+    // SIGPIPE is blocked because OpenSSL writes without MSG_NOSIGNAL, and a client that went away
+    // must not end the process.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -92,8 +94,8 @@ Status Server::OpenUnix() {
                  "the socket path '{}' is longer than the kernel's {} bytes", path,
                  sizeof(sockaddr_un::sun_path) - 1);
   }
-  // What lies there is left over from a server that ended: the store's lock admits only one at a
-  // time.
+  // A socket at this path is left over from a server that ended, because the store's lock admits
+  // only one server at a time.
   struct stat present{};
   if (lstat(path.c_str(), &present) == 0) {
     if (!S_ISSOCK(present.st_mode)) {
@@ -103,8 +105,8 @@ Status Server::OpenUnix() {
   }
   boost::system::error_code error;
   unix_acceptor_.open(asio::local::stream_protocol(), error);
-  // Nobody may connect between bind and chmod: the mode of a socket's inode applies from its
-  // creation.
+  // The mode is set before bind, because the socket file gets it at its creation; otherwise others
+  // could connect between bind and chmod.
   if (!error) fchmod(unix_acceptor_.native_handle(), 0600);
   if (!error) unix_acceptor_.bind(asio::local::stream_protocol::endpoint(path), error);
   if (!error && chmod(path.c_str(), 0600) != 0)
@@ -212,7 +214,7 @@ void Server::Forget(const std::shared_ptr<Connection>& connection) {
   }
 }
 
-// Only when room becomes scarce: it takes a look at all connections.
+// Works only when connections become scarce, because it visits all of them.
 void Server::FindIdlest() {
   idlest_.clear();
   if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
@@ -249,7 +251,7 @@ void Server::Sweep() {
   sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
     if (stopped) return;
     const auto now = std::chrono::steady_clock::now();
-    // Closing a connection takes it out of the set.
+    // The loop uses a copy, because closing a connection removes it from the set.
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->CloseIfLate(now);
     FindIdlest();
@@ -266,7 +268,7 @@ void Server::WakeLater(std::shared_ptr<Connection> connection) {
   {
     base::MutexLock lock(mutex_);
     awake_.push_back(std::move(connection));
-    if (awake_.size() > 1) return;  // the loop has been called already
+    if (awake_.size() > 1) return;  // the loop has been woken already
   }
   asio::post(loop_, [this] {
     std::vector<std::shared_ptr<Connection>> awake;
@@ -279,7 +281,7 @@ void Server::WakeLater(std::shared_ptr<Connection> connection) {
 }
 
 void Server::UseContext(SslContextPtr context) {
-  // SSL objects hold their context: connections that exist keep the old one.
+  // Existing connections keep the old context, because each SSL object holds a reference to it.
   asio::post(loop_, [this, shared = std::shared_ptr<SSL_CTX>(std::move(context))] {
     SSL_CTX_up_ref(shared.get());
     context_.reset(shared.get());

@@ -1,4 +1,5 @@
-// What an HTTP server asks of what it serves: who a caller is, how an error looks, and the answers.
+// The interface that an HTTP server needs: it identifies callers, renders errors and answers
+// requests.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -12,25 +13,25 @@
 
 namespace berth::http {
 
-// Called on the event loop, so that it must not block; RenderRefusal is called from any thread.
-// Outlives the server.
+// Its functions must not block, because they are called on the event loop; RenderRefusal may be
+// called from any thread. The service must outlive the server.
 class Service {
  public:
   virtual ~Service() = default;
 
-  // The user behind a connection to the UNIX socket, whose process is the kernel's `uid`; null
-  // refuses the connection.
+  // The user of a connection to the UNIX socket. `uid` is the user id of the peer process, as the
+  // kernel reports it. The server refuses the connection if the result is null.
   virtual std::shared_ptr<const User> FindProcessUser(uid_t uid) const = 0;
   // The user of a finished TLS handshake; null if its certificate names none.
   virtual std::shared_ptr<const User> FindCertificateUser(SSL* ssl) const { return nullptr; }
-  // Why a request is refused by its head alone, so that nobody sends a body in vain; nullopt takes
-  // it. `user` is null if the transport knows none.
+  // Decides from the head alone whether a request is refused, so that a client does not send a body
+  // in vain. nullopt accepts the request. `user` is null if the transport knows no user.
   virtual std::optional<Refusal> CheckHead(const RequestHead& head, const User* user) const {
     return std::nullopt;
   }
-  // The answer that a client gets for `refusal`; nullopt ends the connection without one.
+  // The answer that a client gets for `refusal`. nullopt closes the connection without an answer.
   virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;
-  // Answers a request, now or later, on any thread.
+  // Answers a request. The answer may come later and from any thread.
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;
 };
 

@@ -1,4 +1,4 @@
-// OpenSSL's objects as a server owns them.
+// Owning pointers for OpenSSL's objects.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -17,8 +17,8 @@ struct SslContextDeleter {
 };
 using SslContextPtr = std::unique_ptr<SSL_CTX, SslContextDeleter>;
 
-// A server's context as a Channel needs it: TLS 1.2 or newer, no resumption. It has no certificate
-// yet. Null if OpenSSL cannot make one; its error queue then says why.
+// Makes a server's context with the settings that a Channel needs: TLS 1.2 or newer, no resumption.
+// It has no certificate yet. Null if OpenSSL cannot make one; its error queue then says why.
 SslContextPtr MakeTlsContext();
 
 }  // namespace berth::http

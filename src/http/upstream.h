@@ -1,7 +1,6 @@
 // The far side of a proxied exchange: a stream socket, with bounded buffers both ways.
 //
-// Belongs to the event loop. `owner` guards the callbacks: once it has expired or Close was called,
-// none is made.
+// Belongs to the event loop. No callback is made after `owner` has expired or Close was called.
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -18,15 +17,15 @@ namespace berth::http {
 class Upstream {
  public:
   struct Callbacks {
-    std::function<bool(std::string bytes)> on_bytes;  // false: no more until Drained
-    std::function<void()> on_writable;                // no longer full
-    std::function<void()> on_end;  // it closed or broke; all its bytes were given
+    std::function<bool(std::string bytes)> on_bytes;  // false: give no more until Drained
+    std::function<void()> on_writable;                // the queue is no longer full
+    std::function<void()> on_end;  // the far side closed or failed; all its bytes were given
   };
 
   Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Callbacks callbacks);
 
-  bool Connect(const std::string& path);    // to a UNIX socket; false: nobody listens
-  bool AdoptStream(base::UniqueFd stream);  // one that is connected; false: it is no stream socket
+  bool Connect(const std::string& path);    // to a UNIX socket; false: cannot connect
+  bool AdoptStream(base::UniqueFd stream);  // a connected one; false: it is not a socket
   void Send(std::string_view bytes);
   bool full() const { return out_.size() >= kMaxQueued; }
   void Read();

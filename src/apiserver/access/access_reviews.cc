@@ -44,7 +44,7 @@ Status Invalid(const api::KindInfo& info, std::string_view field, std::string_vi
   return errors.ToStatus(info, "");
 }
 
-// What a field selector narrows the asked access to; one that cannot be understood narrows nothing.
+// Adds the field selector of a review. A selector that cannot be parsed is ignored.
 void AddFields(const Json& resource, AccessAttributes& asked) {
   const Json& selector = Map(resource, {"fieldSelector"});
   for (const Json& requirement : Array(selector, {"requirements"})) {
@@ -66,7 +66,7 @@ void AddFields(const Json& resource, AccessAttributes& asked) {
   }
 }
 
-// As a request's own attributes are: a selector for one name names that object.
+// A selector for one name means that object, as in the attributes of a request.
 void NameByField(AccessAttributes& asked) {
   if (asked.name.empty()) asked.name = asked.FieldValue("metadata.name");
 }
@@ -159,7 +159,7 @@ void AccessReviews::Answer(const ResourceRequest& request) {
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, review));
     ASSIGN_OR_RETURN(Json status, StatusOf(request, review));
     review["metadata"]["creationTimestamp"] = api::FormatTime(context_.clock.Now());
-    // A token stays with those who know it already.
+    // The answer does not repeat the token, because only its owner may know it.
     if (request.rules->info == &kinds::kTokenReview) base::json::Remove(review, {"spec", "token"});
     review["status"] = std::move(status);
     ReplyObject(*request.exchange, 201, base::json::Dump(review));

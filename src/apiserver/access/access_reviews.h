@@ -1,5 +1,5 @@
-// The reviews: questions about who somebody is and what he may do, answered by the same
-// authenticator and authorizer that every request passes.
+// Answers the review requests, which ask who a user is and what the user may do. They use the same
+// authenticator and authorizer as every other request.
 //
 //   authentication.k8s.io  TokenReview, SelfSubjectReview (kubectl auth whoami)
 //   authorization.k8s.io   SelfSubjectAccessReview (kubectl auth can-i), SubjectAccessReview,
@@ -18,7 +18,7 @@ class AccessReviews {
   AccessReviews(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer)
       : context_(context), authenticator_(authenticator), authorizer_(authorizer) {}
 
-  // POST of a review, on a worker.
+  // Answers the POST of a review. Runs on a worker.
   void Answer(const ResourceRequest& request);
 
  private:

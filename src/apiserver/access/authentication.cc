@@ -21,7 +21,8 @@ using base::json::String;
 namespace {
 
 constexpr std::string_view kAuthenticated = "system:authenticated";
-// An object that is being deleted ends the tokens that are bound to it this much later.
+// A token that is bound to an object stays valid for this long after the object's
+// deletionTimestamp.
 constexpr std::chrono::seconds kDeletionLeeway{60};
 
 std::vector<std::string> AccountGroups(std::string_view ns) {
@@ -74,7 +75,7 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
     if (token.empty()) return UnauthorizedError();
     auto owner = OwnerOf(token, {});
     if (!owner.ok()) {
-      // Why a token is refused is for the log alone.
+      // Only the log gets the reason why a token is refused.
       LOG_INFO("api: {} {}: {}", request.method, base::Quote(request.raw_path()),
                base::Message(owner.status()));
       return UnauthorizedError();
@@ -89,7 +90,7 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(
     std::string_view token, const std::vector<std::string>& audiences) {
   if (StaticTokens::Looks(token)) {
     ASSIGN_OR_RETURN(http::User user, static_tokens_.OwnerOf(token, clock_.Now()));
-    // A person's token is for the API alone.
+    // A person's token is valid only for the API.
     const std::string api(kTokenIssuer);
     if (!audiences.empty() &&
         std::find(audiences.begin(), audiences.end(), api) == audiences.end()) {
@@ -131,7 +132,7 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOfClaims(
   if (const Json& secret = Map(bound, {"secret"}); !secret.empty()) {
     RETURN_IF_ERROR(CheckAlive(api::kinds::kSecret, ns, secret));
   }
-  // Of a pod's token the node is only told.
+  // A pod's token names its node only as information, so that the node need not exist.
   if (pod.empty() && !node.empty()) RETURN_IF_ERROR(CheckAlive(api::kinds::kNode, "", node));
 
   http::User& user = owner.user;

@@ -1,11 +1,11 @@
-// Who sends a request.
+// Authentication: finds the user who sends a request.
 //
-// The transport knows some: on TLS the client certificate of the server's own authority (CN the
-// user, O the groups), on the UNIX socket root. Without one a bearer token says it: a service
-// account's (token_signer.h), whose account and bound object are looked up each time, so that it
-// ends with them, or a person's (static_tokens.h). There is no anonymous user: whoever is neither
-// is answered 401, but for health and version. An administrator may act as another user
-// (Impersonate-User and the like).
+// The transport identifies some users: on TLS by a client certificate of the server's own authority
+// (CN is the user, O the groups), on the UNIX socket as root. Otherwise a bearer token identifies
+// the user. It is a service account's token (token_signer.h) or a person's (static_tokens.h). The
+// account and the bound object of a service account's token are looked up each time, because the
+// token ends with them. There is no anonymous user: a request without a user gets 401, except for
+// health and version. An administrator may act as another user (Impersonate-User and the like).
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@
 
 namespace berth::apiserver {
 
-// GET of these needs no identity, so that what watches over the server can look.
+// Whether a GET of `path` needs no identity, so that monitoring can read it.
 bool IsPublicPath(std::string_view path);
 // The token of "Authorization: Bearer TOKEN"; empty if there is none.
 std::string_view BearerToken(const http::Request& request);
@@ -30,20 +30,21 @@ base::Status UnauthorizedError();
 
 class Authenticator {
  public:
-  // Borrowed. `static_tokens` may name a file that is not there.
+  // Borrows all arguments. The file of `static_tokens` may be missing.
   Authenticator(store::Store& store, const base::Clock& clock, const TokenSigner& signer,
                 StaticTokens& static_tokens)
       : store_(store), clock_(clock), signer_(signer), static_tokens_(static_tokens) {}
 
-  // 401 for nobody. Reads the store where there is a token: not for the event loop then.
+  // The user of a request; 401 if there is none. Must not be called on the event loop for a request
+  // with a token, because it then reads the store.
   base::StatusOr<std::shared_ptr<const http::User>> Identify(const http::Request& request);
 
   struct TokenOwner {
     http::User user;
-    std::vector<std::string> audiences;  // those of the asked that the token is for
+    std::vector<std::string> audiences;  // the requested ones that the token is for
   };
-  // Whose the token is, for one of `audiences` (empty: the API itself). UNAUTHENTICATED says why
-  // not.
+  // The owner of a token that is valid for one of `audiences` (empty: the API itself).
+  // UNAUTHENTICATED with the reason if it is not valid.
   base::StatusOr<TokenOwner> OwnerOf(std::string_view token,
                                      const std::vector<std::string>& audiences);
 
@@ -59,8 +60,8 @@ class Authenticator {
   StaticTokens& static_tokens_;
 };
 
-// The user that an administrator's request asks to act as; null if it asks for none. 403 for
-// others than administrators, 400 for headers that name no user.
+// The user that the request asks to impersonate; null if it asks for none. 403 if the sender is not
+// an administrator, 400 if the headers name no user.
 base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
                                                                    const http::User& user,
                                                                    const Role& role);

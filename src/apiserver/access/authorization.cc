@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 constexpr std::string_view kNodeNameExtra = "authentication.kubernetes.io/node-name";
 
-// What everybody who is authenticated may GET: what the server is and offers. A '*' at the end
-// stands for any rest.
+// The paths that every authenticated user may GET: what the server is and offers. A '*' at the end
+// matches any rest.
 constexpr std::string_view kOpenPaths[] = {"/.well-known/openid-configuration",
                                            "/api",
                                            "/api/*",
@@ -38,7 +38,7 @@ bool PathMatches(std::string_view pattern, std::string_view path) {
   return path.starts_with(pattern);
 }
 
-// The reviews that are about the asker.
+// The reviews that a user sends about himself.
 struct SelfReview {
   std::string_view group;
   std::string_view resource;
@@ -166,7 +166,7 @@ Json Authorizer::RulesOf(const Role& role) {
                                        : fmt::format("{}/{}", rule.resource, rule.subresource);
       rules.push_back(Rule(std::move(verbs), {std::string(rule.group)}, {resource}));
     }
-    // Which objects a node's rules extend to hangs on the pods that are bound to it.
+    // The list is incomplete, because a node's rights also depend on the pods that are bound to it.
     status["incomplete"] = true;
     status["evaluationError"] = "a node's rules extend only to objects of its own and of its pods";
   }

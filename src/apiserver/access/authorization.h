@@ -1,11 +1,12 @@
-// Who may do what. One question, asked once per request, before its body is looked at.
+// Authorization: decides what a user may do. It is checked once per request, before the body is
+// read.
 //
 // There are two roles (docs/adr/0006-two-roles.md). Members of system:masters are administrators
 // and may do everything. A node agent (user system:node:NAME, group system:nodes) may do what the
 // Node authorizer of Kubernetes allows: node_rules.h. A service account has the role that its
 // annotation "berth.dev/role" names, "administrator" or "node" (the node of the pod that its token
-// is bound to), and none without it. Whoever is authenticated may read what the server is and ask
-// about himself.
+// is bound to), and none without it. Every authenticated user may read the server's own documents
+// (version, discovery, OpenAPI) and send reviews about himself.
 #pragma once
 
 #include <string>
@@ -21,7 +22,7 @@
 
 namespace berth::apiserver {
 
-// What is asked for: a resource (with verb), or a path outside the resources.
+// What a request asks for: a verb on a resource, or a path that is no resource.
 struct AccessAttributes {
   std::string verb;
   std::string group;
@@ -30,33 +31,34 @@ struct AccessAttributes {
   std::string ns;
   std::string name;
   std::string path;
-  // What a list or watch is narrowed to: field and the value that it must have.
+  // The field selector of a list or watch: each field and the value that it must have.
   std::vector<std::pair<std::string, std::string>> fields;
 
-  // The value that `field` must have; empty if it may have any.
+  // The value that the selector requires of `field`; empty if any value will do.
   std::string_view FieldValue(std::string_view field) const;
 };
 
 struct Role {
   enum class Kind { kNone, kAdministrator, kNode };
   Kind kind = Kind::kNone;
-  std::string node;  // kNode: its name; may be empty for a member of system:nodes without one
+  // For kNode: the node's name; empty for a member of system:nodes whose user names no node.
+  std::string node;
 };
 
 struct Decision {
   bool allowed = false;
-  std::string reason;  // why not, or empty
+  std::string reason;  // the reason of a refusal; may be empty
 };
 
 inline constexpr std::string_view kAdministrators = "system:masters";
 inline constexpr std::string_view kNodes = "system:nodes";
-inline constexpr std::string_view kNodePrefix = "system:node:";  // of a node agent's user
+inline constexpr std::string_view kNodePrefix = "system:node:";  // prefix of a node agent's user
 inline constexpr std::string_view kRoleAnnotation = "berth.dev/role";
 
 // "system:serviceaccount:NS:NAME" as namespace and name; nullopt for other users.
 std::optional<std::pair<std::string, std::string>> ServiceAccountOf(std::string_view user);
 
-// Reads the store: not for the event loop. Thread-safe.
+// Must not be called on the event loop, because it reads the store. Thread-safe.
 class Authorizer {
  public:
   explicit Authorizer(store::Store& store) : store_(store), reach_(store) {}
@@ -65,7 +67,7 @@ class Authorizer {
   Decision Decide(const http::User& user, const Role& role, const AccessAttributes& asked);
   // OK, or 403 in Kubernetes' words.
   base::Status Authorize(const http::User& user, const Role& role, const AccessAttributes& asked);
-  // What `user` may do, as SelfSubjectRulesReview tells it: the members of its status.
+  // The status of a SelfSubjectRulesReview: what a user with `role` may do.
   base::Json RulesOf(const Role& role);
 
  private:
@@ -73,7 +75,7 @@ class Authorizer {
   NodeReach reach_;
 };
 
-// The 403 for what was refused; `reason` may be empty.
+// The 403 for a refused request; `reason` may be empty.
 base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
                        std::string_view reason);
 

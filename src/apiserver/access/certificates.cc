@@ -25,7 +25,8 @@ constexpr auto kDay = hours(24);
 constexpr auto kAuthorityLife = 3650 * kDay;
 constexpr auto kLife = 365 * kDay;
 constexpr auto kRenewBefore = 60 * kDay;
-// A clock that is a little behind the server's still accepts what was just made.
+// A certificate is valid from this long before it was made, so that a client whose clock is slow
+// accepts it.
 constexpr auto kBackdate = hours(1);
 
 struct Identity {
@@ -86,7 +87,7 @@ void SetName(X509_NAME* name, const char* field, const std::string& value) {
                              static_cast<int>(value.size()), -1, 0);
 }
 
-// Signed by `issuer`, or by itself without one.
+// Makes a certificate that `issuer` signs; without `issuer` it is self-signed.
 base::StatusOr<Pair> Make(const Identity& identity, const Pair* issuer, base::WallTime now) {
   Pair pair;
   ASSIGN_OR_RETURN(pair.key, NewKey());
@@ -150,7 +151,8 @@ std::string AlternativeNames(X509* certificate) {
   return {data, static_cast<size_t>(size)};
 }
 
-// Whether the certificate says what `identity` is to say: compared by making the extension anew.
+// Whether the certificate matches `identity`. The alternative names are compared by making the
+// extension again.
 bool SaysSame(X509* certificate, const Identity& identity) {
   const CertificatePtr wanted(X509_new());
   X509_NAME* subject = X509_get_subject_name(wanted.get());
@@ -172,7 +174,8 @@ bool Fits(const Pair& pair, const Pair& authority, const Identity& identity, bas
   return false;
 }
 
-// The key first: a certificate whose key is missing is made again, one whose key is another's too.
+// Writes the key first. After a crash in between, the certificate is made again because it does not
+// match its key.
 Status Write(const std::string& folder, const std::string& name, const Pair& pair) {
   RETURN_IF_ERROR(platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name),
                                                           pair.key_pem, 0600));
@@ -227,7 +230,7 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
                                                 base::WallTime now) {
   const std::string& folder = options.folder;
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
-  // A torn write of a key would lie about for ever.
+  // Otherwise the temporary file of an interrupted write, which holds a key, would stay for ever.
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   if (chmod(folder.c_str(), 0700) != 0) {
     return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,

@@ -6,8 +6,9 @@
 //   node.crt, node.key      CN system:node:NAME, O system:nodes; one year
 //   sa.key                  signs service account tokens
 //
-// Each is made when missing, and the signed ones again when less than 60 days are left, when their
-// key, the authority, a name or an address does not fit any more. Keys are EC P-256.
+// Each file is made when it is missing. A signed certificate is also made again when it expires in
+// less than 60 days, or when it no longer matches its key, the authority, the names or the
+// addresses. Keys are EC P-256.
 #pragma once
 
 #include <string>
@@ -27,26 +28,27 @@ struct Certificates {
   std::string node_certificate;  // empty without a node
   std::string node_key;
   std::string token_key;
-  bool renewed = false;  // something was made
+  bool renewed = false;  // at least one file was made
 };
 
 struct CertificateOptions {
   std::string folder;
-  std::string listen_address;  // among the server certificate's addresses
-  std::string node_name = {};  // whose agent gets a certificate; empty: none
+  std::string listen_address;  // one of the server certificate's addresses
+  std::string node_name = {};  // the node whose agent gets a certificate; empty: none
 };
 
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now);
 
-// Who a kubeconfig is for.
+// The user that a kubeconfig is for.
 struct KubeconfigUser {
   std::string name;
   std::string certificate;  // PEM
   std::string key;
 };
 
-// Writes a kubeconfig with everything in it, durably and with mode 0600.
+// Writes a kubeconfig that contains the certificates and keys themselves, durably and with mode
+// 0600.
 base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
                              const std::string& ca_certificate, const KubeconfigUser& user);
 

@@ -17,11 +17,11 @@ using base::json::String;
 namespace {
 
 constexpr size_t kReachPage = 500;
-// How long a question waits for writes to be known that were acknowledged before it: the store's
-// delivery takes milliseconds.
+// How long a question waits until the writes that were acknowledged before it have been delivered.
+// The store's delivery takes milliseconds.
 constexpr std::chrono::seconds kKnownWithin{2};
 
-// Objects that no node has yet are passed by unparsed.
+// False for objects that are not bound to a node, so that these are skipped without parsing.
 bool MayBeBound(std::string_view text) {
   return text.find(R"("nodeName":)") != std::string_view::npos;
 }
@@ -35,7 +35,7 @@ std::vector<std::string> ReferencesOf(const api::KindInfo& kind, const Json& obj
 
 }  // namespace
 
-// What the objects of one kind that are bound to nodes refer to.
+// The references of those objects of one kind that are bound to nodes.
 class NodeReach::References : public store::Watcher {
  public:
   explicit References(const api::KindInfo& kind) : kind_(kind) {}
@@ -134,12 +134,12 @@ class NodeReach::References : public store::Watcher {
   }
 
   const api::KindInfo& kind_;
-  std::shared_ptr<void> subscription_;  // of Load's and Leave's callers
+  std::shared_ptr<void> subscription_;  // used only by the callers of Load and Leave
   base::Mutex mutex_;
   base::CondVar progressed_;
   store::Revision known_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Bound> bound_ ABSL_GUARDED_BY(mutex_);  // by store key
-  // By node: how many of its objects make each reference.
+  // For each node, how many of its objects hold each reference.
   std::unordered_map<std::string, std::map<std::string, int>> by_node_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -225,7 +225,7 @@ bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource
                                                     String(object, {"spec", "volumeName"})));
       if (!volume.ok()) continue;
       const Json pv = DecodeStored(*volume->value).value_or(Json());
-      // The volume must own up to the claim: a claim alone may name any volume.
+      // The volume must refer back to the claim, because a claim may name any volume.
       if (String(pv, {"spec", "claimRef", "uid"}) != String(object, {"metadata", "uid"})) continue;
       if (VolumeRefersTo(pv, resource, ns, name)) return true;
     }

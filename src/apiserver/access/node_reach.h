@@ -1,4 +1,5 @@
-// What is a node's: the pods that are bound to it and what they refer to.
+// Decides which objects a node may read: the pods that are bound to it, and the objects that they
+// refer to.
 //
 //   node ◀─ pod ◀─ secret, configmap, service account, endpoints
 //     ▲      ▲
@@ -7,9 +8,10 @@
 //     ├── host mount ◀─ claim ...
 //     └── volume attachment
 //
-// The references of bound pods and host mounts are kept in memory from the first question on, by
-// watching the store; volumes are read when asked for. An answer "no" is given only when all
-// writes that were acknowledged before the question are known. Thread-safe; reads the store.
+// From the first question on, a watch on the store keeps the references of bound pods and host
+// mounts in memory; volumes are read from the store for each question. An answer "no" is given only
+// after all writes that were acknowledged before the question have been seen. Thread-safe; reads
+// the store.
 #pragma once
 
 #include <memory>
@@ -22,11 +24,11 @@
 
 namespace berth::apiserver {
 
-// The question alone, for tests of the rules.
+// The interface alone, so that tests of the rules can replace it.
 class ReachOracle {
  public:
   virtual ~ReachOracle() = default;
-  // Whether the object is `node`'s, or referred to by what is.
+  // Whether the object belongs to `node`, or an object that belongs to it refers to this one.
   virtual bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
                        std::string_view ns, std::string_view name) = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kNodeRestriction = "node-restriction.kubernetes.io";
 
-// The labels of Kubernetes' own that a kubelet sets on its node.
+// Kubernetes' own labels that a kubelet sets on its node.
 constexpr std::string_view kKubeletLabels[] = {"kubernetes.io/hostname",
                                                "topology.kubernetes.io/zone",
                                                "topology.kubernetes.io/region",
@@ -47,7 +47,7 @@ bool MayLabel(std::string_view key) {
                      [&](std::string_view own) { return InDomain(domain, own); });
 }
 
-// The labels that differ and that a node may not touch: "a, b".
+// The changed labels that a node may not change, as "a, b".
 std::string ForbiddenLabels(const Json& before, const Json& after) {
   const Json& old_labels = Map(before, {"metadata", "labels"});
   const Json& new_labels = Map(after, {"metadata", "labels"});
@@ -64,7 +64,7 @@ std::string ForbiddenLabels(const Json& before, const Json& after) {
   return found;
 }
 
-// What the server itself keeps in an object's metadata.
+// A copy of the object without the metadata that the server itself sets.
 Json WithoutBookkeeping(Json object) {
   for (const std::string_view field : {"resourceVersion", "managedFields", "generation"}) {
     base::json::Remove(object, {"metadata", field});
@@ -94,7 +94,7 @@ class Check {
     if (Array(before_, {"spec", "taints"}) != Array(after_, {"spec", "taints"})) {
       return Refuse(fmt::format("node \"{}\" is not allowed to modify taints", write_.node));
     }
-    // Its object would go with the owner that it names.
+    // A node may not change owners, because an object is deleted together with its owner.
     if (Array(before_, {"metadata", "ownerReferences"}) !=
         Array(after_, {"metadata", "ownerReferences"})) {
       return Refuse(
@@ -168,7 +168,8 @@ class Check {
     return OwnName("can only access CSINode with the same name as the requesting node");
   }
 
-  // A host mount's agent reports on it, and holds it until it has unmounted it.
+  // The node agent of a host mount writes its status, and keeps a finalizer on it until it is
+  // unmounted.
   Status HostMount() const {
     if (write_.before == nullptr || write_.deletes ||
         String(before_, {"spec", "nodeName"}) != write_.node) {

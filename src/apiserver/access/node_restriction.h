@@ -1,6 +1,7 @@
-// What a node agent may write, beyond what node_rules.h lets through: as Kubernetes'
-// NodeRestriction admission has it, only objects of its own node and of the pods that are bound to
-// it, and nothing of them by which it could draw pods or secrets to itself. Pure.
+// Checks the content of a node agent's write, after node_rules.h has allowed the request. As in
+// Kubernetes' NodeRestriction admission, an agent may write only objects of its own node and of the
+// pods that are bound to it, and may not change fields by which it could attract pods or secrets.
+// Pure.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@
 namespace berth::apiserver {
 
 struct NodeWrite {
-  std::string_view node;  // who writes
+  std::string_view node;  // the node whose agent writes
   const api::KindInfo& info;
   std::string_view subresource;
   bool deletes = false;
@@ -21,11 +22,11 @@ struct NodeWrite {
   const base::Json* after = nullptr;   // null with `deletes`
 };
 
-// 403 in Kubernetes' words, or OK.
+// OK, or 403 with Kubernetes' message.
 base::Status CheckNodeWrite(const NodeWrite& write);
 
-// A node asks for tokens of its pods only, and binds each to its pod. `pod` is null if there is
-// none of that name.
+// A node may request tokens only for its own pods, and must bind each token to its pod. `pod` is
+// null if no pod has that name.
 base::Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
                                    const base::Json& bound_object, const base::Json* pod);
 

@@ -52,7 +52,7 @@ std::span<const NodeRule> NodeRules() {
       {"", "nodes", "", {"create", "update", "patch"}},
       {"", "nodes", "", {"get", "list", "watch"}, Limit::kOwnName, "", kOnlyOwnNode},
       {"", "nodes", "status", {"update", "patch"}},
-      // A create has its name in the body: node_restriction.h compares it.
+      // The name of a create is in the body, so that node_restriction.h checks it.
       {"coordination.k8s.io", "leases", "", {"create"}, Limit::kNone, kLeaseNamespace},
       {"coordination.k8s.io",
        "leases",
@@ -89,10 +89,10 @@ std::span<const NodeRule> NodeRules() {
       {kHostMounts, "hostmounts", "", {"list", "watch"}, Limit::kNodeField, "", kOnlyOwnHostMounts},
       {kHostMounts, "hostmounts", "", {"update", "patch"}},
       {kHostMounts, "hostmounts", "status", {"update", "patch"}},
-      // What belongs to no node.
+      // Objects that belong to no node.
       {"", "events", "", {"create", "update", "patch"}},
       {kStorage, "csidrivers", "", {"get", "list", "watch"}},
-      // Whether the runtime handler of a pod may mount volumes of the class (KEP-2857).
+      // The agent reads whether a pod's runtime handler may mount volumes of the class (KEP-2857).
       {kStorage, "storageclasses", "", {"get"}},
       {"node.k8s.io", "runtimeclasses", "", {"get", "list", "watch"}},
       {"authentication.k8s.io", "tokenreviews", "", {"create"}},

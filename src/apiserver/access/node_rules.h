@@ -1,7 +1,7 @@
-// What a node agent may do, as Kubernetes' Node authorizer has it: one table.
+// The table of what a node agent may do. It follows Kubernetes' Node authorizer.
 //
-// A rule allows verbs on a resource within a limit. What depends on the content of a write (whose
-// pod is it, which label changes) is node_restriction.h's.
+// A rule allows verbs on a resource within a limit. Checks that need the content of a write (which
+// node's pod it is, which label changes) are in node_restriction.h.
 #pragma once
 
 #include <span>
@@ -17,9 +17,9 @@ class ReachOracle;
 struct NodeRule {
   enum class Limit {
     kNone,       // any object; the content of writes is checked later
-    kOwnName,    // the object that is called as the node
+    kOwnName,    // the object that has the node's name
     kNodeField,  // lists and watches with a field selector spec.nodeName=NODE
-    kReached,    // what is the node's or what its pods refer to
+    kReached,    // the node's own objects and those that its pods refer to
   };
   std::string_view group;
   std::string_view resource;

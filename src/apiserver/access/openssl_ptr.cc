@@ -44,7 +44,7 @@ std::string Content(BIO* bio) {
 }  // namespace
 
 base::StatusOr<std::string> KeyToPem(EVP_PKEY* key) {
-  // Secure memory would not outlive this function: the text goes into a file.
+  // Plain memory suffices, because the text is copied out of it into a file.
   const BioPtr bio(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return OpenSslError("encode a private key");

@@ -1,4 +1,4 @@
-// OpenSSL's objects as owners, and its errors as a Status.
+// Owning pointers for OpenSSL's objects, and OpenSSL's errors as a Status.
 #pragma once
 
 #include <openssl/bio.h>
@@ -23,10 +23,10 @@ using KeyPtr = std::unique_ptr<EVP_PKEY, OpenSslDeleter<EVP_PKEY_free>>;
 using CertificatePtr = std::unique_ptr<X509, OpenSslDeleter<X509_free>>;
 using BioPtr = std::unique_ptr<BIO, OpenSslDeleter<BIO_free_all>>;
 
-// INTERNAL with OpenSSL's own text, whose queue is emptied.
+// INTERNAL with the text of OpenSSL's error queue, which is emptied.
 base::Status OpenSslError(std::string_view context);
 
-// DATA_LOSS for what is not PEM of the right kind.
+// DATA_LOSS if `pem` is not a key in PEM.
 base::StatusOr<KeyPtr> ParseKey(std::string_view pem);
 base::StatusOr<CertificatePtr> ParseCertificate(std::string_view pem);
 base::StatusOr<std::string> KeyToPem(EVP_PKEY* key);

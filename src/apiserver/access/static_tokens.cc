@@ -59,7 +59,7 @@ Status Write(const std::string& path, const std::vector<StaticToken>& tokens) {
       path, base::json::Dump(Json{{"tokens", std::move(list)}}) + "\n", 0600);
 }
 
-// Reads, changes and writes the file, one process at a time.
+// Reads, changes and writes the file. A lock admits one process at a time.
 template <typename ChangeList>
 Status Edit(const std::string& path, ChangeList change) {
   base::StatusOr<base::UniqueFd> lock = platform::LockFile(path + ".lock");
@@ -131,7 +131,7 @@ void StaticTokens::Refresh() {
     seen_ = {};
     return;
   }
-  // By the time of the inode's change: it also moves when the mode does.
+  // The file is compared by ctime and not mtime, because ctime also changes with the mode.
   const bool same = now.st_ino == seen_.st_ino && now.st_size == seen_.st_size &&
                     now.st_ctim.tv_sec == seen_.st_ctim.tv_sec &&
                     now.st_ctim.tv_nsec == seen_.st_ctim.tv_nsec;

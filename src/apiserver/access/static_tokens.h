@@ -1,6 +1,6 @@
-// The tokens of people and tools outside the cluster: a file (0600) that holds of each token a
-// hash, whose it is and when it ends. `berth token` writes it; the server reads it again whenever
-// it has changed, so that a token works, and ends, at once.
+// The tokens of people and tools outside the cluster. A file (0600) holds the hash, the user and
+// the end of each token. `berth token` writes the file. The server reads it again whenever it has
+// changed, so that new and removed tokens take effect at once.
 //
 //   berth-ID.SECRET     ID 10 characters; SECRET 256 random bits, base64url
 //
@@ -33,24 +33,24 @@ struct StaticToken {
   std::optional<base::WallTime> expires;
 };
 
-// The file at `path`; none is an empty list. DATA_LOSS for a damaged one.
+// Reads the file at `path`. A missing file is an empty list; DATA_LOSS for a damaged one.
 base::StatusOr<std::vector<StaticToken>> ReadStaticTokens(const std::string& path);
 
-// Adds a token to the file, and returns its text, which is nowhere else. Several processes may
-// write at once.
+// Adds a token to the file and returns the token's text, which is stored nowhere. Several processes
+// may do this at once.
 base::StatusOr<std::string> AddStaticToken(const std::string& path, StaticToken token);
 // NOT_FOUND if there is no such token.
 base::Status RemoveStaticToken(const std::string& path, std::string_view id);
 
-// What the server knows of the file. Thread-safe.
+// The server's copy of the file. Thread-safe.
 class StaticTokens {
  public:
   // `path` may be empty: no tokens.
   explicit StaticTokens(std::string path) : path_(std::move(path)) {}
 
-  // Whether the text has the form of such a token.
+  // Whether the text has the form of a static token.
   static bool Looks(std::string_view token);
-  // UNAUTHENTICATED says why not.
+  // The user of the token. UNAUTHENTICATED with the reason if it is not valid.
   base::StatusOr<http::User> OwnerOf(std::string_view token, base::WallTime now);
 
  private:

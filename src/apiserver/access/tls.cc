@@ -30,8 +30,8 @@ base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certif
   }
   X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), authority.get());
   SSL_CTX_add_client_CA(ctx, authority.get());
-  // A foreign certificate is answered 401, which a person can read, rather than with an alert; its
-  // result is kept for PeerUser.
+  // A certificate of another authority gets a 401, which a person can read, instead of a TLS alert.
+  // OpenSSL keeps the verify result for PeerUser.
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, [](int, X509_STORE_CTX*) { return 1; });
   return context;
 }

@@ -1,4 +1,4 @@
-// TLS of the server: its context, and who a client's certificate says it is.
+// TLS of the server: its context, and the user that a client's certificate names.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace berth::apiserver {
 
-// A client may show a certificate; whether it is worth anything, PeerUser says.
+// The context asks clients for a certificate but accepts any; PeerUser checks it.
 base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certificates);
 
 // The user of a finished handshake: the certificate's CN, and its O's as groups. nullptr without a

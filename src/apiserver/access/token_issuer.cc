@@ -52,7 +52,7 @@ Status Absent(const Status& status, const api::KindInfo& kind, std::string_view 
   return status.code() == StatusCode::kNotFound ? NotFoundError(kind, name) : status;
 }
 
-// The object must be the one that is meant, if its uid is given.
+// If the reference has a uid, the object must have the same one.
 Status CheckUid(const api::KindInfo& kind, const Json& reference, const Json& object) {
   const std::string uid = String(object, {"metadata", "uid"});
   const std::string asked = String(reference, {"uid"});
@@ -86,7 +86,7 @@ Status TokenIssuer::BindPod(const ResourceRequest& request, const Json& referenc
   if (node.empty()) return base::OkStatus();
   claims["node"] = {{"name", node}};
   StoreLookup lookup(context_.store);
-  // A pod may be bound to a node that has no object yet.
+  // The node may be missing, because a pod may be bound to a node that has no object yet.
   const auto object = lookup.Get(api::kinds::kNode, "", node);
   if (object.ok()) claims["node"] = Reference(*object);
   return object.ok() || object.status().code() == StatusCode::kNotFound ? base::OkStatus()

@@ -1,4 +1,4 @@
-// TokenRequest: tokens of service accounts, bound to an object with which they end.
+// TokenRequest: issues service account tokens. A token may be bound to an object, and ends with it.
 #pragma once
 
 #include "apiserver/access/token_signer.h"
@@ -12,7 +12,7 @@ class TokenIssuer {
   TokenIssuer(ApiContext& context, const TokenSigner& signer)
       : context_(context), signer_(signer) {}
 
-  // POST serviceaccounts/NAME/token, on a worker.
+  // Answers POST serviceaccounts/NAME/token. Runs on a worker.
   void Issue(const ResourceRequest& request) const;
 
  private:

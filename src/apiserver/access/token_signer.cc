@@ -16,7 +16,7 @@ using base::json::String;
 namespace {
 
 constexpr size_t kCoordinate = 32;  // bytes of r and of s, of x and of y on P-256
-// Tokens hold names and audiences only.
+// Longer texts are refused. Real tokens are short, because they hold only names and audiences.
 constexpr size_t kMaxToken = 16 * 1024;
 
 using SignaturePtr = std::unique_ptr<ECDSA_SIG, OpenSslDeleter<ECDSA_SIG_free>>;
@@ -27,7 +27,7 @@ const unsigned char* Bytes(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-// JWT wants r and s side by side, OpenSSL gives and takes them in DER.
+// Converts an ECDSA signature. A JWT has r followed by s, and OpenSSL has both in DER.
 base::StatusOr<std::string> RawSignature(const std::vector<unsigned char>& der) {
   const unsigned char* at = der.data();
   const SignaturePtr signature(d2i_ECDSA_SIG(nullptr, &at, static_cast<long>(der.size())));
@@ -125,7 +125,7 @@ base::StatusOr<Json> TokenSigner::Verify(std::string_view token) const {
     return refuse("it is no JSON Web Token");
   }
   const Json head = base::json::Parse(*header).value_or(Json());
-  // Any other algorithm, "none" above all, is not ours.
+  // Only ES256 is accepted; above all "none" must be refused.
   if (String(head, {"alg"}) != "ES256" || String(head, {"kid"}) != key_id_) {
     return refuse("another key signed it");
   }

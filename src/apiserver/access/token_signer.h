@@ -1,5 +1,5 @@
-// JSON Web Tokens of service accounts, signed with ES256: what they are as bytes, and whose they
-// are. What a token's claims mean is authentication.h's.
+// Encodes, signs (ES256) and verifies the JSON Web Tokens of service accounts. authentication.h
+// interprets their claims.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace berth::apiserver {
 
-// Who signs, and the audience of a token that names none: the API itself.
+// The issuer of all tokens, and also the default audience: the API itself.
 inline constexpr std::string_view kTokenIssuer = "https://kubernetes.default.svc.cluster.local";
 
 class TokenSigner {
@@ -20,8 +20,8 @@ class TokenSigner {
   static base::StatusOr<TokenSigner> Load(const std::string& key_pem);
 
   base::StatusOr<std::string> Sign(const base::Json& claims) const;
-  // The claims of a token that this signer signed; UNAUTHENTICATED for any other text. Neither
-  // time nor audience is looked at.
+  // The claims of a token that this signer signed; UNAUTHENTICATED for any other text. Neither time
+  // nor audience is checked.
   base::StatusOr<base::Json> Verify(std::string_view token) const;
 
   // {"keys": [...]}: the public key, for others who verify tokens (RFC 7517).

@@ -1,5 +1,4 @@
-// The x-kubernetes- extensions of one schema, as they stand in it: list and map types, and the
-// texts of rules.
+// Checks the x-kubernetes- extensions of one schema: list and map types, and the texts of rules.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace berth::apiserver {
 // True if `schema` has a member `name`, even an empty one.
 bool IsMember(const base::Json& schema, std::string_view name);
 
-// Of `schema` alone, not of those below it. `field` is its path in the definition.
+// Checks only `schema` itself, not the schemas below it. `field` is its path in the definition.
 void CheckExtensions(const base::Json& schema, const std::string& field, FieldErrors& errors);
 
 }  // namespace berth::apiserver

@@ -10,7 +10,7 @@ using base::json::String;
 
 namespace {
 
-// The cell of a value that is there. One of another type than the column's stays empty.
+// The cell of a present value. It is empty if the value has another type than the column.
 Json PrintCell(const std::string& type, const Json& value, base::WallTime now) {
   if (value.is_null()) return nullptr;
   if (type == "string") {

@@ -1,5 +1,5 @@
-// The token by which a list goes on where its last page ended: opaque to clients, the same as
-// Kubernetes'.
+// The token with which a list continues after its last page. It is opaque to clients and has the
+// same form as Kubernetes' token.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@
 namespace berth::apiserver {
 
 struct ContinueToken {
-  // The revision of whatever is there now: the list goes on, but not as of one moment.
+  // Stands for the current revision: the list continues, but its pages are not of one revision.
   static constexpr store::Revision kNow = -1;
 
-  store::Revision revision = kNow;        // of the snapshot that the list shows
+  store::Revision revision = kNow;        // the revision that the list shows
   std::string start;                      // the key, behind the list's prefix, after which to go on
   std::optional<int64_t> remaining = {};  // how many objects follow, if that was counted
 };
 
 std::string EncodeContinue(const ContinueToken& token);
-// 400 for what is not a token of ours.
+// 400 if `text` is not a continue token.
 base::StatusOr<ContinueToken> DecodeContinue(std::string_view text);
 
 }  // namespace berth::apiserver

@@ -1,4 +1,4 @@
-// Entity tags: a client that has a document already is told so instead of sent it again.
+// Entity tags: a client that already has a document gets a 304 instead of the document.
 #pragma once
 
 #include <string>

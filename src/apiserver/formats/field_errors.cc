@@ -6,7 +6,7 @@ using base::Json;
 
 namespace {
 
-// Enough to recognise a value by; a whole object in a message helps nobody.
+// Longer values are cut in messages. This length is enough to recognise a value.
 constexpr size_t kMaxShown = 256;
 constexpr size_t kMaxCauses = 100;
 

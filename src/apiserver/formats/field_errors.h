@@ -1,4 +1,4 @@
-// The failures of validation, field by field, in Kubernetes' words.
+// Collects the failures of validation for each field, with Kubernetes' messages.
 #pragma once
 
 #include <initializer_list>
@@ -16,13 +16,13 @@ class FieldErrors {
  public:
   void Required(std::string_view field, std::string_view detail = "");
   void Invalid(std::string_view field, const base::Json& value, std::string_view detail);
-  // With the value as Kubernetes shows it where that is not its JSON.
+  // Like Invalid, for values that Kubernetes shows in another form than JSON.
   void InvalidText(std::string_view field, std::string_view shown, std::string_view detail);
   void NotSupported(std::string_view field, const base::Json& value,
                     std::initializer_list<std::string_view> supported);
   void NotSupported(std::string_view field, const base::Json& value,
                     const std::vector<std::string>& supported);
-  // Of another type than it should be.
+  // The value has the wrong type.
   void TypeInvalid(std::string_view field, const base::Json& value, std::string_view detail);
   void TooMany(std::string_view field, size_t count, size_t max);
   void Forbidden(std::string_view field, std::string_view detail);
@@ -30,14 +30,15 @@ class FieldErrors {
   void Duplicate(std::string_view field, const base::Json& value);
   void TooLong(std::string_view field, size_t max_bytes);
 
-  // Invalid with the message of a failed check from api/names.h and the like; nothing for OK.
+  // Adds Invalid with the message of `status`, which is a check's result (api/names.h); adds
+  // nothing for OK.
   void Check(std::string_view field, const base::Json& value, const base::Status& status);
-  // Invalid "field is immutable" if the values differ.
+  // Adds Invalid "field is immutable" if the values differ.
   void Immutable(std::string_view field, const base::Json* value, const base::Json* old);
 
   bool empty() const { return causes_.empty(); }
   size_t count() const { return causes_.size(); }
-  // Whether one of them leaves an object on which further rules cannot be tried.
+  // Whether one of the errors makes it pointless to check further rules on the object.
   bool blocking() const;
   void Append(const FieldErrors& others);
   // 422 Invalid with all causes; OK if there are none.

@@ -1,4 +1,4 @@
-// Compact JSON made readable, piece by piece: `?pretty=true` of an answer of any length.
+// Indents compact JSON piece by piece, so that `?pretty=true` works for answers of any length.
 //
 // Pure but for its own state; never holds more than a few words. Not thread-safe.
 #pragma once

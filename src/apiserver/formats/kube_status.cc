@@ -71,7 +71,7 @@ Json FailureObject(const ReasonRow& row, std::string_view message, const ErrorDe
   return object;
 }
 
-// What a failure below the API's own rules is to a client.
+// The reason that a client gets for an error that is no KubeError.
 Reason ReasonOf(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
@@ -108,8 +108,8 @@ Status KubeError(Reason reason, std::string_view message, const ErrorDetails& de
   Status status(row.code, base::ToAbsl(message));
   status.SetPayload(
       base::ToAbsl(kPayload),
-      // By view: the constructor from a string is a template whose symbol clang and the
-      // library's compiler name differently.
+      // Passes a string_view, because Cord's constructor from a string is a template whose symbol
+      // name differs between clang and the compiler of the library.
       absl::Cord(base::ToAbsl(base::json::Dump(FailureObject(row, message, details)))));
   return status;
 }
@@ -140,7 +140,7 @@ Status StaleError(const api::KindInfo& kind, std::string_view name) {
       ConflictError(kind, name,
                     "the object has been modified; please apply your changes to the latest version "
                     "and try again");
-  // ABORTED tells it from failed preconditions.
+  // The code ABORTED distinguishes it from failed preconditions.
   Status stale(StatusCode::kAborted, conflict.message());
   stale.SetPayload(base::ToAbsl(kPayload), *conflict.GetPayload(base::ToAbsl(kPayload)));
   return stale;

@@ -44,7 +44,7 @@ struct ErrorDetails {
   };
   std::string name;
   std::string group;
-  std::string kind;  // the resource in lower plural, but for kInvalid the Kind
+  std::string kind;  // the plural resource name; for kInvalid the Kind
   std::string uid;
   std::vector<Cause> causes;
   int retry_after_seconds = 0;
@@ -63,12 +63,12 @@ base::Status StaleError(const api::KindInfo& kind, std::string_view name);
 base::Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why,
                             std::vector<ErrorDetails::Cause> causes = {});
 
-// True for what the functions above give.
+// Whether `status` was made by one of the functions above.
 bool IsKubeError(const base::Status& status);
-// True for what StaleError gives, as opposed to failed preconditions.
+// Whether `status` was made by StaleError, in contrast to a failed precondition.
 bool IsStale(const base::Status& status);
 
-// The Status object that a client is sent; a status that is no KubeError becomes one by its code.
+// The Status object for the client. A status that is no KubeError is translated by its code.
 base::Json StatusObject(const base::Status& status);
 http::Response ToResponse(const base::Status& status);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxRanges = 64;
 constexpr size_t kMaxRangeParameters = 16;
 
-// Cuts what stands before `separator` off `text`.
+// Removes from `text` the part before `separator`, and the separator, and returns the part.
 std::string_view TakeUntil(std::string_view& text, char separator) {
   const size_t end = text.find(separator);
   const std::string_view part = base::Trim(text.substr(0, end));
@@ -21,7 +21,7 @@ std::string_view TakeUntil(std::string_view& text, char separator) {
   return part;
 }
 
-// "0" to "1" with at most three decimals; what is not reads as 1, as clients mean it.
+// "0" to "1" with at most three decimals. Anything else counts as 1, because clients mean that.
 double ParseQuality(std::string_view text) {
   double quality = 1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), quality);
@@ -82,7 +82,7 @@ std::vector<MediaRange> ParseAccept(std::string_view header) {
   while (!header.empty() && ranges.size() < kMaxRanges) {
     auto range = ParseRange(TakeUntil(header, ','));
     if (!range || range->quality == 0) continue;
-    // Behind those that are as good.
+    // Ranges of the same quality keep their order.
     const auto at = std::upper_bound(ranges.begin(), ranges.end(), *range, IsBetter);
     ranges.insert(at, *std::move(range));
   }

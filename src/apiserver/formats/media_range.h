@@ -1,6 +1,7 @@
 // The Accept and Accept-Encoding headers of a request, parsed.
 //
-// Pure. Both are bounded by the request's head; of an Accept header at most 64 ranges count.
+// Pure. The bound on the request's head bounds both; at most 64 ranges of an Accept header are
+// read.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ std::string EncodeObject(const Json& object) {
 
 void AppendWithRevision(std::string& out, std::string_view text, store::Revision revision) {
   const size_t found = text.find(kMetadata);
-  // Nothing that EncodeObject wrote is shown as it is.
+  // A text that EncodeObject did not write, or that has no revision (0), is copied unchanged.
   if (found == std::string_view::npos || revision == 0) {
     out.append(text);
     return;
@@ -67,7 +67,7 @@ std::string_view StoredMetadata(std::string_view text) {
 }
 
 base::StatusOr<Json> DecodeStored(std::string_view text) {
-  // What was accepted within the request's bound may have grown by defaults.
+  // The bounds are larger than those of requests, because defaults may have made the object larger.
   auto object = base::json::Parse(text, {.max_bytes = 64 * 1024 * 1024, .max_depth = 128});
   if (!object.ok()) {
     return base::Error(base::StatusCode::kDataLoss, "a stored object is damaged: {}",

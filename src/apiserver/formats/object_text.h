@@ -1,4 +1,4 @@
-// Stored objects as text, and how a revision gets into them without parsing.
+// Stored objects as text, and how the revision is inserted without parsing them.
 //
 // The stored text is compact JSON that opens {"apiVersion":...,"kind":...,"metadata":{ and has no
 // resourceVersion; a reader is given the text with the revision spliced in behind that brace.

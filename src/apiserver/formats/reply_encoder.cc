@@ -9,7 +9,7 @@ bool IsJson(std::string_view content_type) {
   return content_type.substr(0, content_type.find(';')) == "application/json";
 }
 
-// Go's strconv.ParseBool, with false for what it refuses.
+// Like Go's strconv.ParseBool, but false for a text that ParseBool refuses.
 bool IsTrue(std::string_view value) {
   return value == "1" || value == "t" || value == "T" || value == "true" || value == "TRUE" ||
          value == "True";
@@ -64,7 +64,7 @@ std::string ReplyEncoder::Finish() {
 
 void EncodeFor(const http::Request& request, http::Response& response) {
   for (const auto& [name, value] : response.headers) {
-    if (name == "Content-Encoding") return;  // it is final as it is
+    if (name == "Content-Encoding") return;  // already encoded
   }
   const bool pretty = IsJson(response.content_type) && WantsPretty(request);
   const bool gzip = response.body.size() > kGzipFrom && AcceptsGzip(request);

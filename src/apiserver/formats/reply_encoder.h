@@ -1,8 +1,8 @@
-// How the text of an answer goes out to the client that asked: indented if it wants to read it,
-// compressed if that pays.
+// Encodes the text of an answer: indents it if the client asks for that, and compresses large
+// answers.
 //
-// A whole answer goes through Reply in api_context.h; a list passes one piece after the other
-// through a ReplyEncoder of its own. Not thread-safe.
+// Reply in api_context.h encodes whole answers. A list sends its pieces through its own
+// ReplyEncoder. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,12 @@
 
 namespace berth::apiserver {
 
-// From this size on an answer is compressed for a client that can take it; below, the time is worth
-// more than the bytes.
+// Answers of at least this size are compressed if the client accepts it. For smaller ones the time
+// costs more than the bytes.
 inline constexpr size_t kGzipFrom = 128 * 1024;
 
-// Whether JSON is to be indented: `?pretty=true`, or a browser or curl that doesn't say otherwise.
+// Whether to indent JSON: for `?pretty=true`, and for a browser or curl unless the query says
+// otherwise.
 bool WantsPretty(const http::Request& request);
 
 class ReplyEncoder {
@@ -30,11 +31,11 @@ class ReplyEncoder {
   };
   explicit ReplyEncoder(const Options& options);
 
-  // Headers that the answer then has.
+  // Adds the headers that the encoding needs.
   void AddHeaders(http::Response& head) const;
-  // What goes out for the next piece; it may be empty while the compressor gathers.
+  // The bytes to send for the next piece. They may be empty while the compressor gathers input.
   std::string Next(std::string piece);
-  // What goes out at the end.
+  // The bytes to send at the end.
   std::string Finish();
 
  private:

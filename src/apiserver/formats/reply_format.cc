@@ -13,7 +13,7 @@ using base::Json;
 constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kYamlType = "application/yaml";
 
-// Reads apiVersion and kind of an object's text, and no further than it must.
+// Reads apiVersion and kind of an object's text, and stops as soon as it has both.
 class TypeMetaReader {
  public:
   std::string api_version;

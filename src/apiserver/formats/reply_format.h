@@ -1,5 +1,5 @@
-// In which format objects go out: JSON, YAML or Kubernetes' protobuf, as the client's Accept header
-// has it. Everything before this edge works with JSON. Pure.
+// Chooses and writes the format of objects in answers: JSON, YAML or Kubernetes' protobuf, as the
+// Accept header asks. All other code works with JSON. Pure.
 #pragma once
 
 #include <optional>
@@ -18,20 +18,20 @@ enum class Format { kJson, kYaml, kProtobuf };
 std::string_view MediaType(Format format);
 
 // The format of one media range that is best for the client, in the order of kube-apiserver's
-// preference; nullopt if the range includes none. `schema` is of the objects (null: not known).
+// preference; nullopt if the range includes none. `schema` describes the objects (null: not known).
 std::optional<Format> FormatIn(const MediaRange& range, const api::Schema* schema);
 
 // The format that the client likes best for objects of `schema`; nullopt if it accepts none.
 std::optional<Format> FormatFor(const http::Request& request, const api::Schema* schema);
-// 406 that lists what is on offer.
+// A 406 that lists the supported formats.
 base::Status NotAcceptableError(const api::Schema* schema);
 
-// `json`, the text of an object or list with its apiVersion and kind, in `format`; nullopt if it
-// can't be written so (Kubernetes has no message for it).
+// `json`, the text of an object or list with its apiVersion and kind, in `format`; nullopt if the
+// object has no form in that format (there is no protobuf message for it).
 std::optional<std::string> WriteObject(Format format, std::string_view json);
 
-// An answer with an object, given as JSON text, in the format that the client likes best; in JSON
-// if it accepts none, since then there is no better way to say so.
+// An answer with an object, given as JSON text, in the format that the client likes best; JSON if
+// the client accepts none of the formats.
 http::Response ObjectResponse(const http::Request& request, int code, std::string json);
 
 }  // namespace berth::apiserver

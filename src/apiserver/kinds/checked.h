@@ -1,11 +1,11 @@
-// A value under validation: what it is and was, where it stands, and where its errors go.
+// A value under validation: its new and old content, its field path, and the list of errors.
 //
 //   const Checked spec = Checked(object, errors)["spec"];
 //   spec["handler"].Is(api::CheckDns1123Label);
 //   for (const Checked& port : spec["ports"].Items()) port["protocol"].OneOf({"TCP", "UDP"});
 //
-// A member can be named whether it is there or not; most checks hold for what is absent. All errors
-// are in Kubernetes' words. Borrows the objects and the errors. Cheap to copy.
+// Absent members can be named too, and most checks succeed for them. All errors have Kubernetes'
+// messages. Borrows the objects and the errors. Cheap to copy.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +25,7 @@ class Checked {
   using List = std::initializer_list<std::string_view>;
 
   Checked(const base::Json& object, FieldErrors& errors) : value_(&object), errors_(&errors) {}
-  // An update, from `old`.
+  // For an update of `old` to `object`.
   Checked(const base::Json& object, const base::Json& old, FieldErrors& errors)
       : value_(&object), old_(&old), errors_(&errors) {}
 
@@ -40,17 +40,18 @@ class Checked {
   const base::Json& json() const;  // null if absent
   const base::Json& old() const;
   bool present() const { return value_ != nullptr && !value_->is_null(); }
-  // Present, and no "", [] or {}.
+  // Whether it is present and not "", [] or {}.
   bool given() const;
   bool changed() const { return json() != old(); }
   std::string text() const;  // "" unless a string
   int64_t number(int64_t fallback = 0) const;
   bool flag() const;
 
-  // Errors about it.
+  // These add errors about the value.
   void Required(std::string_view detail = "") const { errors_->Required(field_, detail); }
   void Invalid(std::string_view detail) const { errors_->Invalid(field_, json(), detail); }
-  // Showing another value than its own: Kubernetes keeps some out of messages.
+  // Shows another value instead of its own, because Kubernetes does not show some values in
+  // messages.
   void Invalid(const base::Json& shown, std::string_view detail) const {
     errors_->Invalid(field_, shown, detail);
   }
@@ -61,20 +62,20 @@ class Checked {
   void NotFound() const { errors_->NotFound(field_, json()); }
   void TooLong(size_t max_bytes) const { errors_->TooLong(field_, max_bytes); }
 
-  // Checks. True if it holds.
+  // Checks. Each adds an error if it fails, and returns true if it holds.
   bool Needed(std::string_view detail = "") const;  // Required unless given
   bool OneOf(List supported) const;                 // Required or NotSupported
   bool OneOfIfGiven(List supported) const;
-  bool Is(base::Status (*check)(std::string_view)) const;  // of a text, also an absent one
+  bool Is(base::Status (*check)(std::string_view)) const;  // also checks an absent text
   bool IsIfGiven(base::Status (*check)(std::string_view)) const;
-  bool AtLeast(int64_t min) const;  // of what is present
+  bool AtLeast(int64_t min) const;  // an absent value holds
   bool Between(int64_t min, int64_t max) const;
   bool FileMode() const;
   bool NonNegativeQuantity() const;
   bool PositiveQuantity() const;
   bool NoBacksteps() const;   // of a path: no part is ".."
   bool RelativePath() const;  // and it is not absolute
-  // Not yet in `seen`, which it joins.
+  // Checks that the value is not in `seen` yet, and adds it.
   bool Unique(std::set<std::string>& seen) const;
   bool Immutable() const;
   bool Unchanged(std::string_view detail) const;  // Forbidden if changed

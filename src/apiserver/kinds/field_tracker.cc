@@ -88,7 +88,7 @@ FieldTracker FieldTracker::OfApply(const api::ManagedFields& managed) {
 
 namespace {
 
-// What the client sent counts if it makes sense; without it, what was there before does.
+// The managers that the client sent, if they are valid; otherwise those of the old object.
 api::ManagedFields ManagersBefore(const Json& object, const Json* old, bool client_may_edit) {
   const Json* sent = Find(object, {"metadata", "managedFields"});
   if (client_may_edit && sent != nullptr) {
@@ -108,7 +108,7 @@ void FieldTracker::Track(const KindRules& rules, Json& object, const Json* old) 
   if (!applied_) {
     api::FieldWriter writer = writer_;
     writer.api_version = rules.info->api_version();
-    // The status that a new object starts with is not its creator's.
+    // The creator does not manage the initial status, because the server sets it.
     Json status;
     if (old == nullptr && rules.info->has_status && object.contains("status")) {
       status = std::move(object["status"]);

@@ -1,7 +1,8 @@
-// How metadata.managedFields follows a write (api/merging/managed_fields.h).
+// Updates metadata.managedFields on a write (api/merging/managed_fields.h).
 //
-// A tracker knows who writes; PrepareNew and PrepareUpdate (write_rules.h) call it once the object
-// has its defaults, and before admission adds what nobody asked for.
+// A tracker knows the manager who writes. PrepareNew and PrepareUpdate (write_rules.h) call it
+// after the object got its defaults and before admission, because no manager asked for the fields
+// that admission adds.
 #pragma once
 
 #include <string>
@@ -19,11 +20,11 @@ inline constexpr std::string_view kCreateOptions = "CreateOptions";
 inline constexpr std::string_view kUpdateOptions = "UpdateOptions";
 inline constexpr std::string_view kPatchOptions = "PatchOptions";
 
-// The manager of what the server makes by itself.
+// The manager of the objects that the server itself creates.
 inline constexpr const char* kServerManager = "berth";
 
-// The manager that the query names, else the program that the User-Agent names. 422 for a name that
-// is too long or has characters that don't print, and for `force`, which is for applies only.
+// The manager that the query names, otherwise the program in the User-Agent. 422 for a name that is
+// too long or has unprintable characters, and for `force`, which only an apply may have.
 base::StatusOr<std::string> FieldManagerOf(const http::Request& request, const http::Query& query,
                                            std::string_view options_kind);
 // The manager of an apply, which the query has to name.
@@ -38,12 +39,12 @@ class FieldTracker {
   // subresource.
   static FieldTracker OfWriter(std::string manager, std::string_view subresource,
                                base::WallTime now);
-  // An apply, which has worked out the managers already.
+  // An apply, which has already computed the managers.
   static FieldTracker OfApply(const api::ManagedFields& managed);
 
   // Sets the managers of `object`, the successor of `old` (null: it is new).
   void Track(const KindRules& rules, Json& object, const Json* old) const;
-  // Keeps the times that `old` has if they are all that differs: such a write changes nothing.
+  // Keeps the times of `old` if nothing else differs, because such a write must change nothing.
   static void KeepTimes(Json& object, const Json& old);
 
  private:

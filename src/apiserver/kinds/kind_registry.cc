@@ -4,7 +4,8 @@ namespace berth::apiserver {
 
 ServedKinds::ServedKinds(const std::vector<KindPtr>& custom) {
   for (const api::KindInfo* info : api::AllKinds()) {
-    // Not owned: the rules of built-in kinds live as long as the program.
+    // The pointer does not own the rules, because the rules of built-in kinds live as long as the
+    // program.
     all_.emplace_back(KindPtr(), &RulesFor(*info));
   }
   all_.insert(all_.end(), custom.begin(), custom.end());

@@ -3,9 +3,9 @@
 //
 //   CustomResourceDefinition ─▶ KindRegistry::SetCustom ─▶ a new ServedKinds ─▶ requests, discovery
 //
-// A request takes one snapshot and finds all it needs there. A kind lives as long as anybody holds
-// its KindPtr: a request or watch works with the kind that it began with, also when the definition
-// has changed or gone meanwhile.
+// A request takes one snapshot and uses only that. A kind lives as long as someone holds its
+// KindPtr. Therefore a request or watch keeps the kind with which it began, even if the definition
+// changes or is deleted meanwhile.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace berth::apiserver {
 
-// Immutable and thread-safe. Of a kind with several versions, each is an entry.
+// Immutable and thread-safe. Each version of a kind is an entry of its own.
 class ServedKinds {
  public:
   // The built-in kinds and `custom`, which come after them.
@@ -33,10 +33,11 @@ class ServedKinds {
   KindPtr Find(std::string_view group, std::string_view version, std::string_view plural) const;
   // The kind of an object, "apps/v1" and "DaemonSet"; null if it is not served.
   KindPtr FindKind(std::string_view api_version, std::string_view kind) const;
-  // Whether this very entry is served still.
+  // Whether this same entry is still served.
   bool Contains(const KindPtr& kind) const;
 
-  // Another number for each snapshot: a key for what is derived from it (documents, hashes).
+  // Each snapshot has another number. It is a key for data derived from the snapshot (documents,
+  // hashes).
   uint64_t number() const { return number_; }
 
  private:
@@ -52,8 +53,7 @@ class KindRegistry {
   KindRegistry();
 
   std::shared_ptr<const ServedKinds> Current() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Replaces the custom kinds. An entry that was served before and is given again stays the same
-  // entry: watches of it go on.
+  // Replaces the custom kinds. If an entry that is served now is given again, its watches continue.
   void SetCustom(const std::vector<KindPtr>& custom) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

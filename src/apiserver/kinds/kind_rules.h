@@ -40,10 +40,10 @@ struct KindRules {
   }
 
   const api::KindInfo* info;
-  // The types of its fields; null where nothing is known of them.
+  // The types of its fields; null if they are not known.
   const api::Schema* schema = nullptr;
-  // For a custom resource: what its definition says of them (openAPIV3Schema), as JSON text, for
-  // OpenAPI. Empty else.
+  // For a custom resource: its definition's openAPIV3Schema as JSON text, for OpenAPI. Otherwise
+  // empty.
   std::string custom_schema;
 
   // How names are checked; CheckDns1123Subdomain if null.
@@ -55,7 +55,7 @@ struct KindRules {
   bool graceful = false;               // a delete waits for the node agent
   bool created_with_status = false;    // else a new object starts with `initial_status`
   bool status_keeps_metadata = false;  // labels and annotations may be written with the status
-  // It ends only when spec.finalizers are empty, too; they are written by PUT of /finalize.
+  // An object is removed only when spec.finalizers is empty, too. PUT of /finalize writes them.
   bool has_spec_finalizers = false;
 
   // Custom resources (src/apiserver/custom).
@@ -64,15 +64,15 @@ struct KindRules {
   bool counts_all_changes = false;  // metadata.generation follows all but metadata and status
   bool has_scale = false;           // declares /scale, which is not served
   std::string list_kind;            // empty: the kind and "List"
-  std::string deprecation;          // a warning to whoever uses it; empty: none
+  std::string deprecation;          // the warning for its users; empty: none
   // Paths by which objects can be selected ("spec.color"), besides those of api/selector.h.
   std::vector<std::string> selectable_fields;
-  // What a client sends becomes what the kind knows: unknown members go.
+  // Removes unknown members from an object that a client sent.
   std::function<void(Json& object)> shape;
-  // Between the stored form and this version's (stored_form.h).
+  // Convert between the stored form and the form of this version (stored_form.h).
   std::function<void(Json& object)> from_stored;
   std::function<void(Json& object)> to_stored;
-  // Stored objects need from_stored even where their version is this one.
+  // Stored objects need from_stored even if they were stored in this version.
   bool reads_through_schema = false;
   // As TableColumns and TableCells (table.h).
   std::function<Json()> columns;
@@ -85,9 +85,9 @@ struct KindRules {
   std::function<base::Status(Json& object, const Json& old, Lookup& lookup)> admit_update;
   // A write of the status: `old` is the object before.
   std::function<void(Json& object, const Json& old, base::WallTime now)> admit_status;
-  // It is to end, and has not been marked yet: a finalizer may hold it.
+  // Called before a delete marks the object; may add a finalizer that holds it.
   std::function<void(Json& object)> before_delete;
-  // The mark that it is to end has been set.
+  // Called after a delete has marked the object (deletionTimestamp).
   std::function<void(Json& object)> on_delete;
   // 403 for objects that must stay.
   std::function<base::Status(std::string_view name)> forbid_delete;
@@ -99,7 +99,7 @@ struct KindRules {
   std::function<void(const Json& object, const Json& old, FieldErrors& errors)> validate_ephemeral;
 };
 
-// Shared: a request holds the rules that it began with (kind_registry.h).
+// Shared, because a request keeps the rules with which it began (kind_registry.h).
 using KindPtr = std::shared_ptr<const KindRules>;
 
 // The rules of a built-in kind.

@@ -57,7 +57,7 @@ bool IsPercent(const Json& value) {
          text.find_first_not_of("0123456789") == text.size() - 1;
 }
 
-// A whole number or a percentage; what is absent is zero.
+// A whole number or a percentage; zero if absent.
 int64_t AmountOf(const Checked& value) {
   if (!IsPercent(value.json())) return value.number();
   int64_t percent = INT64_MAX;

@@ -22,7 +22,7 @@ constexpr size_t kMaxConfigBytes = 1024 * 1024;
 
 // ---- Namespace
 
-// The namespaces that the API itself lives by.
+// Forbids deleting the namespaces that the API itself needs.
 base::Status ForbidNamespaceDelete(std::string_view name) {
   for (const std::string_view kept : {"default", "kube-system", "kube-public", "kube-node-lease"}) {
     if (name == kept) {
@@ -38,7 +38,7 @@ void DefaultNamespace(Json& object) {
                   String(object, {"metadata", "name"}));
 }
 
-// Whoever empties a namespace that is to end takes this off.
+// Adds the finalizer that the namespace controller removes after it has emptied the namespace.
 base::Status AdmitNamespace(Json& object, Lookup&) {
   constexpr std::string_view kFinalizer = "kubernetes";
   Json finalizers = Array(object, {"spec", "finalizers"});
@@ -79,7 +79,7 @@ void ValidateNamespaceStatus(const Json& json, const Json& old, FieldErrors& err
 
 // ---- Secret and ConfigMap
 
-// stringData is for writing only: it goes into data.
+// Moves stringData into data, because stringData is for writing only.
 void DefaultSecret(Json& object) {
   Default(object, {"type"}, "Opaque");
   const Json text = Map(object, {"stringData"});
@@ -113,7 +113,7 @@ size_t CheckData(const Checked& data, bool binary) {
   return total;
 }
 
-// Needed, and its value a JSON document.
+// Checks that `key` is present and that its value is a JSON document.
 void CheckJsonEntry(const Checked& data, std::string_view key) {
   const Checked entry = data.Key(key);
   if (!entry.present()) return entry.Required();
@@ -123,7 +123,7 @@ void CheckJsonEntry(const Checked& data, std::string_view key) {
   }
 }
 
-// What the well-known types ask for.
+// Checks the keys that the well-known secret types require.
 void CheckSecretType(const Checked& secret) {
   const std::string type = secret["type"].text();
   const Checked data = secret["data"];
@@ -194,13 +194,14 @@ void DefaultEndpoints(Json& object) {
   }
 }
 
-// One address in two forms: an IPv4 one is known by its form in IPv6, too.
+// Parses an IPv4 or IPv6 address; an IPv4 address becomes an IPv4-mapped IPv6 address.
 bool ParseAddress(const std::string& text, in6_addr& address) {
   if (inet_pton(AF_INET6, text.c_str(), &address) == 1) return true;
   return inet_pton(AF_INET6, ("::ffff:" + text).c_str(), &address) == 1;
 }
 
-// What another machine could not be reached by, or only the node's own services could.
+// The name of a special range, whose addresses other machines cannot be reached at; empty for other
+// addresses.
 std::string_view SpecialAddress(const in6_addr& address) {
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     uint32_t word = 0;
@@ -298,7 +299,7 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   endpoints.validate = ValidateEndpoints;
   rules.push_back(endpoints);
 
-  KindRules service(api::kinds::kApiService);  // kept by the server: api_services.h
+  KindRules service(api::kinds::kApiService);  // the server maintains these: api_services.h
   service.check_name = api::CheckPathSegment;  // "v1.", of the core group
   rules.push_back(service);
 }

@@ -1,4 +1,4 @@
-// Event, in its two forms: core, and events.k8s.io, which asks for more.
+// Event, in its two forms: core, and events.k8s.io, which has stricter rules.
 
 #include "api/names.h"
 #include "apiserver/kinds/kind_rules.h"
@@ -13,10 +13,10 @@ using base::json::String;
 
 namespace {
 
-constexpr size_t kMaxWord = 128;  // of action, reason and reportingInstance
+constexpr size_t kMaxWord = 128;  // for action, reason and reportingInstance
 constexpr size_t kMaxNote = 1024;
 
-// Messages name the fields of core, whichever form the client wrote.
+// The event in core's form. Messages name the fields of core for both forms.
 Json CoreForm(Json event) {
   ConvertToStored(api::kinds::kEventsEvent, event);
   return event;
@@ -31,8 +31,8 @@ void CheckWord(const Json& event, std::string_view field, size_t max, bool requi
   }
 }
 
-// Events about objects without a namespace live in "default"; those of the newer kind, which tell
-// an eventTime, also in kube-system.
+// Events about objects without a namespace are in "default". Events with an eventTime, which the
+// newer form has, may also be in kube-system.
 void ValidateCore(const Json& event, FieldErrors& errors) {
   const std::string ns = String(event, {"metadata", "namespace"});
   const std::string involved = String(event, {"involvedObject", "namespace"});
@@ -84,7 +84,7 @@ void ValidateNew(const Json& object, FieldErrors& errors) {
   }
 }
 
-// Only the series goes on.
+// Only the series may change.
 void ValidateUpdate(const Json& object, const Json& before, FieldErrors& errors) {
   const Json event = CoreForm(object);
   const Json old = CoreForm(before);

@@ -112,7 +112,7 @@ void UpdateRuntimeClass(const Json& json, const Json& old, FieldErrors& errors) 
 void AddNodeRules(std::vector<KindRules>& rules) {
   KindRules node(api::kinds::kNode);
   node.status_keeps_metadata = true;
-  node.created_with_status = true;  // a node agent registers with what it has
+  node.created_with_status = true;  // a node agent registers the node with its status
   node.validate = ValidateNode;
   node.validate_update = UpdateNode;
   node.validate_status = ValidateNodeStatus;

@@ -28,7 +28,7 @@ void DefaultPod(Json& object) { DefaultPodSpec(object["spec"], PodSpecOf::kPod);
 
 // ---- admission
 
-// A node that stops answering keeps its pods for a while, unless they say otherwise.
+// Adds default tolerations, so that the pods of a node that stops answering stay on it for a while.
 void AddTolerations(Json& pod) {
   Json tolerations = Array(pod, {"spec", "tolerations"});
   for (const std::string key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
@@ -46,7 +46,7 @@ void AddTolerations(Json& pod) {
   base::json::Set(pod, {"spec", "tolerations"}, std::move(tolerations));
 }
 
-// Only the two classes that Kubernetes itself has are known.
+// Sets the priority. Only Kubernetes' own two priority classes are known.
 base::Status SetPriority(Json& pod) {
   const std::string name = String(pod, {"spec", "priorityClassName"});
   int64_t priority = 0;
@@ -69,7 +69,7 @@ base::Status SetPriority(Json& pod) {
   return base::OkStatus();
 }
 
-// What its runtime class says of where it runs and what that costs becomes part of the pod.
+// Copies the scheduling rules and the overhead of the runtime class into the pod.
 base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   const std::string name = String(pod, {"spec", "runtimeClassName"});
   if (name.empty()) return base::OkStatus();
@@ -105,8 +105,8 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// A pod's account is there before the pod. The one that every namespace has comes soon after the
-// namespace itself, and is not waited for.
+// The pod's service account must exist. "default" need not exist yet, because it is created shortly
+// after each namespace.
 base::Status CheckAccount(const Json& pod, Lookup& lookup) {
   const std::string name = String(pod, {"spec", "serviceAccountName"});
   if (name == "default") return base::OkStatus();
@@ -140,7 +140,7 @@ base::Status AdmitPod(Json& object, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// What was added on creation, an update need not repeat.
+// An update need not repeat the fields that admission added on creation.
 base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"priority", "preemptionPolicy"}) {
     if (const Json* was = Find(old, {"spec", field})) Default(object, {"spec", field}, *was);
@@ -149,7 +149,7 @@ base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   return base::OkStatus();
 }
 
-// Whoever writes a status need not know the class.
+// Keeps the QoS class, because a writer of the status need not know it.
 void KeepQosClass(Json& object, const Json& old, base::WallTime) {
   if (const std::string was = String(old, {"status", "qosClass"}); !was.empty()) {
     Default(object, {"status", "qosClass"}, was);
@@ -172,7 +172,7 @@ void ValidateNewPod(const Json& json, FieldErrors& errors) {
   }
 }
 
-// Only from none to one, and from one to an earlier.
+// A deadline may only be added or made earlier.
 void CheckDeadline(const Checked& deadline) {
   if (!deadline.changed() || deadline.old().is_null()) return;
   if (!deadline.present()) {
@@ -211,7 +211,7 @@ void CheckRemovedGates(const Checked& gates) {
   }
 }
 
-// The spec without what may change.
+// The spec without the fields that may change.
 Json FixedPart(const Json& spec, bool gated) {
   Json fixed = spec;
   for (const char* list : {"containers", "initContainers"}) {
@@ -230,7 +230,7 @@ Json FixedPart(const Json& spec, bool gated) {
   return fixed;
 }
 
-// A gated pod's choice of nodes may only become narrower.
+// The node selection of a gated pod may only become narrower.
 void CheckNarrowed(const Checked& spec) {
   const Checked selector = spec["nodeSelector"];
   for (const auto& [key, value] : Map(spec.old(), {"nodeSelector"}).items()) {
@@ -249,7 +249,7 @@ void CheckNarrowed(const Checked& spec) {
   }
 }
 
-// The node agent acts on a spec once: little of it changes.
+// Only few fields of a pod's spec may change, because the node agent acts on the spec only once.
 void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   for (const std::string_view list : {"containers", "initContainers"}) {
@@ -271,7 +271,7 @@ void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
       "negative)");
 }
 
-// Added for good: what runs, or ran, stays in the pod's record.
+// Ephemeral containers can only be added, because the pod must list all containers that run or ran.
 void UpdateEphemeral(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked containers = Checked(json, old, errors)["spec"]["ephemeralContainers"];
   if (Find(Map(json, {"metadata", "annotations"}), {"kubernetes.io/config.mirror"}) != nullptr) {

@@ -151,7 +151,8 @@ Json WithoutCount(Json driver) {
   return driver;
 }
 
-// A driver's entry is what volumes were attached by: only its limit may change while it stays.
+// Only the limit in a driver's entry may change, because volumes were attached with the rest of the
+// entry.
 void UpdateCsiNode(const Json& json, const Json& old, FieldErrors& errors) {
   for (const Json& driver : base::json::Array(json, {"spec", "drivers"})) {
     const Json* before = DriverNamed(old, base::json::String(driver, {"name"}));
@@ -199,7 +200,7 @@ void UpdateDriver(const Json& json, const Json& old, FieldErrors& errors) {
   spec["volumeLifecycleModes"].Immutable();
 }
 
-// What the node agent acts on anew makes a new generation.
+// Counts a new generation if a field changed that the node agent acts on.
 base::Status CountDriverGeneration(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"tokenRequests", "requiresRepublish"}) {
     const Json* now = Find(object, {"spec", field});

@@ -24,7 +24,7 @@ constexpr std::string_view kBetaClass = "volume.beta.kubernetes.io/storage-class
 void DefaultClaim(Json& object) {
   Json& spec = object["spec"];
   DefaultClaimSpec(spec);
-  // dataSource and dataSourceRef say the same unless only the latter can.
+  // dataSource and dataSourceRef are made equal, unless only dataSourceRef can name the source.
   const Json* source = Find(spec, {"dataSource"});
   const Json* reference = Find(spec, {"dataSourceRef"});
   if (source != nullptr && reference == nullptr) {
@@ -69,7 +69,8 @@ api::Quantity SizeAt(const Json& object, base::json::Path path) {
   return quantity.ok() ? *quantity : api::Quantity();
 }
 
-// A bigger claim is for the class's driver to serve: refuse it where nobody would.
+// Refuses to enlarge a claim if its class does not allow expansion, because no driver would expand
+// the volume.
 base::Status AdmitClaimUpdate(Json& object, const Json& old, Lookup& lookup) {
   if (SizeAt(object, {"spec", "resources", "requests", "storage"}) <=
       SizeAt(old, {"spec", "resources", "requests", "storage"})) {
@@ -96,8 +97,8 @@ void ValidateClaim(const Json& json, FieldErrors& errors) {
   ValidateClaimSpec(Checked(json, errors)["spec"]);
 }
 
-// Immutable but for: the volume's name once, a class once if there was none, and size and
-// attributes when bound.
+// A claim's spec is immutable, with these exceptions: the volume's name can be set once, the class
+// can be set once if there was none, and the size and the attributes class can change when bound.
 void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked object(json, old, errors);
   const bool bound = String(old, {"status", "phase"}) == "Bound";
@@ -112,7 +113,7 @@ void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
   if (name.old().is_null() && (beta.old().is_null() || beta.old() == name.json())) {
     spec.erase("storageClassName");
   }
-  // The field takes over from the annotation.
+  // The field may replace the annotation.
   const bool taken_over = name.old().is_null() && beta.old().is_string() &&
                           beta.old() == name.json() && !beta.present();
   if (!taken_over) beta.Immutable();
@@ -133,7 +134,7 @@ void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
     object["spec"]["resources"]["requests"]["storage"].Forbidden(
         "field can not be less than status.capacity");
   }
-  // Volumes have no way back to no class.
+  // The attributes class cannot be removed again, because volumes cannot return to having none.
   const Checked attributes = object["spec"]["volumeAttributesClassName"];
   if (Find(old, {"status", "currentVolumeAttributesClassName"}) != nullptr &&
       attributes.changed() && !attributes.given()) {
@@ -144,7 +145,7 @@ void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
   }
 }
 
-// Of what is allocated, "storage" is the one name without a domain.
+// Among allocated resources, "storage" is the only name without a domain.
 void CheckAllocatedName(const Checked& at, const std::string& name) {
   if (const base::Status valid = api::CheckQualifiedName(name); !valid.ok()) {
     at.Invalid(name, base::Message(valid));
@@ -200,7 +201,8 @@ void UpdateVolume(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   Json source = SourcesIn(spec.json());
   const Json before = SourcesIn(spec.old());
-  // A secret for expansion may come later: volumes are older than the wish to grow them.
+  // The secret for expansion may be added later, because a volume may be older than the plan to
+  // expand it.
   if (Find(before, {"csi", "controllerExpandSecretRef"}) == nullptr) {
     base::json::Remove(source, {"csi", "controllerExpandSecretRef"});
   }

@@ -110,7 +110,8 @@ Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& objec
 
 namespace {
 
-// Kubernetes keeps no empty maps and lists of metadata: to leave one out is to say the same.
+// Drops empty maps and lists from metadata, as Kubernetes does, because an absent one means the
+// same.
 void DropEmpty(Json& metadata) {
   for (const char* field : {"labels", "annotations", "finalizers", "ownerReferences"}) {
     const auto it = metadata.find(field);
@@ -198,7 +199,8 @@ void ValidateMetadataUpdate(const Json& object, const Json& old, FieldErrors& er
 
 void ValidateKeptMetadata(const Json& object, const Json& old, FieldErrors& errors) {
   const Checked metadata = Checked(object, old, errors)["metadata"];
-  // Another creation time, or another time of a deletion that goes on, is passed over.
+  // Another creationTimestamp is ignored and not refused. The same holds for another
+  // deletionTimestamp of an object that is being deleted.
   const Checked deletion = metadata["deletionTimestamp"];
   if (deletion.present() && !deletion.old().is_string()) deletion.Immutable();
   if (metadata["deletionGracePeriodSeconds"].present()) {

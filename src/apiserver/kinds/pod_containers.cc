@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxPort = 65535;
 constexpr size_t kMaxPortName = 15;
 
-// ":latest" and no tag at all mean that the image moves: pull it each time.
+// An image with ":latest" or without a tag is pulled each time, because such a tag moves.
 std::string_view PullPolicyFor(std::string_view image) {
   if (image.find('@') != std::string_view::npos) return "IfNotPresent";
   const size_t slash = image.rfind('/');
@@ -151,7 +151,7 @@ void CheckEnvFrom(const Checked& env) {
   }
 }
 
-// By name, as the mounts of one container ask for it.
+// The pod's volumes by name.
 using Volumes = std::map<std::string, const Json*>;
 
 std::set<std::string> MembersOf(const Checked& list, std::string_view member) {
@@ -314,7 +314,7 @@ void CheckContainer(const Checked& container, const Volumes& volumes, PodSpecOf 
   CheckSecurity(container["securityContext"]);
 }
 
-// Two containers cannot listen at one port of the host.
+// Refuses a host port that another container already uses.
 void CheckHostPorts(const Checked& container, std::set<std::string>& taken) {
   for (const Checked& port : container["ports"].Items()) {
     if (port["hostPort"].number() == 0) continue;
@@ -333,8 +333,8 @@ void CheckHostNetworkPorts(const Checked& container, PodSpecOf of) {
   }
 }
 
-// An init container that goes on beside the others (restartPolicy Always) is one of them in all but
-// its start.
+// A sidecar (an init container with restartPolicy Always) follows the rules of other containers,
+// because it keeps running beside them.
 void CheckInitContainer(const Checked& container) {
   const Checked policy = container["restartPolicy"];
   policy.OneOfIfGiven({"Always"});
@@ -348,8 +348,8 @@ void CheckInitContainer(const Checked& container) {
   }
 }
 
-// One that a person adds to look at a pod that runs: it has none of what would make the node agent
-// keep it, or the scheduler count it.
+// An ephemeral container is added by a person to debug a running pod. It cannot have fields that
+// would make the node agent keep it running, or the scheduler count it.
 void CheckEphemeralContainer(const Checked& container, const std::set<std::string>& others) {
   constexpr std::string_view kNot = "cannot be set for an Ephemeral Container";
   for (const std::string_view member : {"ports", "livenessProbe", "readinessProbe", "startupProbe",
@@ -415,7 +415,7 @@ void ValidateContainers(const Checked& spec, PodSpecOf of) {
   for (const Checked& container : spec["initContainers"].Items()) {
     CheckContainer(container, volumes, of);
     if (container["name"].given()) container["name"].Unique(names);
-    std::set<std::string> own_ports;  // they run one after the other
+    std::set<std::string> own_ports;  // init containers run one after the other
     CheckHostPorts(container, own_ports);
     CheckInitContainer(container);
   }

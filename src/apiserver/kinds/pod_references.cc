@@ -96,7 +96,7 @@ bool VolumeRefersTo(const Json& volume, std::string_view resource, std::string_v
            String(reference, {"namespace"}, default_ns) == ns;
   };
   const Json& csi = base::json::Map(volume, {"spec", "csi"});
-  // The controllers' own secrets are not for nodes.
+  // Only the secrets that nodes use are listed; the others are for controllers.
   for (const std::string_view use :
        {"nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"}) {
     if (names(base::json::Map(csi, {use}), "")) return true;

@@ -1,4 +1,5 @@
-// The objects that a pod's spec names, which its node's agent has to read to run it. Pure.
+// Lists the objects that a pod's spec names. The agent of its node must read them to run the pod.
+// Pure.
 #pragma once
 
 #include <string>
@@ -13,11 +14,11 @@ namespace berth::apiserver {
 std::string ReferenceTo(std::string_view resource, std::string_view ns, std::string_view name);
 
 // The secrets, configmaps, endpoints, claims and the service account that `pod` names, each once.
-// Nothing for a mirror pod: a node made it, and must not get at objects by it.
+// Empty for a mirror pod, because a node creates it and must not gain access to objects by it.
 std::vector<std::string> PodReferences(const base::Json& pod);
 
-// Whether `volume` (a PersistentVolume) names the object, one of "secrets" or "endpoints", for what
-// is done on a node.
+// Whether `volume` (a PersistentVolume) names the object, one of "secrets" or "endpoints", and a
+// node needs it.
 bool VolumeRefersTo(const base::Json& volume, std::string_view resource, std::string_view ns,
                     std::string_view name);
 

@@ -30,7 +30,7 @@ void DefaultPodVolume(Json& volume) {
   DefaultSource(volume);
 }
 
-// On the host's network a container's port is the host's.
+// On the host's network, a container's port is also the host port.
 void DefaultHostPorts(Json& container) {
   Json* ports = Mutable(container, {"ports"});
   if (ports == nullptr || !ports->is_array()) return;
@@ -41,7 +41,7 @@ void DefaultHostPorts(Json& container) {
   }
 }
 
-// A limit is also what is asked for, unless that is said.
+// A limit is also the default of the request.
 void DefaultRequests(Json& container) {
   for (const auto& [name, limit] : Map(container, {"resources", "limits"}).items()) {
     Default(container, {"resources", "requests", name}, Json(limit));
@@ -93,7 +93,7 @@ void CheckSecurity(const Checked& context, const Checked& spec) {
   }
 }
 
-// With a user namespace of its own a pod shares no other one of the host's.
+// A pod with its own user namespace cannot share other namespaces with the host.
 void CheckHostUsers(const Checked& spec) {
   if (!spec["hostUsers"].present() || spec["hostUsers"].flag()) return;
   for (const auto& [member, name] :
@@ -172,7 +172,7 @@ void CheckDns(const Checked& spec) {
   }
 }
 
-// Gates hold a pod back from the scheduler, each once.
+// Checks scheduling gates, which keep a pod from the scheduler. Each name may appear once.
 void CheckGates(const Checked& gates) {
   std::set<std::string> seen;
   for (const Checked& gate : gates.Items()) {
@@ -212,7 +212,7 @@ void DefaultPodSpec(Json& spec, PodSpecOf of) {
   if (Json* volumes = Mutable(spec, {"volumes"}); volumes != nullptr && volumes->is_array()) {
     for (Json& volume : *volumes) DefaultPodVolume(volume);
   }
-  // Two names for one field, one of them old.
+  // One field has two names; serviceAccount is the deprecated one.
   const std::string account =
       String(spec, {"serviceAccountName"}, String(spec, {"serviceAccount"}));
   if (!account.empty()) spec["serviceAccountName"] = spec["serviceAccount"] = account;

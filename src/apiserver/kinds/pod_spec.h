@@ -7,8 +7,8 @@ namespace berth::apiserver {
 
 enum class PodSpecOf { kPod, kTemplate };
 
-// Containers' ports on the host's network and requests that follow from limits are set for pods
-// only: a template leaves them to its pods.
+// Sets defaults. Host ports on the host's network and requests that follow from limits are set only
+// for pods, because the pods of a template get them later.
 void DefaultPodSpec(base::Json& spec, PodSpecOf of);
 void ValidatePodSpec(const Checked& spec, PodSpecOf of);
 
@@ -19,7 +19,7 @@ void ValidatePodTemplate(const Checked& pod_template);
 void DefaultContainer(base::Json& container);
 void ValidateContainers(const Checked& spec, PodSpecOf of);
 
-// "Guaranteed", "Burstable" or "BestEffort", by what the containers ask for.
+// "Guaranteed", "Burstable" or "BestEffort", by the containers' requests and limits.
 std::string QosClassOf(const base::Json& spec);
 
 }  // namespace berth::apiserver

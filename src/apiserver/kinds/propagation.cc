@@ -48,7 +48,7 @@ base::StatusOr<Propagation> ParsePropagation(const Json& options) {
 Json FinalizersAfterDelete(const KindRules& rules, const Json& object,
                            const Propagation& propagation) {
   const Json& present = Array(object, {"metadata", "finalizers"});
-  // Events own nothing; the collector does not look at them.
+  // Events keep their finalizers, because they own nothing and the collector ignores them.
   if (&rules.info->stored() == &api::kinds::kEvent) return present;
   const auto has = [&](std::string_view finalizer) {
     return std::find(present.begin(), present.end(), finalizer) != present.end();

@@ -1,5 +1,4 @@
-// What can be done with each kind: its verbs and subresources, as discovery and OpenAPI tell them.
-// Pure.
+// The verbs and subresources of each kind, for discovery and OpenAPI. Pure.
 #pragma once
 
 #include <span>
@@ -10,12 +9,12 @@
 
 namespace berth::apiserver {
 
-// A moment's kinds, in the order in which they are listed.
+// The kinds of one snapshot, in the order in which they are listed.
 using Kinds = std::span<const api::KindInfo* const>;
 
 struct Subresource {
   std::string_view name;
-  // Of what is read and written there: "TokenRequest" of authentication.k8s.io/v1.
+  // The kind that is read and written there, such as "TokenRequest" of authentication.k8s.io/v1.
   std::string_view kind;
   std::string_view group;
   std::string_view version;

@@ -8,7 +8,7 @@ using base::Json;
 
 namespace {
 
-// Members of an Event that events.k8s.io names anew: there, and in core.
+// The members of an Event that have another name in events.k8s.io: that name, and core's name.
 constexpr std::pair<const char*, const char*> kEventNames[] = {
     {"regarding", "involvedObject"},
     {"note", "message"},
@@ -26,7 +26,7 @@ void Rename(Json& object, const char* from, const char* to) {
   object.erase(from);
 }
 
-// Whether the stored `text` has to be parsed to be shown as `kind` has it.
+// Whether the stored `text` must be parsed to be shown in the form of `kind`.
 bool OtherForm(const KindRules& kind, std::string_view text) {
   if (kind.info->stored_as == nullptr) return false;
   constexpr std::string_view kOpening = R"({"apiVersion":")";

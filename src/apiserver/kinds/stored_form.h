@@ -1,8 +1,9 @@
-// An object as a kind's clients see it, and as it is stored: the same but where one object has
-// several forms (an Event of core and of events.k8s.io; the versions of a custom resource).
+// Converts between the form that a kind's clients see and the stored form. They differ only if an
+// object has several forms (an Event of core and of events.k8s.io; the versions of a custom
+// resource).
 //
-// Everything between the two edges of a request works with the client's form. Field selectors read
-// the stored form.
+// The code that handles a request works with the client's form. Field selectors read the stored
+// form.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@
 
 namespace berth::apiserver {
 
-// From the stored form to that of `kind`, and back. Of built-in kinds members that only one form
-// knows stay.
+// Convert from the stored form to that of `kind`, and back. For built-in kinds, members that only
+// one form knows are kept.
 void ConvertFromStored(const KindRules& kind, base::Json& object);
 void ConvertToStored(const KindRules& kind, base::Json& object);
 void ConvertToStored(const api::KindInfo& info, base::Json& object);  // of a built-in kind
@@ -26,7 +27,7 @@ void ConvertToStored(const api::KindInfo& info, base::Json& object);  // of a bu
 base::StatusOr<base::Json> DecodeStoredAs(const KindRules& kind, std::string_view text);
 base::StatusOr<base::Json> DecodeRecordAs(const KindRules& kind, const store::Record& record);
 std::string EncodeStored(const KindRules& kind, base::Json object);
-// Parses only where the forms differ.
+// Parses only if the forms differ.
 void AppendAs(const KindRules& kind, std::string& out, std::string_view text,
               store::Revision revision);
 std::string TextAs(const KindRules& kind, std::string_view text, store::Revision revision);

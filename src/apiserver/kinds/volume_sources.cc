@@ -1,4 +1,4 @@
-// What each volume source needs, in a pod's volume and in a PersistentVolume.
+// Defaults and checks of each volume source, in a pod's volume and in a PersistentVolume.
 
 #include <span>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int kDefaultFileMode = 0644;
 constexpr int64_t kDefaultTokenSeconds = 3600;
 
-// A path that a file is written to below the volume's folder.
+// Checks the path of a file that is written below the volume's folder.
 void CheckFilePath(const Checked& path) {
   path.Needed();
   const bool fits = path.RelativePath();
@@ -48,7 +48,7 @@ void CheckFiles(const Checked& source, SourcePlace) {
   CheckItems(source["items"]);
 }
 
-// A file of the downward API.
+// Checks a file of the downward API.
 void CheckDownwardFile(const Checked& file) {
   CheckFilePath(file["path"]);
   file["mode"].FileMode();

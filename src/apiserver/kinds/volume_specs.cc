@@ -111,7 +111,7 @@ void ValidateVolumeSpec(const Checked& spec) {
   }
 }
 
-// It describes what there is, and asks for nothing.
+// An inline spec describes an existing volume, so that fields which request something are refused.
 void ValidateInlineVolumeSpec(const Checked& spec) {
   constexpr std::string_view kContext = "in the context of inline volumes";
   for (const std::string_view member :

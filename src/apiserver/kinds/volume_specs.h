@@ -1,4 +1,4 @@
-// The specs of volumes and claims as they stand in several kinds: PersistentVolume and
+// The specs of volumes and claims, which several kinds contain: PersistentVolume and
 // VolumeAttachment, PersistentVolumeClaim and a pod's ephemeral volume.
 #pragma once
 
@@ -18,9 +18,9 @@ void ValidateInlineVolumeSpec(const Checked& spec);
 // given.
 enum class SourcePlace { kPod, kVolume };
 bool IsSource(std::string_view member, SourcePlace place);
-// The defaults of the source that `volume` has.
+// Sets the defaults of the source that `volume` has.
 void DefaultSource(base::Json& volume);
-// Exactly one, and with what it needs.
+// Checks that `volume` has exactly one source, and that the source is complete.
 void ValidateSource(const Checked& volume, SourcePlace place);
 
 }  // namespace berth::apiserver

@@ -18,7 +18,7 @@ using Action = Mutation::Plan::Action;
 namespace {
 
 constexpr int64_t kDefaultGrace = 30;
-// What the server may add to an object of the greatest size.
+// How much the server may add to an object of the maximum size.
 constexpr size_t kDefaultsRoom = 64 * 1024;
 
 // `ephemeral`: an update of the ephemeral containers alone.
@@ -55,13 +55,13 @@ bool HasFinalizers(const Json& object) {
   return !Array(object, {"metadata", "finalizers"}).empty();
 }
 
-// Whether somebody has to finish before the object may go.
+// Whether finalizers still hold the object.
 bool IsHeld(const KindRules& rules, const Json& object) {
   return HasFinalizers(object) ||
          (rules.has_spec_finalizers && !Array(object, {"spec", "finalizers"}).empty());
 }
 
-// How long the node agent may take to end the pod; nullopt: as before, there is nothing to change.
+// How long the node agent may take to end the pod; nullopt if the present value stays.
 std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
   const Json* left = Find(pod, {"metadata", "deletionGracePeriodSeconds"});
   if (left != nullptr && !asked) return std::nullopt;
@@ -69,11 +69,11 @@ std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
       asked.value_or(Int(pod, {"spec", "terminationGracePeriodSeconds"}, kDefaultGrace));
   if (grace < 0) grace = 1;
   const std::string phase = String(pod, {"status", "phase"});
-  // No node agent runs it: there is nobody to wait for.
+  // Zero if no node agent runs the pod, because nobody has to end it.
   if (String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" || phase == "Failed")
     grace = 0;
   if (left != nullptr && left->is_number_integer() && grace >= left->get<int64_t>()) {
-    // A second delete can only shorten; at zero with finalizers everything has been said already.
+    // A second delete can only shorten the time. At zero with finalizers nothing is left to change.
     if (!(grace == 0 && !HasFinalizers(pod))) return std::nullopt;
   }
   return grace;
@@ -113,7 +113,7 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
-// `skip` doesn't count (null: all does).
+// The member `skip` is not counted (null: all members are).
 bool DeeperThan(const Json& value, int levels, const Json* skip) {
   if (!value.is_structured() || &value == skip) return false;
   if (levels == 0) return true;
@@ -121,8 +121,8 @@ bool DeeperThan(const Json& value, int levels, const Json* skip) {
                      [&](const Json& item) { return DeeperThan(item, levels - 1, skip); });
 }
 
-// What is said of who manages which field comes on top of the object: it nests deeper than what it
-// tells of, and may be as large again.
+// managedFields has bounds of its own, because it nests deeper than the fields that it describes
+// and may be as large as the rest of the object.
 Status CheckBounds(const Json& object, size_t bytes) {
   const base::json::ParseLimits limits;
   const Json* managed = Find(object, {"metadata", "managedFields"});

@@ -1,4 +1,4 @@
-// What a write makes of an object: the pure part of create, update, patch and delete.
+// Computes the result of a write: the pure part of create, update, patch and delete.
 #pragma once
 
 #include <functional>
@@ -15,25 +15,25 @@ namespace berth::apiserver {
 // 400 unless the object has the name of the URL.
 base::Status CheckName(const Json& object, std::string_view name);
 
-// The conditions that an update carries in its own metadata: uid and resourceVersion. 409 if `old`,
-// at `revision`, does not meet them.
+// Checks the preconditions that an update carries in its own metadata: uid and resourceVersion. 409
+// if `old`, at `revision`, does not meet them.
 base::Status CheckUpdatePreconditions(const KindRules& rules, const Json& object, const Json& old,
                                       store::Revision revision);
 
-// A new object, decoded and with its namespace, becomes what is stored. With `object` having only a
-// generateName the name is chosen here.
+// Turns a new object, decoded and with its namespace, into the object to store. If `object` has
+// only a generateName, the name is chosen here.
 base::Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& tracker,
                         Lookup& lookup, base::WallTime now);
 
-// `object` (a whole object as the client wants it) becomes the successor of `old` (without
+// Turns `object` (the whole object that the client wants) into the successor of `old` (without
 // resourceVersion). `subresource` is "", "status", "finalize" or "ephemeralcontainers".
 base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                            std::string_view subresource, const FieldTracker& tracker,
                            Lookup& lookup, base::WallTime now);
 
-// What follows from an updated object: a write, none if nothing changed, or the removal of one that
-// only waited for its finalizers. 413 for one that patches have made larger or deeper than a
-// request could.
+// The plan for an updated object: a write, nothing if it did not change, or the removal of an
+// object that was only waiting for its finalizers. 413 for an object that patches have made larger
+// or deeper than a request may be.
 base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,
                                           const store::Record& current);
 
@@ -45,11 +45,11 @@ struct DeleteRequest {
   Propagation propagation;
 };
 
-// From the body's DeleteOptions (null if there is none). KubeError for malformed ones.
+// Parses the body's DeleteOptions (null if there are none). KubeError for malformed ones.
 base::StatusOr<DeleteRequest> ParseDeleteOptions(const Json& body);
 
-// The delete of `current`: its removal, or the mark that asks the owners of its finalizers (for a
-// pod: the node agent) to finish. 409 if a precondition fails.
+// The plan for deleting `current`: its removal, or the mark that asks the owners of its finalizers
+// (for a pod also the node agent) to finish. 409 if a precondition fails.
 base::StatusOr<Mutation::Plan> PlanDelete(const KindRules& rules, const store::Record& current,
                                           const DeleteRequest& request, base::WallTime now);
 
