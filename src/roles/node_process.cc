@@ -133,9 +133,9 @@ class NodeProcessImpl : public NodeProcess {
   }
 
  private:
-  // By /healthz the kubelet decides on the driver's container, so that it tells of the driver
-  // alone: what keeps the registrar from its work is not mended by a restart of the driver. Where
-  // no driver is probed it is the registrar's, as of node-driver-registrar.
+  // The kubelet restarts the driver's container by /healthz, so it reports on the driver alone: a
+  // restart of the driver does not mend what hinders the registrar. If no driver is probed, it
+  // reports the registrar's state, as node-driver-registrar does.
   std::map<std::string, HttpEndpoint::Handler> HealthPaths() {
     const HttpEndpoint::Handler registrar = [this] { return Answer(registrar_->Health()); };
     const HttpEndpoint::Handler drivers = [this] { return Answer(ProbeDrivers()); };

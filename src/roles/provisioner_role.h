@@ -1,4 +1,4 @@
-// The role "provisioner": volumes for claims, and where that is asked for the capacity of the
+// The role "provisioner": makes volumes for claims and, if asked to, publishes the capacity of the
 // driver.
 #pragma once
 

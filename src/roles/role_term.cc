@@ -90,13 +90,14 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
     } else {
       all_work = StartReady(entrants, **running, began, say);
     }
-    // What the start and later bursts took goes back to the machine: an allocator keeps it.
+    // Memory that the start and later bursts took is given back to the machine, because an
+    // allocator keeps it.
     if (steady_clock::now() >= trim) {
       malloc_trim(0);
       trim = steady_clock::now() + kTrim;
     }
   }
-  // The next leader comes when the lease has expired: no call of this one may outlast it.
+  // The next leader starts when the lease has expired, so no call of this term may outlast it.
   if (term.connection.may_call != nullptr && !term.connection.may_call()) {
     (*running)->CancelCalls();
   }

@@ -84,7 +84,7 @@ class RunningRoles {
   void Stop();
   // Ends the calls of the driver that run, before Stop: somebody else is about to make them.
   void CancelCalls();
-  // What the driver last said of itself; null: nothing yet, or there is none.
+  // The driver's last answer about itself; null: there was none yet, or there is no driver.
   std::shared_ptr<const controllers::DriverInfo> driver() const;
 
  private:

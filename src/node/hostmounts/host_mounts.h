@@ -48,7 +48,7 @@ class HostMounts {
              VolumeManager& volumes, volume::Host& host, base::EventSink& events);
   ~HostMounts();
 
-  // The informers are synced, the volume manager runs.
+  // Call it when the informers are synced and the volume manager runs.
   base::Status Start();
   void Stop();
   // Waits until nothing is left to do now; for tests.
@@ -60,7 +60,7 @@ class HostMounts {
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
   base::Status Establish(const api::HostMount& mount);
   base::Status Finish(const api::HostMount& mount);
-  // False: the volume is still being released, which will be told.
+  // False: the volume is still being released; the volume manager reports its end.
   base::StatusOr<bool> Undo(const std::string& uid);
   base::Status CleanUpForgotten(const std::string& key, const std::string& present_uid);
   void ReleaseUnknownPods();
@@ -85,7 +85,7 @@ class HostMounts {
   mutable base::Mutex mutex_;
   std::map<std::string, HostMountRecord> records_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::string> keys_ ABSL_GUARDED_BY(mutex_);  // uid → "namespace/name"
-  // What the manager was told to want, by uid: telling it again makes it answer again.
+  // What the volume manager was asked for, by uid, because it answers each repeated request again.
   std::map<std::string, base::Json> wanted_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;
 };

@@ -29,10 +29,10 @@ class PodSandboxVolumes {
   // Nothing of the pod is left on the node.
   base::Status RemovePlan(const api::Pod& pod) const;
 
-  // Has the handler put them into that sandbox, and tells the volume manager of it.
+  // Asks the handler to mount the volumes in that sandbox, and tells the volume manager.
   base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
-  // Takes them out of a sandbox that is stopped; "": out of any, since the runtime knows none. OK
-  // for one that the handler does not know.
+  // Asks the handler to take the volumes out of a stopped sandbox; "": out of any, because the
+  // runtime knows none. It is OK if the handler does not know the sandbox.
   base::Status Unpublish(const api::Pod& pod, const std::string& sandbox_id) const;
 
  private:

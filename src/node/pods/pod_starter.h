@@ -31,7 +31,7 @@ class PodStarter {
   };
   Result StartContainer(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox);
 
-  // Begins the pulls that the pod will need, while its volumes are being set up.
+  // Begins the image pulls that the pod will need, while its volumes are being set up.
   void Prefetch(PodEntry& entry);
 
  private:

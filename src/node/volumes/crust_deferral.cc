@@ -39,14 +39,14 @@ StatusOr<HandlerOffer> Ask(const std::string& socket) {
 
 }  // namespace
 
-// Empty: the pod's RuntimeClass has none.
+// The handler's socket. Empty: the pod's RuntimeClass has no handler with a socket.
 StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
   const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
   return api::HandlerSocket(*runtime_class);
 }
 
-// Null: it is of none, or the class is gone, which allows nothing.
+// Null: the volume has no class, or the class is gone; both allow nothing.
 StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
   if (spec.pv == nullptr || spec.pv->storage_class_name().empty()) return Json();
   const std::string name = spec.pv->storage_class_name();
@@ -74,7 +74,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
   ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
   const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
-  // Neither asks for it: nothing was to be decided.
+  // Neither the RuntimeClass nor the StorageClass asks for it, so there is nothing to decide.
   if (socket.empty() && !allowed) return HandlerChoice();
   if (!allowed) {
     ReportHostMount(pod, spec,

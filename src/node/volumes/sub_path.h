@@ -34,15 +34,15 @@ struct SubPathRequest {
 base::StatusOr<std::string> DeferredSubPath(const std::string& volume_path,
                                             std::string_view sub_path);
 
-// Gives back the target, to be mounted into the container. What an earlier start of the container
-// mounted there is replaced: the subPath may lead elsewhere by now. INVALID_ARGUMENT: an absolute
-// path or ".."; PERMISSION_DENIED: it would lead out of the volume; DEADLINE_EXCEEDED: the volume
-// does not answer.
+// Returns the target, to be mounted into the container. Replaces what an earlier start of the
+// container mounted there, because the subPath may lead elsewhere by now. INVALID_ARGUMENT: an
+// absolute path or ".."; PERMISSION_DENIED: the subPath leads out of the volume; DEADLINE_EXCEEDED:
+// the volume does not answer.
 base::StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter,
                                            const SubPathRequest& request);
 
-// Unmounts and removes the subPath mounts of these volumes of a pod, all of its containers'; none
-// is OK. FAILED_PRECONDITION: one is busy.
+// Unmounts and removes the subPath mounts of these volumes of a pod, for all of its containers. It
+// is OK if there are none. FAILED_PRECONDITION: one is busy.
 base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
                              std::string_view pod_uid, const std::vector<std::string>& volumes);
 

@@ -21,7 +21,7 @@ namespace berth::node {
 // FAILED_PRECONDITION: it is not; the message says where the volume is.
 base::Status CheckNodeAffinity(const api::PersistentVolume& volume, const api::Node& node);
 
-// Empty for a volume that nobody attaches.
+// Empty if the volume needs no attaching.
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
 
 struct Attachment {

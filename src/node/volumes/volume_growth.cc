@@ -46,12 +46,13 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
     return OkStatus();
   }
   RETURN_IF_ERROR(deps_.expansion.Failed(EventTarget(*job.pod), job.volume.spec, expanded));
-  // The handler does not grow file systems (story 6): not while it has this one.
+  // The handler does not grow file systems (story 6), so the volume is not tried again in this
+  // sandbox.
   const bool not_in_sandbox =
       IsDeferred(*job.stored) && expanded.code() == StatusCode::kFailedPrecondition;
   if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
   Update(job, [&](Unit& unit, Use& use) {
-    // By the handler of a sandbox that is not the pod's any more.
+    // The refusal came from a sandbox that is not the pod's any more, so it does not count.
     if (not_in_sandbox && use.sandbox_id != job.stored->record.sandbox->sandbox_id) return;
     unit.expand_refused = bytes;
   });

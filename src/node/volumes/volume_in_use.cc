@@ -39,7 +39,7 @@ VolumesInUse::~VolumesInUse() {
   Stop();
 }
 
-// A node that is registered anew lists nothing: the fence is put up again.
+// A node that is registered anew lists no volumes, so the list is written again.
 void VolumesInUse::NodeRegistered() {
   {
     base::MutexLock lock(mutex_);
@@ -86,7 +86,8 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;
-  // From the API itself: a copy that is not there yet would take the fence down.
+  // This reads from the API itself, because an empty local copy would drop the damaged names from
+  // the list.
   ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(client_, "", node_name_));
   for (const std::string& name : node.volumes_in_use()) {
     if (damaged.contains(base::Sha256Hex(name))) names.insert(name);
@@ -101,7 +102,7 @@ Outcome VolumesInUse::Report() {
   {
     base::MutexLock lock(mutex_);
     if (!std::exchange(lost_, false) && reported_ == names) return Outcome::Done();
-    // From here until the API has answered, what it lists is not known, except for what stays.
+    // Until the API has answered, only the names that stay are known to be listed.
     if (reported_.has_value()) {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });
     }

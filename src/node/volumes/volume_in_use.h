@@ -33,7 +33,7 @@ class VolumesInUse {
                VolumePartsOwner& owner);
   ~VolumesInUse();
 
-  // Names that stay listed although nothing here knows them: their records were damaged. `digest`
+  // Keeps names listed that no record names any more, because their records were damaged. `digest`
   // is the SHA-256 of such a name.
   void KeepDamaged(std::string digest);
   // The volume is unmounted from the node, which ends KeepDamaged.
@@ -58,7 +58,8 @@ class VolumesInUse {
   VolumePartsOwner& owner_;
   mutable base::Mutex mutex_;
   std::optional<Names> reported_ ABSL_GUARDED_BY(mutex_);
-  bool lost_ ABSL_GUARDED_BY(mutex_) = false;  // with the Node object, since the last write began
+  // the Node object went away, since the last write began
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   Names damaged_digests_ ABSL_GUARDED_BY(mutex_);
   kube::HandlerGate<VolumesInUse> gate_;
   base::KeyedWorkers worker_;

@@ -134,7 +134,7 @@ void VolumeLookups::VolumeChanged(const std::string& pv_name) {
 void VolumeLookups::DriverChanged(const std::string& driver) {
   {
     MutexLock lock(mutex_);
-    ++changes_;  // pods are not indexed by their drivers here
+    ++changes_;  // Pods are not indexed by their drivers here, so the change only counts.
   }
   LookUpAll(units_.PodsOf(driver));
 }
@@ -180,13 +180,14 @@ Outcome VolumeLookups::LookUp(const std::string& uid) {
   {
     MutexLock lock(mutex_);
     const auto found = pods_.find(uid);
-    // Released, or changed meanwhile, in which case it is queued again.
+    // The pod was released, or it changed meanwhile and is queued again.
     if (found == pods_.end() || found->second.pod != pod) return Outcome::Done();
     Entry& entry = found->second;
     const bool followed =
         entry.resolved && resolved.claims == entry.claims && resolved.pvs == entry.pvs;
     Adopt(uid, entry, std::move(resolved));
-    // A change between reading and indexing found no pod in the index.
+    // A change between reading and indexing did not find the pod in the index, so it is looked up
+    // again.
     if (!followed && changes != changes_) workers_.AddNow(uid);
   }
   owner_.NotifyPod(uid);

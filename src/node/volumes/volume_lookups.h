@@ -63,8 +63,8 @@ class VolumeLookups {
   struct Entry {
     std::shared_ptr<const api::Pod> pod;
     bool resolved = false;
-    std::vector<std::string> names;     // of its volumes that containers use
-    std::map<std::string, UseId> uses;  // of those that were found, by pod volume name
+    std::vector<std::string> names;     // of the pod's volumes that containers use
+    std::map<std::string, UseId> uses;  // of the volumes that were found, by pod volume name
     std::map<std::string, ResolvedPod::Unresolved> unresolved;
     std::vector<std::string> claims;
     std::vector<std::string> pvs;

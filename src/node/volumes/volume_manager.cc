@@ -27,7 +27,7 @@ using base::OkStatus;
 using base::Status;
 using PodPtr = std::shared_ptr<const api::Pod>;
 
-// What of a CSIDriver decides on NodePublishVolume of pods that run.
+// The fields of a CSIDriver that decide on NodePublishVolume for running pods.
 base::Json RepublishOf(const api::CsiDriver* driver) {
   if (driver == nullptr) return nullptr;
   return {driver->Bool({"spec", "requiresRepublish"}),
@@ -154,8 +154,8 @@ void Manager::AddHandlers(kube::Informers& informers) {
         if (change.latest().node_name() != manager.options_.node_name) return;
         manager.lookups_.VolumeChanged(change.latest().pv_name());
       }));
-  // Whether a driver's volumes are published again and again, and with which tokens, may be
-  // switched while pods run.
+  // An administrator may change, while pods run, whether a driver's volumes are published
+  // repeatedly, and with which tokens.
   informers.Of<api::CsiDriver>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
     if (RepublishOf(change.before.get()) == RepublishOf(change.after.get())) return;
     manager.lookups_.DriverChanged(change.key);
@@ -178,7 +178,7 @@ void Manager::NodeChanged(const api::Node* before, const api::Node* after) {
   std::set_symmetric_difference(old_names.begin(), old_names.end(), new_names.begin(),
                                 new_names.end(), std::back_inserter(changed));
   for (const std::string& name : changed) units_.Poke(name);
-  // A volume that could not be reached from here may be, by a label that is new.
+  // A volume that this node could not reach may be reachable with its new labels.
   if (before != nullptr && after != nullptr && before->labels() != after->labels()) {
     units_.PokeAll();
   }

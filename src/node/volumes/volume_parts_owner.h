@@ -19,14 +19,15 @@ class VolumePartsOwner {
   // The state of the pod's volumes has changed.
   virtual void NotifyPod(const std::string& pod_uid) = 0;
 
-  // What DevicesInUse() returns may have changed; `urgent`: a pod waits until the API lists it.
+  // What DevicesInUse() returns may have changed. `urgent`: a pod waits until the API lists the
+  // device.
   virtual void ReportInUse(bool urgent) = 0;
   // The API lists the device in node.status.volumesInUse.
   virtual bool IsReportedInUse(const std::string& device_name) const = 0;
   // The device is unmounted from the node, also if its record was damaged.
   virtual void ForgetDamaged(const std::string& device_name) = 0;
 
-  // The names that node.status.volumesInUse is to hold.
+  // The names that node.status.volumesInUse must hold.
   virtual std::set<std::string> DevicesInUse() const = 0;
   // The API took a new list of volumes in use: units that waited for that are tried now.
   virtual void RetryUnreported() = 0;

@@ -1,4 +1,4 @@
-// What pods are told of their volumes (volume_units.h): the reasons why they wait, and events.
+// Reports to pods about their volumes (volume_units.h): the reasons why they wait, and events.
 #include <algorithm>
 
 #include "node/volumes/host_mount_pod.h"
@@ -31,7 +31,7 @@ void VolumeUnits::SetReason(const Job& job, std::string reason) {
 void VolumeUnits::SetBegun(const Job& job) {
   bool changed = false;
   Update(job, [&](Unit&, Use& use) {
-    // Why an earlier attempt failed is told until one succeeds.
+    // The reason of a failed attempt stays until an attempt succeeds.
     if (use.attempt != Attempt::kNone) return;
     use.attempt = Attempt::kBegun;
     changed = true;
@@ -75,7 +75,7 @@ Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& 
 
 void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
   const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
-  // A stranger's mount over the volume's is not the volume's.
+  // A mount by another program over the volume's own mount is not the volume's.
   const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
     return points.contains(path) &&
            (!mount.has_value() ||

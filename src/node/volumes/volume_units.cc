@@ -78,7 +78,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     Unit& unit = unit_of(id.unit);
     if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
-      // Its own record is lost; this one's copy lets the device be unmounted all the same.
+      // The device's own record is lost; this copy still lets the device be unmounted.
       unit.device_name = record.device_name;
       unit.needs_attach = volume.needs_attach;
       unit.device = StoredDevice{.record = {.plugin = record.plugin,
@@ -93,7 +93,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     use.pod_uid = record.pod_uid;
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
         volume.published->deferred.has_value()) {
-      // The handler says whether it is there, whenever a container is to get it.
+      // The handler is asked whether it has the volume each time a container is to get it.
       use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
     } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
@@ -222,7 +222,8 @@ void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_
       for (auto& [use_key, use] : unit->uses) {
         if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
         if (std::exchange(use.sandbox_id, sandbox_id) == sandbox_id) continue;
-        unit->expand_refused = 0;  // another sandbox, and perhaps a handler that can
+        // the sandbox is another one, and its handler may be able to grow the volume
+        unit->expand_refused = 0;
         keys.push_back(key);
       }
     }

@@ -53,13 +53,13 @@
 
 namespace berth::node {
 
-// The use of a volume that a pod wants, and the one that a record is of.
+// The use for a volume that a pod wants, and the use that a record describes.
 UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
 UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
-  bool begun = false;    // not ready; what it waited for has come, and no step has failed
+  bool begun = false;    // not ready; what it waited for is there, and no step has failed
   bool no_room = false;  // see PodVolumes
   volume::Published published;
   std::string reason;
@@ -88,40 +88,40 @@ class VolumeUnits {
 
   void Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
   void Release(const std::string& pod_uid);
-  // Nothing of the pod's is left in any unit.
+  // True if no unit has anything left of the pod's volumes.
   bool Gone(const std::string& pod_uid) const;
   VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void Placed(const std::string& pod_uid, const std::string& sandbox_id);
   std::set<std::string> Pods() const;
-  // Those that want a volume of this CSI driver, or of this plugin.
+  // The pods that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
   std::set<std::string> DevicesInUse() const;
 
-  // A use that is set up: whom to tell of it, and its record.
+  // A use that is set up: its driver, its names, and its record.
   struct Ready {
     std::shared_ptr<volume::VolumePlugin> plugin;
     volume::PodVolumeRecord record;
-    std::string name;    // the pod's for it
-    std::string driver;  // who answers for it: a CSI driver's name, else the plugin's
+    std::string name;    // the pod's name for the volume
+    std::string driver;  // the CSI driver's name, or else the plugin's
     std::string claim;   // "namespace/name"; empty: it is of none
     base::ObjectReference pod;
   };
   // By unit and use.
   std::map<std::string, Ready> AllReady() const;
 
-  // Something that the unit waits for may have come.
+  // Wakes the unit, because something that it waits for may have come.
   void Poke(const std::string& unit);
   void PokeAll();
   // The API took a new list of the volumes in use: units that waited for that are tried now.
   void RetryUnreported();
   void DriverRegistered(const std::string& driver);
-  // This use is no longer wanted under that unit; what of it exists is torn down.
+  // The use under that unit is no longer wanted; what exists of it is torn down.
   void ReleaseUse(const UseId& id);
-  // These mounts are dead. Who uses one is told `why`, and what can be done about it
-  // (dead_mounts.h) is done now.
+  // Handles dead mounts: tells `why` to the pods that use one, and does now what can be done about
+  // it (dead_mounts.h).
   void MountsLost(const platform::LostFuse& lost, const std::string& why);
-  // The objects that the unit's content follows have changed.
+  // Refreshes the unit, because objects that its content follows have changed.
   void Refresh(const std::string& unit);
 
  private:
@@ -131,7 +131,7 @@ class VolumeUnits {
     std::string device_name;
     bool needs_attach = false;
     std::optional<StoredDevice> device;
-    bool waits_for_report = false;  // of the list of volumes in use
+    bool waits_for_report = false;  // for the API to list the device as in use
     bool device_mounted = false;    // MountDevice succeeded in this process
     bool device_recorded = false;   // ... and the record says so
     int64_t expanded_to = 0;        // the size that Expand last made
@@ -174,22 +174,22 @@ class VolumeUnits {
   base::Status Maintain(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);
-  // True if somebody uses the volume already.
+  // True if a pod uses the volume already.
   bool InUse(const std::string& key) const;
-  // Has the plugin grow the volume to `bytes`, and notes what came of it. A failure that is for
-  // good is told, and is OK.
+  // Asks the plugin to grow the volume to `bytes`, and notes the outcome. A permanent failure is
+  // reported to the pod, and returns OK.
   base::Status Expand(const Job& job, int64_t bytes);
   void RecordMounted(const std::string& key);
   base::Status UnmountUnused(const std::string& key);
   void EraseUses(const std::string& key);
 
-  // What it waits for, or why it failed.
+  // Sets why the use waits, or why it failed.
   void SetReason(const Job& job, std::string reason);
-  // It waits no more.
+  // Notes that the use waits no more.
   void SetBegun(const Job& job);
   void Warn(const Job& job, std::string_view event, std::string_view message);
   base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
-  // UNAVAILABLE: there is none.
+  // Finds the plugin of the volume. UNAVAILABLE: there is none.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
   bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
   void PokeWhere(const std::function<bool(Unit&)>& condition);

@@ -38,8 +38,8 @@ struct WantedVolume {
   bool follows_api = false;
 };
 
-// Which use: its unit (the serial queue that it belongs to), and the pod's volume within that. One
-// value, because as arguments of their own the three could be mixed up.
+// Identifies a use: its unit (the serial queue that it belongs to), and the pod's volume within
+// that unit. It is one value, because three separate arguments could be mixed up.
 struct UseId {
   std::string unit;
   std::string pod_uid;
@@ -94,11 +94,11 @@ class UseState {
   UsePhase phase_ = UsePhase::kUnclaimed;
 };
 
-// What became of trying to set a volume up since it was ready last. It is no part of the phase,
+// The outcome of trying to set a volume up since it was last ready. It is no part of the phase,
 // because a pod may be released and want its volume again while one attempt still runs.
 enum class Attempt {
   kNone,    // none was begun, or it has to wait again
-  kBegun,   // all that it may have to wait for has come (claims, attachment)
+  kBegun,   // everything that it may have to wait for is there (claims, attachment)
   kFailed,  // a step has failed; stays until the volume is ready
 };
 
@@ -115,15 +115,15 @@ struct VolumeUse {
   Attempt attempt = Attempt::kNone;
   // SetUp has succeeded, and the record does not say so yet. It may be released by then.
   bool record_mounted = false;
-  // Rule 3: the last TearDown may or may not have happened, so no other pod gets the volume.
+  // Rule 3: the outcome of the last TearDown is unknown, so no other pod gets the volume.
   bool tear_down_unknown = false;
   bool no_room = false;  // see PodVolumes
 
-  // When the content of a volume that follows API objects is next due; long past: at once.
+  // When the content of a volume that follows API objects is next refreshed; a past time: at once.
   std::chrono::steady_clock::time_point next_refresh;
   void RefreshNow() { next_refresh = {}; }
 
-  // What the pod is told, and was told last.
+  // The reason that applies to the pod now, and the one that it was told last.
   std::string reason;
   std::string last_event;
   std::chrono::steady_clock::time_point last_event_at;
