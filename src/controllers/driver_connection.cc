@@ -117,8 +117,7 @@ void DriverConnection::Run() {
       MutexLock lock(mutex_);
       while (connected_ && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
-      connected_ =
-          true;  // a call that fails while Read runs clears it, so the driver is read again
+      connected_ = true;  // a call that fails during Read clears it, and then Read runs again
     }
     StatusOr<DriverInfo> read = Read();
     const std::shared_ptr<const DriverInfo> known = info();
