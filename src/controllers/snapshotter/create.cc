@@ -40,7 +40,7 @@ std::string Digest(csi::v1::CreateSnapshotRequest request) {
 }
 
 // Whether the driver's answer proves that it has no snapshot of the name. If an earlier call may
-// have made one, only the answer to the same call can prove it; a refusal of access never does.
+// have made one, only the answer to the same call proves it, and a refusal of access does not.
 bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
   if (!rpc::IsFinal(status) || status.code() == StatusCode::kAlreadyExists) return false;
   if (first) return true;
