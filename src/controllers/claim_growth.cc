@@ -42,7 +42,8 @@ ClaimGrowth::Outcome ClaimGrowth::SyncClaim(const std::string& key, const Grow& 
   const auto has = api::ParseBytes(volume->capacity());
   if (!wanted.ok() || !has.ok()) return Outcome::Done();
   if (*wanted > *has) return grow(*claim, *volume, *wanted, *has);
-  // A crash came between the volume's new size and the claim's condition.
+  // The volume has its size already. If the claim still says Resizing, the process crashed before
+  // it wrote the claim's condition.
   return HasCondition(*claim, kResizing) ? LeaveToNode(*claim) : Outcome::Done();
 }
 

@@ -1,6 +1,6 @@
-// The growth of a claim's volume by a controller of this process, up to where the node takes over:
-// the steps that are the same whoever makes the volume larger (a volume plugin, or a back end of
-// the block agent). The resizer takes other steps, as the sidecar of CSI drivers does.
+// The growth of a claim's volume by a controller of this process, until the node takes over. These
+// steps are the same for a volume plugin and for a back end of the block agent. The resizer takes
+// other steps, because it follows the sidecar of CSI drivers.
 //
 //   a bound claim asks for more than its PersistentVolume has
 //     ── condition Resizing written ──▶ the owner grows the volume ── failed ──▶ event, again
@@ -45,12 +45,12 @@ class ClaimGrowth {
   // Does the next step for the claim `key`: calls `grow` if it asks for more than its volume has.
   Outcome SyncClaim(const std::string& key, const Grow& grow);
 
-  // Writes the condition Resizing. The claim as it is afterwards.
+  // Writes the condition Resizing, and returns the claim as it is afterwards.
   base::StatusOr<Claim> BeginGrowth(const Claim& claim);
   // The volume has the size `capacity` (a quantity) now: writes this to the PersistentVolume, and
   // leaves the file system to the node.
   Outcome FinishGrowth(const Claim& claim, const Volume& volume, const std::string& capacity);
-  // The volume has not grown, or nobody knows: tells so in an event, and tries again.
+  // The volume has not grown, or the outcome is unknown: records an event, and tries again.
   Outcome ReportFailure(const Claim& claim, const base::Status& why);
 
  private:

@@ -1,5 +1,5 @@
-// What several controllers ask about claims: whose they are, their class, and which volume fits.
-// Pure, but for the informers that they read. FindVolume needs the indexes of volumes (indexes.h).
+// What several controllers ask about claims: which pods use them, their class, and which volume
+// fits. The functions only read the informers. FindVolume needs the indexes of volumes (indexes.h).
 #pragma once
 
 #include <memory>
@@ -17,24 +17,26 @@ namespace berth::controllers {
 // ("<pod>-<volume>") included, in the order of spec.volumes.
 std::vector<std::string> ClaimNames(const api::Pod& pod);
 
-// bind-completed and a volume name: the two are one. Phase Lost is not looked at.
+// Whether the claim is bound: it has the annotation bind-completed and a volume name. The phase
+// (Lost) plays no part.
 bool IsBound(const api::PersistentVolumeClaim& claim);
 
-// The claim that `volume` names is this one: same namespace and name, and the same uid if it has
-// one.
+// Whether the claimRef of `volume` names this claim: the same namespace and name, and the same uid
+// if the claimRef has one.
 bool RefersTo(const api::PersistentVolume& volume, const api::PersistentVolumeClaim& claim);
 
 // spec.claimRef for `claim`, as the binder and the provisioner write it.
 base::Json ClaimReference(const api::PersistentVolumeClaim& claim);
 
-// The class marked as default; of several the newest, then the first by name. nullptr: none.
+// The class that is marked as default. Of several it is the newest, and of those created at the
+// same time the first by name. nullptr: none.
 std::shared_ptr<const api::StorageClass> DefaultClass(
     const kube::Informer<api::StorageClass>& classes);
 
-// The class that a volume is of, by the beta annotation or spec.storageClassName; "" for none.
+// The class of a volume, by the beta annotation or spec.storageClassName; "" for none.
 std::string VolumeClassName(const api::PersistentVolume& volume);
 
-// The class that a claim names itself, likewise; nullopt: it takes the default one.
+// The class that a claim names itself, by the same two fields. nullopt: the default class applies.
 std::optional<std::string> OwnClassName(const api::PersistentVolumeClaim& claim);
 
 // The name of the class a claim asks for: spec.storageClassName, or the beta annotation before it,
@@ -49,7 +51,8 @@ base::Status CheckFits(const api::PersistentVolume& volume, const api::Persisten
 
 struct MatchOptions {
   std::string class_name;
-  // Only volumes that name the claim already: a claim that waits for its first consumer.
+  // Find only volumes that name the claim already. Set for a claim that waits for its first
+  // consumer.
   bool pre_bound_only = false;
   // If set, the volume must be usable on this node.
   const api::Node* node = nullptr;
@@ -63,7 +66,7 @@ std::shared_ptr<const api::PersistentVolume> FindVolume(
     const kube::Informer<api::PersistentVolume>& volumes, const api::PersistentVolumeClaim& claim,
     const MatchOptions& options);
 
-// spec.nodeAffinity.required of `volume` holds for `node`, or there is none.
+// Whether spec.nodeAffinity.required of `volume` holds for `node`, or is absent.
 bool VolumeReachableFrom(const api::PersistentVolume& volume, const api::Node& node);
 
 }  // namespace berth::controllers

@@ -96,7 +96,7 @@ struct Case {
   std::vector<Write> writes;
   std::vector<std::string> calls;
   std::vector<std::string> events;
-  std::function<void(FakeCluster&)> given;  // what else is so, before the attacher starts
+  std::function<void(FakeCluster&)> given;  // further setup, before the attacher starts
 };
 
 inline void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
@@ -158,7 +158,7 @@ class AttacherTableTest : public ::testing::TestWithParam<Case> {
     return calls;
   }
 
-  // The attacher has gone through its queue.
+  // Waits until the attacher has worked through its queue.
   void WaitForSentinel() {
     cluster_.Put(MakeCsiNode("sentinel"));
     cluster_.Put(AttachmentOfVolume1(

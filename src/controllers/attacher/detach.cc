@@ -47,8 +47,8 @@ Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInf
 }
 
 Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::string& finalizer) {
-  // The finalizer first: with it the object may go, and then there is nothing left to say. Without
-  // one this is an attachment that the driver was found to have kept.
+  // The finalizer is removed first, because the object may vanish with it, and then no status needs
+  // to be written. An attachment without it is here because the driver still lists it as published.
   StatusOr<Attachment> freed = attachment;
   if (attachment.has_finalizer(finalizer)) {
     freed = PatchAt(context_.client, attachments_, attachment,

@@ -43,7 +43,7 @@ Binder::Outcome Binder::SyncUnboundClaim(const Claim& claim) {
 
 Binder::Outcome Binder::SyncClaimWithName(const Claim& claim, const std::string& class_name) {
   const auto volume = volumes_.Get(claim.volume_name());
-  if (volume == nullptr) return Outcome::Done();  // its appearance brings the claim here again
+  if (volume == nullptr) return Outcome::Done();  // the volume's creation queues the claim again
   if (!volume->has_claim_ref()) {
     if (const Status fits = CheckFits(*volume, claim, class_name); !fits.ok()) {
       Warn(claim, "VolumeMismatch",
@@ -61,7 +61,7 @@ Binder::Outcome Binder::SyncClaimWithName(const Claim& claim, const std::string&
 
 StatusOr<Binder::Claim> Binder::AssignDefaultClass(const Claim& claim,
                                                    const std::string& class_name) {
-  // A claim without class takes the default even where it was created before there was one.
+  // A claim without a class gets the default class, even if it was created before that class.
   if (class_name.empty() || claim.storage_class_name().has_value()) return claim;
   if (ClassName(claim, classes_) != class_name) return claim;
   ASSIGN_OR_RETURN(Claim assigned, PatchAt(context_.client, claims_, claim,
@@ -137,9 +137,9 @@ Status Binder::Bind(const Volume& volume, const Claim& claim) {
     patch["spec"]["volumeName"] = volume.name();
   }
   if (claim.has_finalizer(kProvisioningFinalizer) && volume.has_annotation(kProvisionedBy)) {
-    // The provisioned volume has its object now, so the claim need not be held for it any longer. A
-    // claim that gets another volume stays held, until the provisioner knows what became of its
-    // own.
+    // The provisioned volume has its object now, so the claim does not need the finalizer any more.
+    // A claim that gets another volume keeps the finalizer, until the provisioner knows whether it
+    // has created one.
     patch["metadata"].update(FinalizersPatch(claim, "", kProvisioningFinalizer)["metadata"]);
   }
   ASSIGN_OR_RETURN(const Claim bound, PatchAt(context_.client, claims_, claim, std::move(patch)));

@@ -25,7 +25,7 @@ Binder::Outcome Binder::SyncVolume(const std::string& key) {
   const auto volume = volumes_.Get(key);
   if (volume == nullptr) return Outcome::Done();
   if (!volume->has_claim_ref() || volume->claim_uid().empty()) {
-    // Free, or kept by a person for a claim that has not asked yet.
+    // The volume is free, or a person has reserved it for a claim that is not bound yet.
     return AfterApi(SetPhase(*volume, "Available"));
   }
   const std::string claim_key = api::ObjectKey(volume->claim_namespace(), volume->claim_name());
@@ -34,7 +34,7 @@ Binder::Outcome Binder::SyncVolume(const std::string& key) {
     return SyncVolumeOfClaim(*volume, *claim);
   }
   if (IsReleased(*volume)) return ReleaseVolume(*volume);
-  // Releasing is what lets a volume be deleted: the API itself must say that the claim is gone.
+  // The API itself must say that the claim is gone, because a released volume may be deleted.
   const StatusOr<Claim> live =
       kube::Get<Claim>(context_.client, volume->claim_namespace(), volume->claim_name());
   if (live.ok() && live->uid() == volume->claim_uid()) {
@@ -60,7 +60,7 @@ Binder::Outcome Binder::SyncVolumeOfClaim(const Volume& volume, const Claim& cla
     return Outcome::Done();
   }
   if (claim.volume_name() == volume.name()) {
-    // The claim's status is what people wait for: it is written first, and brings the volume here
+    // The claim's status is written first, because users wait for it. That write queues the volume
     // again.
     if (claim.phase() != "Bound") return Outcome::Done();
     return AfterApi(SetPhase(volume, "Bound"));
@@ -80,7 +80,7 @@ Binder::Outcome Binder::ReleaseVolume(const Volume& volume) {
     LOG_INFO("volume {} is released: claim {} is gone or has another volume",
              base::Quote(volume.name()),
              base::Quote(api::ObjectKey(volume.claim_namespace(), volume.claim_name())));
-    return Outcome::Done();  // the write brings the volume here again
+    return Outcome::Done();  // the write queues the volume again
   }
   if (volume.phase() == "Failed") return Outcome::Done();
   if (volume.reclaim_policy() == "Delete" && !volume.has_annotation(kProvisionedBy) &&
@@ -105,7 +105,8 @@ Binder::Outcome Binder::UnbindVolume(const Volume& volume) {
     patch = {{"metadata", {{"annotations", {{std::string(kBoundByController), nullptr}}}}},
              {"spec", {{"claimRef", nullptr}}}};
   } else {
-    // A person named the claim, so the name stays. Which claim of that name it was is forgotten.
+    // The name of the claim stays, because a person wrote it. The uid goes, so that another claim
+    // of that name may bind.
     patch = {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}};
   }
   const Status freed = PatchAt(context_.client, volumes_, volume, std::move(patch)).status();
@@ -118,7 +119,7 @@ Binder::Outcome Binder::UnbindVolume(const Volume& volume) {
 }
 
 Status Binder::SetPhase(const Volume& volume, std::string_view phase, std::string_view message) {
-  // phase() reads an absent one as Pending, which is none of those set here.
+  // phase() returns Pending for an absent phase, and Pending is never set here.
   if (volume.phase() == phase) return base::OkStatus();
   Json status = {{"phase", std::string(phase)},
                  {"message", message.empty() ? Json(nullptr) : Json(std::string(message))},

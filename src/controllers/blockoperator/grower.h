@@ -2,8 +2,8 @@
 // expand controller does for other plugins (which leaves these alone: pluginexpander). The steps
 // are those of claim_growth.h; Backend::Grow makes the image larger.
 //
-// Thread-safe. A failure is told in an event and tried again after the backoff: Backend::Grow asks
-// for at least a size, so that it can be asked again whatever became of the first call.
+// Thread-safe. A failure is reported by an event, and the growth is tried again after the backoff.
+// Backend::Grow asks for at least a size, so it can be called again whatever the first call did.
 #pragma once
 
 #include <string>

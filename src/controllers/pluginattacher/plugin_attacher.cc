@@ -42,7 +42,7 @@ PluginAttacher::PluginAttacher(Context context, volume::PluginRegistry& plugins,
       workers_.Add(change.key);
     }
   });
-  // An attachment may have been seen before its volume was.
+  // An attachment may have been seen before its volume.
   volumes_.AddHandler([this](const auto& change) {
     if (change.before != nullptr) return;
     for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, change.key)) {
@@ -123,7 +123,7 @@ StatusOr<PluginAttacher::Attachment> PluginAttacher::Hold(const Attachment& atta
 }
 
 PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
-  // Whatever can be refused without the driver is found before the finalizer is there.
+  // All errors that need no driver are found before the finalizer is written.
   const auto spec = SpecOf(attachment);
   if (!spec.ok()) return Failed(attachment, kAttachOperation, spec.status());
   const auto plugin = PluginFor(*spec);

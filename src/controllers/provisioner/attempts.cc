@@ -29,7 +29,7 @@ Earlier Attempts::FindEarlier(const Claim& claim) const {
 
 bool Attempts::MayHaveVolume(const Claim& claim) const {
   const Earlier earlier = FindEarlier(claim);
-  // Where each node has a provisioner, the one that began has the memory of it.
+  // If each node has a provisioner, only the one that made the call remembers it.
   if (earlier == Earlier::kInherited && node_deployment_.enabled() &&
       claim.annotation(kSelectedNode).empty()) {
     return FindLast(claim.uid()).has_value();
@@ -42,7 +42,7 @@ void Attempts::SettleClaim(const Claim& claim) {
   attempts_.erase(claim.uid());
   const size_t lost =
       std::erase_if(lost_, [&](const auto& entry) { return entry.second->uid() == claim.uid(); });
-  // Another claim of that name may wait behind it.
+  // Another claim of that name may wait for the lost one to be settled.
   if (lost > 0) wake_claim_(claim.key());
 }
 

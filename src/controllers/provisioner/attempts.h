@@ -1,5 +1,5 @@
-// What this process remembers of each claim's CreateVolume: what is under way, what has an unknown
-// outcome, and what must wait before it is tried again.
+// What this process remembers of each claim's CreateVolume: which call is running, which has an
+// unknown outcome, and which must wait before it is tried again.
 //
 //   [none] ── finalizer written, call sent ──▶ [unknown] ◀──┐
 //      ▲                                         │   │      │ no answer, or one that proves
@@ -31,12 +31,12 @@ namespace berth::controllers::provisioner {
 
 // A claim's last CreateVolume.
 struct Attempt {
-  // What the next call has to reckon with.
+  // What the next call must consider.
   Earlier earlier = Earlier::kNone;
-  // If the outcome is unknown: what is asked for again. Else, with not_before: what the driver
-  // cannot make. Else null.
+  // If the outcome is unknown, the plan that is asked for again. Else, with not_before, the plan
+  // that the driver cannot fulfil. Else null.
   std::shared_ptr<const Plan> plan;
-  // The same plan is not asked for before this time, because the driver said that it cannot be.
+  // The same plan is not asked for before this time, because the driver said that it is impossible.
   std::optional<std::chrono::steady_clock::time_point> not_before;
   // False: this process has written the finalizer and has not called the driver.
   bool called = false;
@@ -61,7 +61,7 @@ class Attempts {
 
   // What was asked for the claim before, by this memory or, without one, by the claim's finalizer.
   Earlier FindEarlier(const Claim& claim) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether a volume of the claim's may exist that no object names.
+  // Whether a volume for the claim may exist that no object names.
   bool MayHaveVolume(const Claim& claim) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The outcome is known: there is a volume with an object, or none.
@@ -69,7 +69,8 @@ class Attempts {
 
   // The claim is gone from the API. If the outcome of its CreateVolume is unknown and no
   // PersistentVolume stands for it (`has_volume`), it stays here as a deleted claim that the
-  // finalizer holds, until it is settled. Somebody took such a claim away by force.
+  // finalizer holds, until it is settled. A claim is lost in this way if somebody removes its
+  // finalizer by force.
   void KeepLostClaim(const Claim& claim, bool has_volume) ABSL_LOCKS_EXCLUDED(mutex_);
   // A claim of that key that KeepLostClaim kept; nullptr if there is none. It goes before another
   // claim of its name.

@@ -1,8 +1,8 @@
-// What follows from the failures of a claim's CreateVolume (claim_provisioning.h).
+// What the provisioner does after the failures of a claim's CreateVolume (claim_provisioning.h).
 //
-// A volume may exist from the moment that the claim has the finalizer until the driver has said
-// that none does, and then the finalizer goes: by it a process that comes later knows that there
-// may be a volume.
+// A volume may exist from the moment when the claim has the finalizer until the driver has said
+// that none exists. Then the finalizer is removed. By the finalizer a later process knows that
+// there may be a volume.
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
@@ -21,7 +21,7 @@ using base::StatusCode;
 ClaimProvisioning::Outcome ClaimProvisioning::FailBeforeCall(const Claim& claim,
                                                              const api::StorageClass& storage_class,
                                                              const Status& status) {
-  // An API that is away for a moment is no failure of the claim's.
+  // An API that is away for a moment is no failure of the claim.
   if (IsOfApi(status)) return AfterApi(status);
   ReportFailure(claim, storage_class.name(), status);
   return Outcome::Retry(status);
@@ -49,7 +49,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
                                                        Earlier earlier, const Status& status) {
   if (!ProvesNoVolume(status.code(), earlier)) {
     Status shown = status;
-    // These codes read as if there were no volume, so the event says why that is not known.
+    // These codes look as if there were no volume, so the event says why this is not known.
     if (ProvesNoVolume(status.code(), Earlier::kNone) ||
         status.code() == StatusCode::kAlreadyExists) {
       shown = OfDriver(base::Error(
@@ -109,7 +109,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
 
 ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim,
                                                               const Status& why) {
-  // `claim` may have the version from before the finalizer was written: read what stands now.
+  // The present object is read, because `claim` may be the version from before the finalizer was
+  // written.
   const auto current = claims_.Get(claim.key());
   if (current == nullptr || current->uid() != claim.uid() ||
       !current->has_annotation(kSelectedNode)) {
@@ -118,7 +119,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim
   LOG_INFO("claim {} is to get another node, because node {} cannot have its volume: {}",
            base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
            base::ToString(why));
-  // The finalizer goes with the same write, because no volume exists.
+  // The same write removes the finalizer, because no volume exists.
   Json patch = FinalizersPatch(*current, "", kProvisioningFinalizer);
   patch["metadata"]["annotations"] = {{std::string(kSelectedNode), nullptr}};
   return AfterApi(UpdateAt(context_.client, claims_, *current, patch).status());

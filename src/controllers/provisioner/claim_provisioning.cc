@@ -37,7 +37,7 @@ const api::KindInfo& VolumeAttributesClassInfo() {
   return info;
 }
 
-// What the claim's VolumeAttributesClass has for the driver; empty if it names none.
+// The driver's parameters in the claim's VolumeAttributesClass; empty if the claim names none.
 StatusOr<api::Labels> ReadMutableParameters(kube::Client& client,
                                             const api::PersistentVolumeClaim& claim,
                                             const DriverInfo& driver) {
@@ -101,7 +101,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
   const bool unwanted = claim->deleting() || !claim->volume_name().empty();
   const auto object = volumes_.Get(VolumeName(options_, *claim));
   if (object != nullptr && RefersTo(*object, *claim)) {
-    // An object names the volume. Berth's binder takes the finalizer off when it binds the claim;
+    // An object names the volume. Berth's binder removes the finalizer when it binds the claim;
     // another binder does not.
     return held && unwanted ? ReleaseClaim(*claim) : Outcome::Done();
   }
@@ -110,7 +110,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
   if (object != nullptr) return ReportTakenName(*claim, *object);
   const std::string selected = claim->annotation(kSelectedNode);
   const bool node_deployment = options_.node_deployment.enabled();
-  // The other node's provisioner knows what became of it.
+  // The provisioner of the selected node knows the outcome.
   if (node_deployment && !selected.empty() && selected != options_.node_deployment.node_name) {
     return Outcome::Done();
   }
@@ -121,7 +121,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
       !possible && selected.empty() && (late || (node_deployment && storage_class != nullptr));
   if (waits) return late ? Outcome::Done() : CompeteForClaim(*claim, *driver, *storage_class);
   if (storage_class == nullptr) {
-    if (!held) return Outcome::Done();  // the class's appearance brings the claim here again
+    if (!held) return Outcome::Done();  // the class's creation queues the claim again
     const Status why =
         Error(StatusCode::kNotFound,
               "its class is gone, and a volume may exist in the driver: create the class again");
@@ -131,7 +131,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
   }
   if (storage_class->provisioner() != driver->name) return Outcome::Done();
   if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) {
-    // Another version of the driver brings the claim here again.
+    // Another version of the driver queues the claim again.
     ReportFailure(
         *claim, storage_class->name(),
         Error(StatusCode::kFailedPrecondition,
@@ -220,8 +220,8 @@ ClaimProvisioning::TopologyAnswer ClaimProvisioning::FindTopology(
                             .nodes = nodes_.List(),
                             .csi_nodes = csi_nodes_.List()};
   auto required = RequireTopology(question);
-  // An earlier process asked for a volume, and the node is gone since. The claim is not given up
-  // before it is known that there is no volume, which the driver finds by its name on any node.
+  // An earlier process asked for a volume, and the node is gone now. The claim is not given up
+  // until it is known that there is no volume. The driver finds the volume by its name on any node.
   if (required.status().code() == StatusCode::kNotFound && attempts_.MayHaveVolume(claim)) {
     question.selected_node.clear();
     required = RequireTopology(question);
@@ -246,7 +246,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
       return FailBeforeCall(claim, inputs.storage_class, base::Annotate(held, "add a finalizer"));
     }
   }
-  // A volume that the first call makes has one event, which says that it is there.
+  // Only repeated calls record this event, because a volume from the first call needs only the
+  // event that it exists.
   if (last.has_value() && last->called) {
     context_.events.Record(
         claim.reference(), EventType::kNormal, "Provisioning",
@@ -266,7 +267,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   const std::string& handle = response->volume().volume_id();
   if (const std::string owner = handles_.AssignHandle(handle, inputs.driver.name, plan.volume_name);
       !owner.empty()) {
-    // The volume is not this claim's, so it is not deleted either.
+    // The volume belongs to another claim, so it is not deleted.
     const Status taken =
         Error(StatusCode::kAlreadyExists,
               "the driver gave volume '{}', which belongs to PersistentVolume '{}'", handle, owner);
@@ -289,7 +290,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
                                                           const Volume& volume) {
   StatusOr<Volume> created = kube::Create(context_.client, volume);
   if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run created it, and the answer was lost or the informer has not seen it yet.
+    // An earlier run created the object, and the answer was lost or the informer has not seen it
+    // yet.
     created = kube::Get<Volume>(context_.client, "", volume.name());
     if (created.ok() && created->claim_uid() != claim.uid()) {
       return ReportTakenName(claim, *created);
@@ -327,7 +329,7 @@ void ClaimProvisioning::ReleaseSettledClaims() {
         object != nullptr && RefersTo(*object, *claim) && claim->volume_name() == object->name();
     if (!bound && attempts_.FindEarlier(*claim) != Earlier::kNone) continue;
     const Outcome released = ReleaseClaim(*claim);
-    // The next process goes on here. An API that is away must not keep this one from its end.
+    // The next process continues here, because an API that is away must not delay this one's end.
     if (!released.status.ok()) break;
   }
 }

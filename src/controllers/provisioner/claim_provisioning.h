@@ -9,26 +9,26 @@
 //         the selected node has no room: selected-node is taken off, too, and the scheduler chooses
 //         another node
 //
-// The finalizer is the record that is durable before the call: while it stands, a volume may exist
-// in the driver that no object names, so the claim cannot vanish. It goes with the write that binds
-// the claim, or when the driver has said that there is no volume. The driver is asked once more for
-// a deleted claim that has the finalizer: if the volume exists it gets its PersistentVolume, which
-// is then deleted in the usual way. If somebody takes away such a claim by force, finalizer and
-// all, it is remembered until then (attempts.h).
+// The finalizer is the durable record before the call: while the claim has it, a volume may exist
+// in the driver that no object names, so the claim must not vanish. It is removed with the write
+// that binds the claim, or when the driver has said that there is no volume. For a deleted claim
+// with the finalizer the driver is asked once more: if the volume exists it gets its
+// PersistentVolume, which is then deleted in the usual way. If somebody removes such a claim and
+// its finalizer by force, the process remembers the claim until then (attempts.h).
 //
 // After a call with an unknown outcome not every failure proves that there is no volume
-// (ProvesNoVolume, plan.h), and after another process's call none does: the same volume is asked
-// for until the driver gives it, and the events say why.
+// (ProvesNoVolume, plan.h), and after the call of another process no failure does. Then the same
+// volume is asked for until the driver gives it, and the events say why.
 //
-// A volume that is made at the first call costs three writes: finalizer, PersistentVolume, event.
+// A volume that the first call makes costs three writes: finalizer, PersistentVolume, event.
 //
-// In a node deployment (options.h) each node's provisioner serves the claims that its node is
-// selected for. A claim that binds immediately has no node yet: the first provisioner with enough
-// capacity that writes its own node into selected-node gets it (node_deployment.cc).
+// In a node deployment (options.h) each node's provisioner serves the claims for which its node is
+// selected. A claim that binds immediately has no node yet: it is served by the first provisioner
+// with enough capacity that writes its own node to selected-node (node_deployment.cc).
 //
 // Thread-safe, for different keys; one key is not synced twice at a time. What the constructor
-// takes is borrowed and outlives this object. An outcome that is a retry says nothing about whether
-// the volume exists; Attempts does.
+// takes is borrowed and outlives this object. An outcome Retry does not say whether the volume
+// exists; Attempts does.
 #pragma once
 
 #include <memory>
@@ -62,12 +62,14 @@ class ClaimProvisioning {
 
   // Does the next step for the claim `key`.
   Outcome SyncClaim(const std::string& key);
-  // A node is selected for the claim of that uid, or the claim is gone.
+  // To be called when a node is selected for the claim of that uid, or the claim is gone.
   void EndElection(const std::string& uid) { election_.Forget(uid); }
-  // The claim is gone from the API. If a volume of it may exist, it is gone on with (attempts.h).
+  // To be called when the claim is gone from the API. If a volume of it may exist, the work on the
+  // claim continues (attempts.h).
   void KeepLostClaim(const Claim& claim);
-  // Lets claims go that need this provisioner no more. To be called at an orderly end, because
-  // another program may be the next. It ends at the first write that fails.
+  // Removes the finalizer from claims that do not need this provisioner any more. To be called when
+  // the process ends in order, because another program may take over. Stops at the first write that
+  // fails.
   void ReleaseSettledClaims();
 
  private:
@@ -76,7 +78,8 @@ class ClaimProvisioning {
   // claim_provisioning.cc
   Outcome Provision(const Claim& claim, const DriverInfo& driver,
                     const api::StorageClass& storage_class);
-  // A plan by what is there now, which `inputs` is completed with; or what is to be done instead.
+  // Reads the rest of `inputs` and makes a plan from them. Returns an outcome if there can be no
+  // plan now.
   std::variant<Plan, Outcome> MakeNewPlan(PlanInputs& inputs);
   TopologyAnswer FindTopology(const Claim& claim, const DriverInfo& driver,
                               const api::StorageClass& storage_class) const;
@@ -85,16 +88,16 @@ class ClaimProvisioning {
   std::string MakeIdentity(const DriverInfo& driver) const;
 
   // claim_failures.cc
-  // The driver was not called, and what was known before is known still.
+  // The driver was not called, so the knowledge about the volume has not changed.
   Outcome FailBeforeCall(const Claim& claim, const api::StorageClass& storage_class,
                          const base::Status& status);
-  // The call did not reach the driver: `last` is known still.
+  // The call did not reach the driver, so `last` is still true.
   Outcome FailUnsentCall(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
                          const std::optional<Attempt>& last, const base::Status& status);
   // The driver answered with a failure, or did not answer.
   Outcome FailCall(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
                    const base::Status& status);
-  // The driver made what was not asked for, so it is deleted.
+  // The driver made another volume than was asked for, so the volume is deleted.
   Outcome RefuseVolume(const Claim& claim, const Plan& plan,
                        const csi::v1::CreateVolumeRequest& asked, const csi::v1::Volume& volume,
                        const base::Status& why);
@@ -109,7 +112,7 @@ class ClaimProvisioning {
   // node_deployment.cc
   Outcome CompeteForClaim(const Claim& claim, const DriverInfo& driver,
                           const api::StorageClass& storage_class);
-  // Whether the driver has room for the claim on this node; true where it does not say.
+  // Whether the driver has room for the claim on this node; true if the driver does not say.
   bool HasRoom(const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class,
                const TopologyAnswer& topology);
 

@@ -70,8 +70,8 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim
   }
   const auto source = claims_.Get(claim.ns(), source_name);
   if (source == nullptr) return refuse("it is not there");
-  // A deleted source that is held for a copy which may exist already stays until the outcome is
-  // known.
+  // A deleted source may still be used if it is held for a copy that may exist already, because the
+  // outcome must become known.
   const bool begun =
       claim.has_finalizer(kProvisioningFinalizer) && source->has_finalizer(kCloningProtection);
   if (source->deleting() && !begun) return refuse("it is being deleted");
@@ -113,7 +113,7 @@ DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const Dri
   if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver.name) {
     return Outcome::Done();
   }
-  // Their binding or deletion brings the source here again.
+  // The binding or deletion of these claims queues the source again.
   if (!claims_.ByIndex(kClaimsBySource, key).empty()) return Outcome::Done();
   return AfterApi(
       UpdateAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))

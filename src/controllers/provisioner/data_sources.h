@@ -1,19 +1,19 @@
-// What a claim's volume is to be filled from: a snapshot, another claim's volume (a clone), or
-// nothing. A source of any other kind is left to a populator, which is another program.
+// The source from which a claim's volume is filled: a snapshot, another claim's volume (a clone),
+// or nothing. A populator, which is another program, handles sources of any other kind.
 //
-// A source that a volume is made from is held by a finalizer, so that it does not vanish meanwhile:
+// A finalizer holds a source while a volume is made from it, so that it does not vanish meanwhile:
 //
 //   HoldSource: [free] ── finalizer written ──▶ [held] ── no unbound claim names it ──▶ [free]
 //                                                          ReleaseClone, ReleaseSnapshot
 //
-// Snapshots are read from the API when a claim names one. A watch of them, which begins with the
-// first such claim, only wakes claims that wait for their snapshot: a cluster without the kind
-// costs nothing.
+// Snapshots are read from the API when a claim names one. A watch of snapshots begins with the
+// first such claim, because a cluster may not have the kind; it only wakes claims that wait for
+// their snapshot.
 //
-// Thread-safe. What the context names, and the options, are borrowed and outlive this object. A
-// failure of HoldSource means that the driver must not be asked yet; the finalizer may be written
-// nevertheless, and is taken off when no claim needs it. A release whose outcome is a retry has
-// left the finalizer in place.
+// Thread-safe. What the context names, and the options, are borrowed and outlive this object. If
+// HoldSource fails, the driver must not be asked yet; the finalizer may be written nevertheless,
+// and is removed when no claim needs it. A release with the outcome Retry has left the finalizer in
+// place.
 #pragma once
 
 #include <functional>
@@ -46,7 +46,7 @@ class DataSources {
               std::function<void(const std::string& key)> snapshot_changed);
 
   // The source of the claim's volume, which is held from now on; nullopt if the volume begins
-  // empty. UNIMPLEMENTED: a populator fills the volume, and makes it. INVALID_ARGUMENT or
+  // empty. UNIMPLEMENTED: a populator makes and fills the volume. INVALID_ARGUMENT or
   // FAILED_PRECONDITION: the source cannot be used (yet).
   base::StatusOr<std::optional<csi::v1::VolumeContentSource>> HoldSource(const Claim& claim,
                                                                          const DriverInfo& driver)
@@ -58,11 +58,11 @@ class DataSources {
   // Takes the finalizer off the VolumeSnapshot `key`, if it is the driver's and no unbound claim is
   // to be filled from it.
   Outcome ReleaseSnapshot(const std::string& key, const DriverInfo& driver);
-  // The keys of all VolumeSnapshots that a provisioner holds. A claim may have gone while nobody
-  // looked: its snapshot is then held for nothing.
+  // The keys of all VolumeSnapshots that have a provisioner's finalizer. One may have it without
+  // need, because its claim was deleted while no provisioner ran.
   base::StatusOr<std::vector<std::string>> FindHeldSnapshots();
 
-  // Waits for a call of `snapshot_changed` that runs; there is none afterwards. Idempotent.
+  // Waits for a running call of `snapshot_changed`; there is none afterwards. Idempotent.
   void StopWatch() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

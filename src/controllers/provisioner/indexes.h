@@ -25,8 +25,8 @@ inline std::string HandleKey(const std::string& driver, const std::string& handl
   return driver + "/" + handle;
 }
 
-// Whether the provisioner could have something to do for the claim: it is not bound, or it has the
-// provisioner's finalizer still.
+// Whether the provisioner could have work for the claim: it is not bound, or it still has the
+// provisioner's finalizer.
 bool IsOpen(const api::PersistentVolumeClaim& claim);
 
 void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims);

@@ -1,4 +1,4 @@
-// Where each node has a provisioner: which of them gets a claim that binds immediately
+// Which provisioner gets a claim that binds immediately, if each node has one
 // (claim_provisioning.h).
 #include "base/log.h"
 #include "controllers/names.h"
@@ -14,7 +14,7 @@ using base::StatusOr;
 bool ClaimProvisioning::HasRoom(const Claim& claim, const DriverInfo& driver,
                                 const api::StorageClass& storage_class,
                                 const TopologyAnswer& topology) {
-  // What is wrong with the claim apart from room is said once the claim is this node's.
+  // Other errors of the claim are reported once the claim belongs to this node.
   if (!driver.Has(DriverInfo::Rpc::GET_CAPACITY) || !topology.ok()) return true;
   const StatusOr<Plan> plan = MakePlan({.options = options_,
                                         .driver = driver,
@@ -50,7 +50,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
   }
   const auto now = std::chrono::steady_clock::now();
   const std::string& node = options_.node_deployment.node_name;
-  // Without another node nobody else can take the claim: what is wrong with it is said here.
+  // If no other node has the driver, only this one can take the claim, so it reports the errors.
   if (!reach_.IsOnlyNode(driver)) {
     if (const auto wait = election_.Wait(claim.uid(), now); wait.count() > 0) {
       return Outcome::After(wait);
@@ -70,8 +70,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
       return Outcome::After(election_.Lost(claim.uid(), now));
     }
   }
-  // One write sets the finalizer, too, which is due next. This process knows that nothing was asked
-  // for yet, and remembers it.
+  // The same write sets the finalizer, which would be written next anyway. This process remembers
+  // that it has not called the driver yet.
   base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
   patch["metadata"].update(FinalizersPatch(claim, kProvisioningFinalizer, "")["metadata"]);
   const Status taken = UpdateAt(context_.client, claims_, claim, std::move(patch)).status();

@@ -1,9 +1,9 @@
-// Which volumes and data sources are this provisioner's in a node deployment (options.h), where
-// each node has a provisioner of its own. Without a node deployment everything is.
+// Which volumes and data sources this provisioner handles in a node deployment (options.h), where
+// each node has a provisioner of its own. Without a node deployment it handles all.
 //
-// Thread-safe. What the context names is borrowed and outlives this object. A volume is out of
-// reach as long as the Node is not known, because nobody may delete it by mistake; a source whose
-// place is not known counts as within reach, because the driver refuses what it cannot reach.
+// Thread-safe. What the context names is borrowed and outlives this object. A volume counts as out
+// of reach while the Node is not known, because it must not be deleted by mistake. A source counts
+// as within reach while its place is not known, because the driver refuses what it cannot reach.
 #pragma once
 
 #include "api/kinds/kinds.h"
@@ -17,11 +17,10 @@ class NodeReach {
  public:
   NodeReach(const Context& context, NodeDeployment node_deployment);
 
-  // Whether this provisioner's node reaches the volume, by its nodeAffinity, and so is to delete
-  // it.
+  // Whether this provisioner's node reaches the volume by the volume's nodeAffinity, so that this
+  // provisioner deletes it.
   bool ReachesVolume(const api::PersistentVolume& volume) const;
-  // Whether what the claim is to be filled from is within this node's reach; true where that is not
-  // known.
+  // Whether the claim's data source is within this node's reach; true if that is not known.
   bool ReachesSource(const api::PersistentVolumeClaim& claim) const;
   // Whether no other node has the driver.
   bool IsOnlyNode(const DriverInfo& driver) const;

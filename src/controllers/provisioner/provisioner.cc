@@ -25,7 +25,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// Whether provisioning may have failed for want of this change, so that it is tried at once.
+// Whether provisioning may have failed because this change was missing. Then it is tried at once.
 bool IsWorthARetry(const api::PersistentVolumeClaim* before,
                    const api::PersistentVolumeClaim& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
@@ -134,7 +134,7 @@ void Provisioner::WatchVolumes() {
   });
 }
 
-// What failed for want of topology may succeed when the driver appears on a node, or its labels do.
+// Provisioning that failed without topology may succeed when a node gets the driver or its labels.
 void Provisioner::WatchNodes() {
   csi_nodes_.AddHandler([this](const auto& change) {
     const auto info = driver_.info();

@@ -12,11 +12,11 @@
 //   snapshot-source   VolumeSnapshot     DataSources::ReleaseSnapshot     data_sources.h
 //
 // Attempts (attempts.h) remembers each claim's last CreateVolume. VolumeHandles (volume_handles.h)
-// knows whose each of the driver's volumes is. NodeReach (node_reach.h) knows, in a node deployment
-// (options.h), what is this node's.
+// knows to which PersistentVolume each volume of the driver belongs. NodeReach (node_reach.h)
+// knows, in a node deployment (options.h), which volumes and sources this node handles.
 //
-// Start and Stop are called by one thread. What fails is tried again by its queue, and shows in an
-// event, a metric and the log; no failure ends the provisioner.
+// Start and Stop are called by one thread. The queue tries failed work again, and the failure shows
+// in an event, a metric and the log; no failure ends the provisioner.
 #pragma once
 
 #include <string>
@@ -57,11 +57,11 @@ class Provisioner : public Controller {
   void WatchClasses();
   void WatchDriver();
 
-  // The open claims that ask for the driver.
+  // Queues the open claims that ask for the driver.
   void QueueClaimsOf(const std::string& driver);
-  // The claim that the volume was made for, if it is open or lost.
+  // Queues the claim for which the volume was made, if it is open or lost.
   void QueueClaimOf(const Volume& volume);
-  // The claims that wait for this one as their source.
+  // Queues the claims that wait for this one as their source.
   void QueueClonesOf(const std::string& source_key);
 
   Outcome SyncCloneSource(const std::string& key);
@@ -76,7 +76,7 @@ class Provisioner : public Controller {
   kube::Informer<api::Node>& nodes_;
   kube::Informer<api::CsiNode>& csi_nodes_;
   kube::Informer<api::VolumeAttachment>& attachments_;
-  bool started_ = false;  // of the thread that starts and stops
+  bool started_ = false;  // used only by the thread that starts and stops
 
   Attempts attempts_;
   DataSources sources_;

@@ -1,4 +1,4 @@
-// Claims whose volume begins with the content of a snapshot (data_sources.h).
+// The sources of claims whose volume is filled from a snapshot (data_sources.h).
 #include "controllers/names.h"
 #include "controllers/provisioner/data_sources.h"
 #include "controllers/provisioner/indexes.h"
@@ -68,7 +68,7 @@ Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::st
 
 DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
                                                   const DriverInfo& driver) {
-  // Their binding or deletion brings the snapshot here again.
+  // The binding or deletion of these claims queues the snapshot again.
   if (!claims_.ByIndex(kClaimsBySnapshot, key).empty()) return Outcome::Done();
   const auto [ns, name] = api::SplitKey(key);
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, name);

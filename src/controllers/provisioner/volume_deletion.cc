@@ -32,8 +32,8 @@ bool WantsFinalizer(const api::PersistentVolume& volume) {
          (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
 }
 
-// A deleted object without the finalizer stands for a volume that is gone in the driver; others
-// hold the object.
+// If a deleted object has lost the finalizer, its volume is gone in the driver, and only finalizers
+// of other programs keep the object.
 bool WantsDeletion(const api::PersistentVolume& volume) {
   return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
 }
@@ -66,10 +66,10 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
   if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
   if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
-  // An attachment's end brings the volume here again.
+  // The end of an attachment queues the volume again.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
 
-  // Data is destroyed only by what the API itself says now, because a copy may be old.
+  // The API itself is asked before data is destroyed, because the copy may be old.
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
   if (!live.ok()) return AfterApi(live.status());
   if (live->uid() != volume->uid() || live->claim_uid() != volume->claim_uid() ||
@@ -89,8 +89,8 @@ Status VolumeDeletion::SyncFinalizer(const Volume& volume) {
       .status();
 }
 
-// Two objects can stand for one volume of the driver's, by a person's hand or a driver's fault. As
-// long as the other object is wanted, the data is wanted, too.
+// Two objects can stand for one volume of the driver, by an error of a person or a driver. While
+// the other object is wanted, its data must stay.
 Status VolumeDeletion::CheckAlone(const Volume& volume) const {
   const api::CsiSource csi = volume.csi();
   for (const auto& other :

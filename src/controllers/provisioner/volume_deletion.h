@@ -10,7 +10,7 @@
 //
 // Thread-safe, for different keys; one key is not synced twice at a time. What the constructor
 // takes is borrowed and outlives this object. After a DeleteVolume that failed the volume may exist
-// or not: the same is asked for again until the driver says that it is gone.
+// or not: the call is repeated until the driver says that the volume is gone.
 #pragma once
 
 #include <chrono>
@@ -46,11 +46,12 @@ class VolumeDeletion {
   base::Status SyncFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status DestroyInDriver(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION: it is not known who uses volumes of the driver.
+  // FAILED_PRECONDITION: it is not known which nodes use volumes of the driver.
   base::Status CheckDetached(const DriverInfo& driver) const;
   // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
   base::Status CheckAlone(const Volume& volume) const;
-  // The driver has deleted the volume; `written` is what became of its object.
+  // Reports that the driver has deleted the volume, but its object is left. `written` is the
+  // failure of the write.
   Outcome ReportLeftObject(const Volume& volume, const base::Status& written);
 
   const Context context_;
@@ -61,8 +62,7 @@ class VolumeDeletion {
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::VolumeAttachment>& attachments_;
   base::Mutex mutex_;
-  // Volumes that the driver has deleted, until the object says so by having lost the finalizer:
-  // name to uid.
+  // Volumes that the driver has deleted, until their object has lost the finalizer: name to uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
 };
 

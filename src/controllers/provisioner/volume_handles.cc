@@ -12,7 +12,7 @@ std::string VolumeHandles::AssignHandle(const std::string& handle, const std::st
   for (const auto& volume : volumes_.ByIndex(kVolumesByHandle, HandleKey(driver, handle))) {
     if (volume->name() != volume_name) return volume->name();
   }
-  // What another worker was given a moment ago has no object yet, or none that is known here.
+  // A volume that another worker got a moment ago has no object yet, or the copy does not show it.
   MutexLock lock(mutex_);
   const auto [it, assigned] = given_.try_emplace(handle, volume_name);
   return it->second == volume_name ? "" : it->second;

@@ -1,7 +1,7 @@
-// Which PersistentVolume each volume of the driver belongs to, so that two claims never get one
-// volume, by a driver's fault or a person's hand.
+// To which PersistentVolume each volume of the driver belongs. Two claims must never get one
+// volume, not even by an error of a driver or a person.
 //
-// What the API has is found by an index of the PersistentVolumes. This memory covers the time
+// An index of the PersistentVolumes finds the objects that the API has. This memory covers the time
 // between the driver's answer and the moment when the copy shows the object.
 //
 // Thread-safe. The informer is borrowed and outlives this object. Nothing here fails.
@@ -24,16 +24,17 @@ class VolumeHandles {
 
   // Gives the volume `handle` of `driver` to the PersistentVolume `volume_name`. Returns "" if that
   // one has it now; else the name of the PersistentVolume that has it already. An empty handle
-  // belongs to nobody.
+  // never belongs to a PersistentVolume.
   std::string AssignHandle(const std::string& handle, const std::string& driver,
                            const std::string& volume_name) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The driver has no such volume any more, or its PersistentVolume is gone.
+  // To be called when the driver has no such volume any more, or its PersistentVolume is gone.
   void ReleaseHandle(const std::string& handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const kube::Informer<api::PersistentVolume>& volumes_;
   base::Mutex mutex_;
-  // What CreateVolume gave for volumes whose objects this process has not deleted: handle to name.
+  // The handles from CreateVolume, for volumes whose objects this process has not deleted: handle
+  // to name.
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
 };
 

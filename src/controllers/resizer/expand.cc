@@ -1,4 +1,4 @@
-// One expansion, from its target to what the node has to do (resizer.h).
+// One expansion, from its target to the node's part (resizer.h).
 #include <algorithm>
 #include <array>
 
@@ -99,8 +99,8 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
                                  int64_t target) {
   const StatusOr<bool> needs_call = NeedsCall(driver);
   if (!needs_call.ok()) return ExpandFailed(claim, driver, needs_call.status());
-  // What can be refused without the driver is refused here, before the record says that the driver
-  // may have begun.
+  // Errors that need no driver are found here, before the record says that the driver may have
+  // begun.
   csi::v1::ControllerExpandVolumeRequest request;
   if (*needs_call) {
     StatusOr<csi::v1::ControllerExpandVolumeRequest> made = ExpandRequest(volume, driver, target);
@@ -151,7 +151,7 @@ Resizer::Outcome Resizer::ExpandFailed(const Claim& claim, const DriverInfo& dri
   if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
   if (IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition && InUse(claim)) {
     memory.waits_for_end_of_use = true;
-    return Outcome::Done();  // the end of a pod brings the claim here again
+    return Outcome::Done();  // the end of a pod queues the claim again
   }
   const bool never = !IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition;
   if (!infeasible && !never) return Outcome::Retry(status);

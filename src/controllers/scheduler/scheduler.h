@@ -43,7 +43,7 @@
 namespace berth::controllers::scheduler {
 
 struct Options {
-  // HostMounts use claims too. Off where the API does not serve that kind.
+  // Whether HostMounts count as users of claims. False if the API does not serve that kind.
   bool host_mounts = true;
   // The pause after a node could not get a pod's volume; doubles with each up to the second.
   std::chrono::milliseconds retry_start{1000};
@@ -74,8 +74,8 @@ class Scheduler : public Controller {
     int failures = 0;
     std::chrono::steady_clock::time_point not_before;
   };
-  // What a claim is to be filled from: a volume, or a snapshot by the node that took it; neither if
-  // it is to be empty, or that is not known.
+  // The source from which a claim's volume is filled: a volume, or the node that took a snapshot.
+  // Neither if the volume begins empty, or the source is not known.
   struct Source {
     VolumePtr volume;
     std::string node;
@@ -118,7 +118,7 @@ class Scheduler : public Controller {
                                                 const api::Node& node) const;
   bool HasCapacity(const Claim& claim, const api::StorageClass& storage_class,
                    const api::Node& node) const;
-  // The driver of a claim's volume, there or to be made; "" if there is none.
+  // The driver of a claim's volume, which exists or will be made; "" if there is none.
   std::string DriverOf(const Claim& claim) const;
   // Why a driver that wants its pods only where it runs
   // (CSIDriver.spec.preventPodSchedulingIfMissing) refuses the node.
@@ -128,7 +128,8 @@ class Scheduler : public Controller {
   bool ExceedsAttachLimit(const PodClaims& claims, const Placement& placement,
                           const api::Node& node) const;
   std::set<std::string> VolumesOn(const std::string& node, const std::string& driver) const;
-  // What a claim's volume counts as against `driver`'s limit; "" if it is not the driver's.
+  // The name under which a claim's volume counts for `driver`'s limit; "" if it belongs to another
+  // driver.
   std::string CountedAs(const Claim& claim, const std::string& driver) const;
   base::Status PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node);
 

@@ -1,4 +1,4 @@
-// What a pod's volumes allow (scheduler.h).
+// On which nodes a pod may run because of its volumes (scheduler.h).
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kNoVolume[] = "node(s) didn't find available persistent volumes to bind";
 
-// One of the class's terms holds for the node's labels, or there is none.
+// Whether one of the class's terms holds for the node's labels, or the class has no terms.
 bool TopologyAllowed(const api::StorageClass& storage_class, const api::Node& node) {
   const Json& terms = storage_class.allowed_topologies();
   if (terms.empty()) return true;
@@ -244,7 +244,7 @@ bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& pla
       }
     }
     wanted.erase("");
-    // A pod that brings no volume of the driver is not refused where the limit is passed already.
+    // A pod without a volume of the driver is not refused, even if the node exceeds the limit.
     if (wanted.empty()) continue;
     std::set<std::string> all = VolumesOn(node.name(), driver.name);
     const size_t present = all.size();
