@@ -25,7 +25,7 @@ Json Strings(const std::vector<std::string_view>& list) {
   return out;
 }
 
-// In the kinds' order; the core group has the empty name.
+// The groups in the order of the kinds. The core group has the empty name.
 std::vector<Group> GroupsOf(Kinds kinds) {
   std::vector<Group> groups;
   for (const api::KindInfo* info : kinds) {
@@ -94,7 +94,7 @@ void AppendResource(Json& resources, const api::KindInfo& info) {
   }
 }
 
-// Null if no kind is of `group_version`.
+// Null if no kind belongs to `group_version`.
 Json ResourceListJson(Kinds kinds, std::string_view group_version) {
   Json resources = Json::array();
   for (const api::KindInfo* info : kinds) {
@@ -147,7 +147,7 @@ Json AggregatedGroup(Kinds kinds, const Group& group) {
   return {{"metadata", {{"name", group.name}}}, {"versions", std::move(versions)}};
 }
 
-// /api tells of the core group, /apis of the others.
+// /api lists the core group, /apis the others.
 http::Response Aggregated(Kinds kinds, bool core, std::string_view version,
                           const http::Request& request) {
   Json items = Json::array();
@@ -167,8 +167,8 @@ http::Response Aggregated(Kinds kinds, bool core, std::string_view version,
   return response;
 }
 
-// The aggregated version that the client accepts best; "" if it asks for none. One that it asks for
-// wins over plain JSON, wherever that stands.
+// The aggregated version that the client accepts best; "" if it asks for none. It is preferred to
+// plain JSON even if the client prefers plain JSON.
 std::string_view AggregatedVersion(const std::vector<MediaRange>& accepted) {
   for (const MediaRange& range : accepted) {
     if (!range.Includes("application/json")) continue;

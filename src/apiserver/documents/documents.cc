@@ -13,7 +13,7 @@ namespace {
 std::vector<HealthCheck> ChecksOf(store::Store& store) {
   return {{"ping", [] { return base::OkStatus(); }},
           {"store", [&store] {
-             // A read of what need not exist shows that the database answers.
+             // The read shows that the database answers; the object need not exist.
              const auto record = store.Get("/namespaces/default");
              return record.status().code() == base::StatusCode::kNotFound ? base::OkStatus()
                                                                           : record.status();

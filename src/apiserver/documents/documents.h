@@ -1,4 +1,4 @@
-// What the server tells about itself: version, health, discovery, OpenAPI, and an index of them.
+// The documents about the server itself: version, health, discovery, OpenAPI, and an index of them.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ class Documents {
  public:
   explicit Documents(ApiContext& context) : context_(context) {}
 
-  // "host:port" at which clients find the server, once that is known.
+  // Sets the "host:port" at which clients reach the server, when it is known.
   void UseAddress(std::string address);
 
-  // Whether a document may stand at `path`; anything else is a resource's.
+  // Whether `path` may be that of a document. All other paths are those of resources.
   static bool MayServe(std::string_view path);
   // On a worker: answers a GET or HEAD; 404 if there is no such document, 405 for other methods.
   void Answer(http::Exchange& exchange);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kV2 = "/openapi/v2";
 constexpr std::string_view kV3 = "/openapi/v3";
 constexpr std::string_view kJsonDocument = "application/json";
-// Clients also ask for it under a name that is no valid media type.
+// Clients also ask for the protobuf form with a name that is no valid media type.
 constexpr std::string_view kV2Protobuf =
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 constexpr std::string_view kV2ProtobufAsked =
@@ -46,14 +46,15 @@ http::Response NotAcceptable(std::string_view types) {
 
 OpenApiDocuments::DocumentPtr OpenApiDocuments::Get(const std::string& key,
                                                     const std::vector<KindPtr>& kinds, Make make) {
-  // Held while the document is made: whoever else wants it waits for it instead of making it too.
+  // The lock is held while the document is made, so that other requests wait for it and do not make
+  // it again.
   base::MutexLock lock(mutex_);
   DocumentPtr& slot = documents_[key];
   if (slot == nullptr || slot->kinds != kinds) {
     const std::string text = make(kinds);
     slot = std::make_shared<const Document>(
         Document{.kinds = kinds, .tag = EntityTag(text), .compressed = http::Gzip(text)});
-    // What making it took goes back to the system: a document is made once in hours.
+    // Returns the memory to the system, because a document is made only once in hours.
     malloc_trim(0);
   }
   return slot;

@@ -1,4 +1,4 @@
-// /openapi/v2 and /openapi/v3: what the fields of the kinds are, and what can be asked of them.
+// /openapi/v2 and /openapi/v3: the fields of the kinds and the operations on them.
 //
 //   /openapi/v3                  {"paths": {"apis/apps/v1": {"serverRelativeURL": ...?hash=H}}}
 //   /openapi/v3/apis/apps/v1     one document for each group and version, in JSON
@@ -23,7 +23,8 @@ namespace berth::apiserver {
 
 class OpenApiDocuments {
  public:
-  // The answer at `path`; nullopt if there is none. On a worker: it may have to make a document.
+  // The answer at `path`; nullopt if there is none. Must be called on a worker, because it may have
+  // to make a document.
   std::optional<http::Response> Find(const ServedKinds& kinds, std::string_view path,
                                      const http::Request& request);
 
@@ -31,7 +32,7 @@ class OpenApiDocuments {
 
  private:
   struct Document {
-    std::vector<KindPtr> kinds;  // that it is about
+    std::vector<KindPtr> kinds;  // the kinds that it describes
     std::string tag;
     std::string compressed;
   };
@@ -42,7 +43,7 @@ class OpenApiDocuments {
   std::optional<http::Response> GroupVersion(const ServedKinds& kinds, const std::string& name,
                                              const http::Request& request);
   http::Response VersionTwo(const ServedKinds& kinds, const http::Request& request);
-  // The document `key` about `kinds`, made if it isn't there or is about others.
+  // The document `key` about `kinds`. It is made if it is missing or describes other kinds.
   DocumentPtr Get(const std::string& key, const std::vector<KindPtr>& kinds, Make make)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void ForgetOthers(const std::map<std::string, std::vector<KindPtr>>& served)

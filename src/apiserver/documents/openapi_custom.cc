@@ -5,7 +5,7 @@
 namespace berth::apiserver {
 namespace {
 
-// What version 2, or kubectl's reading of it, does not know.
+// The members that OpenAPI version 2, or kubectl's parser of it, does not know.
 constexpr const char* kOnlyInV3[] = {"allOf", "anyOf", "oneOf", "not", "nullable"};
 
 bool Is(const Json& schema, const char* flag) {
@@ -25,8 +25,8 @@ void AddTypeMeta(Json& properties, OpenApi version) {
   properties["metadata"] = std::move(metadata);
 }
 
-// Makes `schema` one that a client of version 2 can check objects by: it must let pass what the
-// server takes, so where version 2 has no words for it, nothing is said.
+// Reduces `schema` so that a client of version 2 can check objects with it. It drops what version 2
+// cannot express, because the client must accept all objects that the server accepts.
 void ReduceToV2(Json& schema) {
   const bool nullable = Is(schema, "nullable");
   for (const char* key : kOnlyInV3) schema.erase(key);
@@ -40,7 +40,7 @@ void ReduceToV2(Json& schema) {
     schema.erase("properties");
   }
   if (!schema.contains("properties") || !schema.contains("required")) return;
-  // A null would count as missing.
+  // Nullable members are not required, because version 2 would count a null as missing.
   Json required = Json::array();
   for (const Json& name : schema["required"]) {
     if (!name.is_string() || !schema["properties"].contains(name.get<std::string>()) ||
@@ -51,7 +51,7 @@ void ReduceToV2(Json& schema) {
   schema["required"] = std::move(required);
 }
 
-// Goes through `schema` and what lies below. Depth is bounded by what a definition may have.
+// Visits `schema` and all schemas below it. The depth is bounded because that of a definition is.
 void Adapt(Json& schema, OpenApi version) {
   if (!schema.is_object()) return;
   if (version == OpenApi::kV2) ReduceToV2(schema);
@@ -87,8 +87,7 @@ Json CustomDefinition(const Json& schema, OpenApi version) {
   Json out = schema.is_object() ? schema : Json::object();
   Adapt(out, version);
   out["type"] = "object";
-  // Without a schema of its own, or one that keeps what it doesn't know, nothing is said of
-  // members.
+  // No members are listed if there is no schema, or if the schema keeps unknown members.
   if (out.contains("properties")) AddTypeMeta(out["properties"], version);
   return out;
 }

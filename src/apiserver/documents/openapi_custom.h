@@ -1,5 +1,5 @@
-// Custom resources in OpenAPI: their definitions' own schemas, as clients of either version can
-// read them. Pure.
+// Custom resources in OpenAPI: the schemas of their definitions, in a form that clients of each
+// OpenAPI version can read. Pure.
 #pragma once
 
 #include <string>

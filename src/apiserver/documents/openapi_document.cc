@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kTitle = "Kubernetes";
 constexpr std::string_view kPatch = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-// Takes the parts of a document, one after the other.
+// Receives the parts of a document, one after the other.
 using Part = std::function<void(std::string_view name, const Json& value)>;
 
 // The parts of the documents about `kinds`.
@@ -76,7 +76,7 @@ class Parts {
     }
     AddReference(definitions.object, info, info.kind);
     AddReference(definitions.list, info, kind.list());
-    // What subresources read and write.
+    // Adds the definitions that subresources read and write.
     for (const Subresource& sub : SubresourcesOf(info)) {
       const std::string api_version = sub.group.empty()
                                           ? std::string(sub.version)
@@ -113,7 +113,7 @@ class Parts {
   std::map<std::string, Json> references_;  // definition to kinds
 };
 
-// The members of a JSON object, appended to a text as they come.
+// Appends the members of a JSON object to a text, one after the other.
 class Members {
  public:
   explicit Members(std::string& out) : out_(out) {}

@@ -1,4 +1,4 @@
-// The parameters of requests, as OpenAPI tells them. Pure.
+// The parameters of requests, in OpenAPI's form. Pure.
 #pragma once
 
 #include <initializer_list>

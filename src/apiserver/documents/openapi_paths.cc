@@ -227,7 +227,7 @@ class Builder {
   Json OperationJson(const Operation& operation, std::string_view suffix, const Json& kind) const {
     Json out = {
         {"description", operation.description},
-        // A GET and a POST of exec are two operations.
+        // The GET and the POST of exec need different ids, because they are two operations.
         {"operationId", OperationId(operation, suffix) +
                             (operation.action == "connect" ? Capital(operation.method) : "")},
         {"tags", Json::array({fmt::format("{}_{}", info_.group.empty() ? "core" : info_.group,

@@ -1,4 +1,4 @@
-// What can be asked of the server about a kind, as OpenAPI tells it: URLs, verbs, parameters. Pure.
+// The operations on a kind, in OpenAPI's form: URLs, verbs, parameters. Pure.
 #pragma once
 
 #include <string>

@@ -11,8 +11,7 @@ using base::Json;
 
 namespace {
 
-// A message under construction. Fields that are absent, or of another type than they should be, are
-// left out.
+// A message under construction. Fields that are absent or have the wrong type are left out.
 class Message {
  public:
   void Bytes(int number, std::string_view content) { api::AppendField(number, content, bytes_); }
@@ -50,7 +49,7 @@ class Message {
     auto bits = std::bit_cast<uint64_t>(it->get<double>());
     for (int i = 0; i < 8; ++i, bits >>= 8) bytes_ += static_cast<char>(bits & 0xff);
   }
-  // A value of any type, as YAML; JSON is that too.
+  // A value of any type as YAML. It is written as JSON, because JSON is also YAML.
   void Any(int number, const Json& value) {
     Message any;
     any.Bytes(2, base::json::Dump(value));
@@ -155,8 +154,8 @@ Message BodyParameter(const Json& parameter) {
   return out;
 }
 
-// Of a query or a path: their messages differ by one field, allow_empty_value, which moves the
-// rest.
+// A query or path parameter. The two messages differ by the field allow_empty_value, which shifts
+// the numbers of the later fields.
 Message SimpleParameter(const Json& parameter, bool query) {
   const int shift = query ? 1 : 0;
   Message out;

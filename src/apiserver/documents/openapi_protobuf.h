@@ -1,8 +1,8 @@
 // An OpenAPI version 2 document in protobuf, which kubectl asks for: the message
 // openapi.v2.Document of gnostic, field by field.
 //
-// The document is made of parts in JSON, one after the other, so that the whole never stands in
-// memory as a tree. Pure.
+// The document is made from JSON parts, one after the other, so that the whole tree is never in
+// memory. Pure.
 #pragma once
 
 #include <string>

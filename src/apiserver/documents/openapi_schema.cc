@@ -8,7 +8,7 @@ using api::Schema;
 
 namespace {
 
-// Of what can be written in two ways: {"oneOf": [...]}; version 2 knows only one way.
+// Sets {"oneOf": [...]} for a value that has two forms. Version 2 can express only one form.
 void SetOneOf(Json& out, OpenApi version, std::string_view fallback,
               std::initializer_list<const char*> types) {
   if (version == OpenApi::kV2) {
@@ -33,7 +33,7 @@ void AddProperties(const Schema& schema, OpenApi version, Json& properties, Json
     if (!field.description.empty()) property["description"] = field.description;
     if (!field.default_value.is_null()) property["default"] = field.default_value;
     if (refers && property.size() > 1 && version == OpenApi::kV3) {
-      // Beside "$ref" nothing else counts there.
+      // "$ref" is wrapped in allOf, because other members beside "$ref" are ignored.
       property["allOf"] = Json::array({{{"$ref", property["$ref"]}}});
       property.erase("$ref");
     }
@@ -118,18 +118,18 @@ Json Describe(const Schema& schema, OpenApi version) {
       break;
     case FieldType::kAny:
     case FieldType::kUnion:
-      break;  // whatever it is, no one type says it
+      break;  // no single type describes it
   }
   if (!schema.format.empty()) out["format"] = schema.format;
   if (schema.atomic) out["x-kubernetes-map-type"] = "atomic";
   return out;
 }
 
-// How a field, an item or a member of a map is of `schema`: by reference if that has a name.
+// The schema of a field, an item or a map's member: a reference if `schema` has a name.
 Json Use(const Schema& schema, OpenApi version) {
   if (schema.name.empty()) return Describe(schema, version);
   Json out = SchemaReference(schema.name, version);
-  // A field may treat as one value what is otherwise merged, or the other way round.
+  // A field may be atomic although the named schema is merged, or the reverse.
   const Schema* named = api::NamedSchema(schema.name);
   if (named != nullptr && named->atomic != schema.atomic) {
     out["x-kubernetes-map-type"] = schema.atomic ? "atomic" : "granular";
@@ -149,7 +149,7 @@ Json SchemaDefinition(const Schema& schema, OpenApi version) { return Describe(s
 
 void CollectNamed(const Schema& schema, std::set<const Schema*>& reached) {
   if (!schema.name.empty()) {
-    // A field's own variant of a named schema is defined as that.
+    // A field's variant of a named schema counts as the named schema.
     const Schema* named = api::NamedSchema(schema.name);
     if (!reached.insert(named != nullptr ? named : &schema).second) return;
   }

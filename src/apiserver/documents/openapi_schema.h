@@ -1,4 +1,4 @@
-// The types of fields as OpenAPI tells them: version 2, which kubectl until 1.26 reads, and 3.
+// The types of fields in OpenAPI's form: version 2, which kubectl up to 1.26 reads, and version 3.
 //
 // Pure. Besides what OpenAPI knows, a schema says in extensions how its lists and maps merge
 // (x-kubernetes-list-type, x-kubernetes-patch-strategy ...) and of which kinds it is
@@ -22,7 +22,7 @@ enum class OpenApi { kV2, kV3 };
 // {"$ref": ...} to the definition `name`.
 Json SchemaReference(std::string_view name, OpenApi version);
 
-// The definition of a schema that has a name; what it refers to by name it only refers to.
+// The definition of a schema that has a name. Other named schemas appear in it only as references.
 Json SchemaDefinition(const api::Schema& schema, OpenApi version);
 
 // Adds to `reached` the named schemas that the definition of `schema`, and theirs, refer to;

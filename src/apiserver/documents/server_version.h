@@ -1,4 +1,4 @@
-// Which Kubernetes the server passes for: the release whose API its kinds follow.
+// The Kubernetes version that the server reports: the release whose API its kinds follow.
 #pragma once
 
 #include <string>

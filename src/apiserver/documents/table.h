@@ -1,4 +1,4 @@
-// The columns of `kubectl get`: what a Table shows of each kind. Pure.
+// The columns that `kubectl get` shows for each kind (Table). Pure.
 #pragma once
 
 #include "api/kind_info.h"

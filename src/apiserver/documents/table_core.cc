@@ -1,4 +1,4 @@
-// Columns: Node, Event, and the kinds that show little.
+// Columns: Node, Event, and the kinds with few columns.
 
 #include "api/names.h"
 #include "api/time.h"

@@ -1,4 +1,4 @@
-// Columns: Pod, and what makes pods.
+// Columns: Pod, and the kinds that create pods.
 
 #include "api/names.h"
 #include "api/time.h"
@@ -22,7 +22,7 @@ bool HasCondition(const Json& pod, std::string_view type) {
   return false;
 }
 
-// What hinders a container, from its state; empty if nothing does.
+// The reason why a container does not run, from its state; empty if there is none.
 std::string TroubleOf(const Json& status) {
   if (const std::string reason = String(status, {"state", "waiting", "reason"}); !reason.empty()) {
     return reason;
@@ -37,7 +37,7 @@ std::string TroubleOf(const Json& status) {
                      : fmt::format("ExitCode:{}", Int(status, {"state", "terminated", "exitCode"}));
 }
 
-// What its containers' states come to, as `kubectl get pods` shows it.
+// Summarises the states of a pod's containers, as `kubectl get pods` shows it.
 class Summary {
  public:
   explicit Summary(const Json& pod)
@@ -77,12 +77,12 @@ class Summary {
  private:
   void CountRestarts(const Json& status) {
     restarts_ += Int(status, {"restartCount"});
-    // Times of one format compare as texts.
+    // The times can be compared as texts, because they have the same format.
     last_restart_ =
         std::max(last_restart_, String(status, {"lastState", "terminated", "finishedAt"}));
   }
 
-  // True while they go on: the other containers do not count yet.
+  // True while the init containers have not finished; the other containers do not count until then.
   bool ReadInitContainers() {
     int64_t sidecar_restarts = 0;
     std::string last_sidecar_restart;
@@ -176,7 +176,7 @@ Json NodeSelectorCell(const Json& set, base::WallTime) {
   return Or(LabelsText(Map(set, {"spec", "template", "spec", "nodeSelector"})), kNone);
 }
 
-// As a label selector is typed: "a=b,c in (d,e),!f".
+// The selector as one types it: "a=b,c in (d,e),!f".
 Json SelectorCell(const Json& set, base::WallTime) {
   std::string out = LabelsText(Map(set, {"spec", "selector", "matchLabels"}));
   for (const Json& one : Array(set, {"spec", "selector", "matchExpressions"})) {

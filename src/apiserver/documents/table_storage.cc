@@ -34,7 +34,7 @@ Json VolumeClaimCell(const Json& volume, base::WallTime) {
                      String(volume, {"spec", "claimRef", "name"}));
 }
 
-// A claim shows what it has, once it has a volume.
+// A claim shows its capacity only after it has a volume.
 Json ClaimCapacityCell(const Json& claim, base::WallTime) {
   const bool has_volume = !String(claim, {"spec", "volumeName"}).empty();
   return has_volume ? String(claim, {"status", "capacity", "storage"}) : "";
@@ -45,7 +45,7 @@ Json ClaimModesCell(const Json& claim, base::WallTime) {
   return has_volume ? AccessModes(Array(claim, {"status", "accessModes"})) : "";
 }
 
-// An old annotation goes before the field.
+// The old annotation takes precedence over the field.
 Json ClassCell(const Json& object, base::WallTime) {
   const std::string beta =
       String(object, {"metadata", "annotations", "volume.beta.kubernetes.io/storage-class"});
