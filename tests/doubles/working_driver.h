@@ -1,4 +1,4 @@
-// A CSI driver that keeps all rules of the specification. The wrong driver is derived from it.
+// A CSI driver that keeps all rules of the specification. WrongDriver uses it and breaks rules.
 //
 // A volume is a folder, a snapshot a copy of one; staging binds the folder, publishing binds what
 // is staged. Its state is in rpc::FakeCsiState, and a journal has the calls that changed it, from
