@@ -7,8 +7,8 @@
 //       SetUp ─▶ TearDown
 //
 // The volume manager has one serial queue for each volume, on which it makes all calls that change
-// the node. Before it mounts or unmounts, it writes a durable record of its own; only where the disk
-// is full does a tear-down go on without. It repeats a call whose outcome is unknown
+// the node. Before it mounts or unmounts, it writes a durable record of its own; only where the
+// disk is full does a tear-down go on without. It repeats a call whose outcome is unknown
 // (rpc::IsFinal), or that a crash cut off: every call is idempotent. Tear-down calls get only what
 // the record holds, because the pod, the claim and the PV may be gone from the API.
 //
