@@ -15,7 +15,7 @@ using base::Error;
 namespace {
 
 constexpr char kKey[] = "agents";
-// How long to wait until the API serves the kinds. The operator's end may have to wait as long.
+// How long to wait until the API serves the kinds. Stop() may have to wait as long.
 constexpr std::chrono::seconds kServedTimeout{5};
 
 constexpr std::string_view kManifestsKubeletFolder = "/var/lib/kubelet";

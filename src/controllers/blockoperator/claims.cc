@@ -22,7 +22,7 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
   const auto object = volumes_.Get(VolumeName(*claim));
   if (object != nullptr && RefersTo(*object, *claim)) {
     // The claim has its PersistentVolume. Berth's binder removes the finalizer when it binds the
-    // claim; other binders do not.
+    // claim; other binders do not, so it is removed here.
     return held && unwanted ? Release(*claim) : Outcome::Done();
   }
   if (unwanted) return held ? GiveUp(*claim) : Outcome::Done();
@@ -83,7 +83,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
                                          const Plan& plan) {
-  // The image was begun in another cluster, because the class was recreated for a new one since.
+  // If the class was recreated for another cluster since, the image that was begun in the old one
+  // is given up first.
   const std::string begun_in = claim.annotation(kBegunIn);
   if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
     return GiveUp(claim);

@@ -78,8 +78,8 @@ base::Status Provisioner::SyncFinalizer(const Volume& volume) {
       .status();
 }
 
-// Checks that no other wanted object shows the image, and that no copy of it is under way, because
-// both still need its data.
+// Checks that no other wanted PersistentVolume shows the image, and that no copy of it is under
+// way, because both still need its data.
 base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& block) const {
   for (const auto& other : volumes_.ByIndex(kVolumesByImage, ImageKey(block))) {
     if (other->name() == volume.name() || IsUnwanted(*other)) continue;

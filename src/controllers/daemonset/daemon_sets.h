@@ -6,7 +6,7 @@
 //        what it does not match any more is released                           (claiming.cc)
 //   its template as a ControllerRevision, named and labelled by a hash          (history.cc)
 //   a pod on each node where one belongs, none elsewhere, the newest revision   (rollout.h)
-//   revisions beyond the history limit deleted; what is, in its status          (status.cc)
+//   revisions beyond the history limit are deleted, and the status is written   (status.cc)
 //
 // Pods are pinned to their node, and the scheduler places them. A failed pod is replaced after a
 // pause that doubles while its successors on the node fail, too. What this controller writes goes

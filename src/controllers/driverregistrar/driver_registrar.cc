@@ -110,7 +110,7 @@ DriverRegistrar::Outcome DriverRegistrar::Sync(const std::string& name) {
       MakeCsiDriver(*driver, {plugin->manifest().begin(), plugin->manifest().end()});
   if (!wanted.ok()) {
     LOG_ERROR("{}", base::ToString(wanted.status()));
-    return Outcome::Done();  // the driver's next version brings it here again
+    return Outcome::Done();  // the driver's next version is queued again
   }
   const auto present = objects_.Get(name);
   if (present == nullptr) {

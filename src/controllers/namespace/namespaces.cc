@@ -113,8 +113,8 @@ Status Namespaces::EnsureRootCa(const std::string& ns) {
                      "Contains the CA bundle by which pods verify the API server of this cluster");
   const auto created = kube::Create(context_.client, map);
   if (created.ok()) root_cas_->Observe(created->json());
-  // ALREADY_EXISTS: the informer has not seen the map yet. Its data is checked after the informer
-  // has.
+  // ALREADY_EXISTS: the informer has not seen the map yet. The map's data is checked when the
+  // informer has seen it.
   return created.status();
 }
 

@@ -23,7 +23,7 @@ using base::StatusOr;
 namespace {
 
 constexpr char kPreResizeCapacity[] = "volume.alpha.kubernetes.io/pre-resize-capacity";
-// On a claim: nodes have nothing to do for the size that its status names.
+// This annotation of a claim says that nodes have nothing to do for the size in its status.
 constexpr char kNodeExpansionNotRequired[] = "volume.kubernetes.io/node-expansion-not-required";
 
 constexpr std::array kOfNodes = {kFileSystemResizePending, kNodeResizeError};
