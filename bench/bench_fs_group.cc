@@ -3,7 +3,7 @@
 //   both     group and mode are to change
 //   group    the group alone
 //   nothing  all is right already
-//   names    as nothing, of a folder inside the volume: each name is looked at
+//   names    as nothing, but for a folder inside the volume, where each name is looked at
 //   root     as nothing, with the policy OnRootMismatch, which has no equivalent by hand
 
 #include <fcntl.h>

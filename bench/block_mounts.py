@@ -125,7 +125,7 @@ def one(berth, folder, runs=40):
             site.unmount(name)
             by_hand, device = _took(site.by_hand, name)
             site.undo_by_hand(name, device)
-            if number >= 3:  # the first rounds warm up
+            if number >= 3:  # the first rounds are the warm-up
                 through.append(took)
                 hand.append(by_hand)
         return sorted(through), sorted(hand), durable_file_ms(site.folder)
@@ -156,7 +156,7 @@ def driver_start(berth, folder, runs=300):
                 os.kill(pid, signal.SIGKILL)  # otherwise it would ask again
                 os.waitpid(pid, 0)
                 return took
-            return sorted([once() for _ in range(runs + 20)][20:])  # the first runs warm up
+            return sorted([once() for _ in range(runs + 20)][20:])  # the first runs are the warm-up
     finally:
         site.close()
 
