@@ -167,8 +167,8 @@ std::optional<Cause> NoLeader(const State& state) {
                                      leases.front()->ns())};
   for (const api::Lease* lease : leases) {
     cause.proof.push_back(Describe(state, *lease));
-    // Another candidate may be about to take an expired lease, so the cause is only a wait for as
-    // long as the lease lasts.
+    // Another candidate may be about to take an expired lease, so this is only a wait until another
+    // lease duration has passed.
     const std::chrono::seconds lasts{lease->Int({"spec", "leaseDurationSeconds"})};
     cause.waiting = cause.waiting && !HolderOf(*lease).empty() && Overdue(state, *lease) < lasts;
   }
