@@ -17,7 +17,7 @@ void PrintError(std::string_view text);
 // Returns the exit code of a command that ended with `status`, and prints the error of a failure.
 int ReportError(const base::Status& status);
 
-// GET of a path whose answer is JSON but no single object, such as a Table.
+// Gets a path whose answer is JSON but no single object, such as a Table.
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept);
 

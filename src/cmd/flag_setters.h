@@ -69,7 +69,7 @@ GoFlag CountFlag(std::string name, std::string fallback, std::string help, Membe
   return flag;
 }
 
-// A flag of the Go program that means nothing here.
+// A flag of the Go program that has no effect here.
 inline GoFlag NoEffect(std::string name, GoFlag::Type type, std::string fallback, std::string why) {
   return {.name = std::move(name),
           .type = type,

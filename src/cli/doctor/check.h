@@ -1,4 +1,4 @@
-// What `berth doctor` finds: one line each, with what to do where something is wrong.
+// The findings of `berth doctor`: one line for each, with advice if something is wrong.
 //
 // Checks change nothing, except that CheckDisk writes one small file to measure fsync. A check that
 // cannot look (no root, no such folder) says so in a note, because that is no fault.
@@ -31,7 +31,7 @@ using Findings = std::vector<Finding>;
 struct Machine {
   std::string root = "";  // put before "/proc" and "/lib/modules"
   bool is_root = true;
-  uid_t root_user = 0;  // the required owner of what only root may write
+  uid_t root_user = 0;  // must own what only root may write
 };
 
 // machine.cc: kernel features, utilities, capabilities, mount propagation.

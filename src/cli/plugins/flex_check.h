@@ -1,4 +1,4 @@
-// `berth flex check`: what is wrong with a Flexvolume driver, before it is installed.
+// `berth flex check`: finds what is wrong with a Flexvolume driver, before it is installed.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 //                  private mount in a mount namespace of its own, whose other mounts stay as they
 //                  are and go on to take part in propagation; writes config.json anew
 //   delete, of a sandbox that the handler knows: tells it afterwards
-//   all else   the runtime's alone
+//   all else   is left to the runtime
 //
 // Then this program becomes the runtime (exec). A failure ends the create before the runtime
 // begins. It is written to the runtime's log, from where containerd reads it, and leaves nothing

@@ -12,8 +12,9 @@
 
 namespace berth::shim {
 
-// The exit code of a utility that could not be run, as its callers read it: 32 of mount and umount
-// (mount(8)), 8 of fsck (an operational error: 1 would say that it repaired), else 1.
+// The exit code for a utility that could not be run, as its callers understand it: 32 for mount and
+// umount (mount(8)); 8 for fsck, which is an operational error, because 1 would mean that it
+// repaired something; else 1.
 int CodeOfFailure(std::string_view utility);
 
 // Whether the arguments make the utility read its standard input, which it does not have in the

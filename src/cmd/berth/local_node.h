@@ -1,13 +1,13 @@
 // A node of this machine, as `berth up` and `berth node` run it: the node agent, the CSI driver for
-// volumes of this host as a child process (ADR 5), and the controllers of that driver: nobody else
-// can make, copy, grow and delete the volumes of this node (ADR 10).
+// volumes of this host as a child process (ADR 5), and the controllers of that driver, because no
+// other process can make, copy, grow and delete the volumes of this node (ADR 10).
 //
 //   <data>/                  mode 0700
 //     berth.lock             held while `berth up` or `berth node` runs
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
-//     run/utilities.sock     where berth-shim has utilities run in pods
+//     run/utilities.sock     where berth-shim asks for utilities to be run in pods
 //     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
 //     pod-logs/  pool/       containers' output; volumes' images
 //     volume-plugins/        Flexvolume drivers
