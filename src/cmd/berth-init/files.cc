@@ -24,14 +24,14 @@ Failure WriteAll(int fd, const std::string& path, std::string_view content) {
     if (count < 0 && errno != EINTR) return SystemFailure("write '" + path + "'", errno);
     if (count > 0) content.remove_prefix(static_cast<size_t>(count));
   }
-  // Whatever the umask is, others may read it.
+  // Others may read the file, whatever the umask is.
   if (fchmod(fd, 0644) != 0) return SystemFailure("set the mode of '" + path + "'", errno);
   if (fsync(fd) != 0) return SystemFailure("sync '" + path + "'", errno);
   return Ok();
 }
 
 Failure WriteTemp(const std::string& path, std::string_view content) {
-  // Of an earlier start of this container that was cut short.
+  // Removes what an interrupted earlier start of this container left.
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return SystemFailure("remove '" + path + "'", errno);
   }
