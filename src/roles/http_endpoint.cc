@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "http/server.h"
 
 namespace berth::roles {
 
@@ -128,6 +129,8 @@ HttpEndpoint::~HttpEndpoint() {
   http_->Drain(kMaxTime);
   http_->Stop();
 }
+
+uint16_t HttpEndpoint::port() const { return http_->port(); }
 
 std::optional<http::Refusal> HttpEndpoint::CheckHead(const http::RequestHead& head,
                                                      const http::User*) const {

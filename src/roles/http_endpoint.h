@@ -12,8 +12,11 @@
 
 #include "base/status.h"
 #include "base/worker_pool.h"
-#include "http/server.h"
 #include "http/service.h"
+
+namespace berth::http {
+class Server;  // declared alone, because its header includes Boost.Asio
+}
 
 namespace berth::roles {
 
@@ -34,7 +37,7 @@ class HttpEndpoint : private http::Service {
   // Waits for the answers that are under way.
   ~HttpEndpoint() override;
 
-  uint16_t port() const { return http_->port(); }
+  uint16_t port() const;
 
  private:
   explicit HttpEndpoint(std::map<std::string, Handler> handlers);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "rpc/csi_client.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::node {

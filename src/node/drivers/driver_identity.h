@@ -13,8 +13,11 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "node/drivers/csi_node.h"
-#include "rpc/csi_client.h"
 #include "rpc/registration_client.h"
+
+namespace berth::rpc {
+class CsiClient;
+}
 
 namespace berth::node {
 

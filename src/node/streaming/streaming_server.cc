@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/unique_fd.h"
 #include "http/blocking_stream.h"
+#include "http/server.h"
 #include "node/containers/container_log.h"
 #include "node/streaming/streaming_exec.h"
 #include "platform/errno.h"

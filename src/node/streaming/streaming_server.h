@@ -21,9 +21,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "http/server.h"
 #include "http/service.h"
 #include "node/containers/pod_tasks.h"
+
+namespace berth::http {
+class Server;  // declared alone, because its header includes Boost.Asio
+}
 
 namespace berth::node {
 
