@@ -19,7 +19,6 @@ find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
-pkg_check_modules(LIBMOUNT REQUIRED IMPORTED_TARGET mount)
 pkg_check_modules(FUSE3 REQUIRED IMPORTED_TARGET fuse3)
 
 # re2, which gRPC links, brings the compile option -pthread: a no-op with glibc, but it makes the shared
