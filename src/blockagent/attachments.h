@@ -32,6 +32,7 @@
 #include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/backend.h"
@@ -39,7 +40,6 @@
 #include "blockagent/fence.h"
 #include "blockagent/mount_call.h"
 #include "blockagent/records.h"
-#include "blockagent/volume_locks.h"
 #include "kube/client.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -193,8 +193,8 @@ class Attachments {
   const std::string boot_id_;
   Consumers consumers_;
   Fences fences_;
-  VolumeLocks locks_;
-  VolumeLocks image_locks_;  // taken after a volume's
+  base::KeyLocks locks_{"volume"};
+  base::KeyLocks image_locks_{"image"};  // taken after a volume's
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
 };

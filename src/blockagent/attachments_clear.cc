@@ -20,7 +20,7 @@ StatusOr<bool> Attachments::IsFenced(const std::string& volume, const FenceEntry
 }
 
 Status Attachments::Clear(const CleanupEntry& entry, const Force& force, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(entry.volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(entry.volume, deadline));
   return base::Annotate(ClearLocked(entry, force),
                         fmt::format("take volume {} off", Quote(entry.volume)));
 }
@@ -97,7 +97,7 @@ StatusOr<std::set<std::string>> Attachments::VolumesOf(const std::string& cluste
 }
 
 Status Attachments::TakeAllOff(const std::string& volume, const Force& force, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   return base::Annotate(TakeAllOffLocked(volume, force),
                         fmt::format("take volume {} off", Quote(volume)));
 }

@@ -128,7 +128,7 @@ Status Attachments::UnmountAll(const Record& record, const FenceEntry& entry, bo
 
 Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, const Force& force,
                             Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   const auto record = records_->Get(volume);
   if (!record.has_value()) return base::OkStatus();
   return base::Annotate(TakeOffLocked(*record, use, force),
@@ -216,7 +216,7 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   if (const auto folder = ParseVolumeFolder(mount_dir); volume.empty() && folder.has_value()) {
     volume = folder->volume;
   }
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   // Whoever had the volume until now may have unmounted it: the call that is repeated here.
   ASSIGN_OR_RETURN(table, parts_.mounter.List());
   mounted = platform::FindMount(table, MountPointOf(mount_dir));
@@ -309,7 +309,7 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
 }
 
 StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   std::optional<Record> record = records_->Get(volume);
   if (!record.has_value()) return false;
   bool again = false;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "crust/sandbox.h"
@@ -35,8 +36,9 @@ class SandboxTable {
 
    private:
     friend SandboxTable;
+    std::string turn;  // the key of its lock; another entry of the same sandbox has another one
     // Guarded by SandboxTable::mutex_.
-    bool busy = false;
+    int enders = 0;        // calls that wait in order to end what the call in hand is at
     bool gone = false;     // it is in the table no more
     std::string progress;  // how far a long call has come
   };
@@ -52,11 +54,12 @@ class SandboxTable {
 
    private:
     friend SandboxTable;
-    Hold(SandboxTable& table, std::shared_ptr<Entry> entry)
-        : table_(&table), entry_(std::move(entry)) {}
+    Hold(SandboxTable& table, std::shared_ptr<Entry> entry, base::KeyLocks::Hold turn)
+        : table_(&table), entry_(std::move(entry)), turn_(std::move(turn)) {}
 
     SandboxTable* table_;
     std::shared_ptr<Entry> entry_;
+    base::KeyLocks::Hold turn_;
   };
 
   // `patience`: how long a call waits for another one of its sandbox.
@@ -93,11 +96,11 @@ class SandboxTable {
   // Whether a use of the volume's device, in another sandbox or at another target, `is_meant`.
   template <typename Predicate>
   bool AnyOther(const std::string& sandbox_id, const VolumeRecord& volume, Predicate is_meant);
-  void Release(Entry& entry);
 
   const std::chrono::milliseconds patience_;
+  base::KeyLocks turns_{"sandbox"};  // by Entry::turn
   base::Mutex mutex_;
-  base::CondVar released_;
+  uint64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   // By sandbox and target path.
   std::map<std::pair<std::string, std::string>, Use> uses_ ABSL_GUARDED_BY(mutex_);

@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "block/key_locks.h"
 #include "block/proxy/storage_daemon.h"
 
 namespace berth::block::proxy {
@@ -132,7 +132,7 @@ class Exports {
   std::string boot_id_;
   base::UniqueFd lock_;
   base::UniqueFd wake_;
-  KeyLocks keys_;
+  base::KeyLocks keys_;
   mutable base::Mutex mutex_;
   std::map<std::string, Export> exports_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, DaemonId> unused_;  // of the watching thread: at its last look
