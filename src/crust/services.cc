@@ -3,11 +3,10 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include <array>
-
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 #include "proto/crust.grpc.pb.h"
 #include "rpc/outcome.h"
 
@@ -77,37 +76,17 @@ StatusOr<std::string> Member(const ipc::Message& message, std::string_view name)
   return *text;
 }
 
-StatusOr<std::string> ReadAll(int fd) {
-  std::string text;
-  std::array<char, 65536> buffer;
-  for (off_t at = 0;;) {
-    const ssize_t size = pread(fd, buffer.data(), buffer.size(), at);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return platform::ErrnoError(errno, "read the container's config.json");
-    if (size == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(size));
-    at += size;
-    if (text.size() > ipc::crust::kLargestConfig) {
-      return Error(StatusCode::kResourceExhausted, "the container's config.json is larger than {}",
-                   ipc::crust::kLargestConfig);
-    }
-  }
+StatusOr<std::string> ReadConfigFile(int fd) {
+  if (lseek(fd, 0, SEEK_SET) != 0) return platform::ErrnoError(errno, "lseek");
+  return platform::ReadAll(fd, ipc::crust::kLargestConfig);
 }
 
 // In place of what a handler wrote that ended before it had answered.
-Status WriteAll(int fd, std::string_view text) {
+Status WriteConfigFile(int fd, std::string_view text) {
   if (text.empty()) return base::OkStatus();
-  if (ftruncate(fd, 0) != 0) {
-    return platform::ErrnoError(errno, "empty the container's new config.json");
-  }
-  for (off_t at = 0; !text.empty();) {
-    const ssize_t size = pwrite(fd, text.data(), text.size(), at);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return platform::ErrnoError(errno, "write the container's config.json");
-    text.remove_prefix(static_cast<size_t>(size));
-    at += size;
-  }
-  return base::OkStatus();
+  if (ftruncate(fd, 0) != 0) return platform::ErrnoError(errno, "ftruncate");
+  if (lseek(fd, 0, SEEK_SET) != 0) return platform::ErrnoError(errno, "lseek");
+  return platform::WriteAll(fd, text);
 }
 
 StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
@@ -127,9 +106,12 @@ StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
                        .pod_uid = std::move(pod_uid),
                        .from = static_cast<size_t>(from),
                        .most = ipc::kMostDescriptors};
-  ASSIGN_OR_RETURN(create.config, ReadAll(request.descriptors[0].get()));
+  StatusOr<std::string> config = ReadConfigFile(request.descriptors[0].get());
+  RETURN_IF_ERROR_WITH(config, "read the container's config.json");
+  create.config = *std::move(config);
   ASSIGN_OR_RETURN(CreateReply created, handler.CreateContainer(create));
-  RETURN_IF_ERROR(WriteAll(request.descriptors[1].get(), created.config));
+  RETURN_IF_ERROR_WITH(WriteConfigFile(request.descriptors[1].get(), created.config),
+                       "write the container's config.json");
   ipc::Strings kinds;
   std::vector<base::UniqueFd> mounts;
   for (Graft& graft : created.grafts) {

@@ -39,6 +39,10 @@ base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view 
 // ~/.kube/config.
 std::string DefaultKubeconfigPath(std::string_view explicit_path = "");
 
+// What a file of `Config::token_file` holds, without white space around it; empty where it cannot
+// be read.
+std::string ReadTokenFile(const std::string& path);
+
 // From /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
 // FAILED_PRECONDITION outside a pod. `folder` is for tests.
 base::StatusOr<Config> InClusterConfig(

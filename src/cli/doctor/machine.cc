@@ -4,26 +4,25 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "cli/doctor/check.h"
+#include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::cli::doctor {
 namespace {
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+// Empty where it cannot be read.
+std::string ReadText(const std::string& path) {
+  constexpr size_t kMost = 64 << 20;
+  return platform::ReadFile(path, kMost).value_or("");
 }
 
 // Registered, or a module that the kernel loads when one is mounted.
 std::string FileSystem(const Machine& machine, const std::string& name) {
-  std::istringstream known(ReadAll(machine.root + "/proc/filesystems"));
+  std::istringstream known(ReadText(machine.root + "/proc/filesystems"));
   for (std::string word; known >> word;) {
     if (word == name) return "built in or loaded";
   }
@@ -31,7 +30,7 @@ std::string FileSystem(const Machine& machine, const std::string& name) {
   uname(&system);
   for (const char* list : {"modules.builtin", "modules.dep"}) {
     const std::string text =
-        ReadAll(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
+        ReadText(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
     if (text.find(fmt::format("/{}.ko", name == "overlay" ? "overlay" : name)) !=
         std::string::npos) {
       return "a module that is there";
@@ -123,7 +122,7 @@ void CheckKernel(const Machine& machine, Findings& out) {
 }
 
 void CheckCapabilities(const Machine& machine, Findings& out) {
-  std::istringstream status(ReadAll(machine.root + "/proc/self/status"));
+  std::istringstream status(ReadText(machine.root + "/proc/self/status"));
   uint64_t effective = 0;
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("CapEff:")) effective = std::strtoull(line.c_str() + 7, nullptr, 16);
@@ -160,7 +159,7 @@ void CheckCapabilities(const Machine& machine, Findings& out) {
 }
 
 void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out) {
-  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  const auto table = platform::ParseMountInfo(ReadText(machine.root + "/proc/self/mountinfo"));
   if (!table.ok()) {
     out.push_back({"mounts", "mount table", Verdict::kBad,
                    std::string(base::Message(table.status())), "mount /proc"});
@@ -182,7 +181,7 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
 }
 
 bool IsShared(const Machine& machine, const std::string& folder) {
-  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  const auto table = platform::ParseMountInfo(ReadText(machine.root + "/proc/self/mountinfo"));
   if (!table.ok()) return false;
   const platform::MountEntry* holder = HolderOf(*table, folder);
   return holder != nullptr && IsShared(*holder);

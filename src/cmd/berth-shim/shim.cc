@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files/whole_file.h"
 #include "base/ipc/connection.h"
 #include "base/ipc/utility_call.h"
 
@@ -22,13 +23,8 @@ constexpr size_t kLargestConfig = 64 * 1024;
 // Of the agent, for what it does around the run.
 constexpr std::chrono::seconds kAround{60};
 
-void Write(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(fd, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody reads it
-    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
-  }
-}
+// As much as somebody reads.
+void Write(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
 
 int Fail(const std::string& name, const std::string& why) {
   Write(STDERR_FILENO, name + ": " + why + "\n");
@@ -51,10 +47,10 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
     failure.text += hint;
     return failure;
   }
-  std::string text(kLargestConfig, '\0');
-  const ssize_t size = read(fd.get(), text.data(), text.size());
-  if (size < 0) return ipc::SystemFailure("read '" + path + "'", errno);
-  text.resize(static_cast<size_t>(size));
+  std::string text;
+  if (const int error = base::ReadAll(fd.get(), kLargestConfig, text); error != 0) {
+    return ipc::SystemFailure("read '" + path + "'", error);
+  }
   const auto message = ipc::ReadJson(text);
   const std::string* plugin = message.ok() ? message->Text(utility::kPlugin) : nullptr;
   const std::string* socket = message.ok() ? message->Text(utility::kShimSocket) : nullptr;

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/files/process_stat.h"
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "platform/errno.h"
 
@@ -48,13 +50,16 @@ base::Status Replace(const internal::WritePoints& points, int fd, const std::str
 }  // namespace
 
 base::Status WriteAll(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, "write");
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return base::OkStatus();
+  const int error = base::WriteAll(fd, content);
+  return error == 0 ? base::OkStatus() : ErrnoError(error, "write");
+}
+
+base::StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
+  std::string content;
+  const int error = base::ReadAll(fd, max_bytes, content);
+  if (error == 0) return content;
+  if (error != EFBIG) return ErrnoError(error, "read");
+  return base::Error(base::StatusCode::kResourceExhausted, "larger than {} bytes", max_bytes);
 }
 
 namespace internal {
@@ -120,23 +125,9 @@ base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
   if (!S_ISREG(st.st_mode)) {
     return base::Error(base::StatusCode::kFailedPrecondition, "{}: not a regular file", context);
   }
-  // Files of /proc say size 0, so the size is only a hint.
-  std::string content;
-  size_t chunk = std::min(max_bytes, static_cast<size_t>(st.st_size)) + 1;
-  chunk = std::max<size_t>(chunk, 4096);
-  for (;;) {
-    const size_t done = content.size();
-    content.resize(done + chunk);
-    const ssize_t n = read(fd.get(), content.data() + done, chunk);
-    content.resize(done + static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoError(errno, context);
-    if (content.size() > max_bytes) {
-      return base::Error(base::StatusCode::kResourceExhausted, "{}: larger than {} bytes", context,
-                         max_bytes);
-    }
-    if (n == 0) return content;
-  }
+  base::StatusOr<std::string> content = ReadAll(fd.get(), max_bytes);
+  RETURN_IF_ERROR_WITH(content, context);
+  return content;
 }
 
 base::Status MakeFolders(const std::string& path, mode_t mode) {
@@ -190,9 +181,10 @@ base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
 }
 
 base::StatusOr<std::string> BootId() {
-  ASSIGN_OR_RETURN(std::string id, ReadFile("/proc/sys/kernel/random/boot_id", 128));
-  while (!id.empty() && id.back() == '\n') id.pop_back();
-  return id;
+  std::string id = base::ReadBootId();
+  if (!id.empty()) return id;
+  return base::Error(base::StatusCode::kNotFound,
+                     "the kernel's boot id cannot be read: is /proc mounted?");
 }
 
 }  // namespace berth::platform

@@ -59,6 +59,10 @@ base::Status RemoveTornWrites(const std::string& folder);
 // Writes all of `content` where the descriptor stands.
 base::Status WriteAll(int fd, std::string_view content);
 
+// Reads to the end from where the descriptor stands, at most `max_bytes` (RESOURCE_EXHAUSTED
+// beyond).
+base::StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
+
 // The content, at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Not through a symlink.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::platform {
@@ -176,6 +177,12 @@ base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text) {
     table.push_back(*std::move(entry));
   }
   return table;
+}
+
+base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path) {
+  constexpr size_t kMost = 64 << 20;  // a hundred times a node's hundred thousand mounts
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMost));
+  return ParseMountInfo(text);
 }
 
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target) {

@@ -33,6 +33,9 @@ struct MountEntry {
 
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
+// Of the file at `path`: /proc/PID/mountinfo.
+base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path);
+
 struct MountRequest {
   std::string source;
   std::string target;   // must exist; resolved without following a symlink in its last part

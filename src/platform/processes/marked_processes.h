@@ -2,10 +2,16 @@
 // what a program that ran in a container left there.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string_view>
 
 namespace berth::platform {
+
+// Whether the environment that a process began with holds `variable` ("NAME=value"), in its first
+// MiB. A zombie has none.
+bool IsMarked(pid_t pid, std::string_view variable);
 
 // Kills (SIGKILL, by pidfd) every process whose initial environment holds `variable`
 // ("NAME=value"), and what descends from one, until none is left or the time is up. The number that

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/files/durable_file.h"
@@ -26,9 +26,8 @@ constexpr int64_t kNewBytes = 128LL << 20;
 int WriteFile(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return errno;
-  const auto size = static_cast<ssize_t>(std::strlen(kContent));
-  return write(fd.get(), kContent, std::strlen(kContent)) == size && fsync(fd.get()) == 0 ? 0
-                                                                                          : errno;
+  if (const int error = base::WriteAll(fd.get(), kContent); error != 0) return error;
+  return fsync(fd.get()) == 0 ? 0 : errno;
 }
 
 }  // namespace
