@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/files/process_stat.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/utf8.h"
 
@@ -61,9 +62,8 @@ struct Header {
 
 template <typename T>
 uint32_t SumOf(const T& record) {
-  const auto* at = reinterpret_cast<const unsigned char*>(&record) + sizeof(record.sum);
-  uint32_t sum = 2166136261u;
-  for (size_t i = 0; i < sizeof(T) - sizeof(record.sum); ++i) sum = (sum ^ at[i]) * 16777619u;
+  const auto* at = reinterpret_cast<const char*>(&record) + sizeof(record.sum);
+  const uint32_t sum = Fnv1a32({at, sizeof(T) - sizeof(record.sum)});
   return sum == 0 ? 1 : sum;  // so that zeros are never a record
 }
 

@@ -2,10 +2,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "csidriver/node.h"
 
 namespace berth::csidriver {
@@ -16,7 +16,7 @@ using base::StatusCode;
 
 // The folder that the CO makes for a target, and removes after it was unpublished.
 bool PodFolderIsGone(const std::string& target) {
-  const std::string folder = std::filesystem::path(target).parent_path();
+  const std::string folder(base::FolderOf(target));
   struct stat info;
   return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
 }

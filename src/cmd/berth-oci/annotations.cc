@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/ipc/utf8.h"
+#include "base/utf8.h"
 
 namespace berth::oci {
 
@@ -127,7 +127,7 @@ class Reader {
       code = code * 16 + static_cast<unsigned>(value);
     }
     // No name or id that is looked for has half of a pair.
-    ipc::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
+    base::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
     return true;
   }
 

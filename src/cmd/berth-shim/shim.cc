@@ -11,6 +11,7 @@
 #include "base/files/whole_file.h"
 #include "base/ipc/connection.h"
 #include "base/ipc/utility_call.h"
+#include "base/text.h"
 
 namespace berth::shim {
 
@@ -110,7 +111,7 @@ bool HoldsInput(int fd) {
 
 int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
         const std::string& shim_folder) {
-  const std::string name = argv.empty() ? "" : argv[0].substr(argv[0].rfind('/') + 1);
+  const std::string name(argv.empty() ? "" : base::FileNameOf(argv[0]));
   if (name.empty() || name == "berth-shim") {
     return Fail("berth-shim", "this stands in for mount utilities: see 'berth install-shims'");
   }

@@ -13,6 +13,7 @@
 #include "base/files/process_stat.h"
 #include "base/files/whole_file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 
 namespace berth::platform {
@@ -22,15 +23,8 @@ using base::Quote;
 
 constexpr std::string_view kTempMark = ".tmp-";
 
-// The folder that holds `path`.
-std::string Parent(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
-  const std::string parent = Parent(path);
+  const std::string parent(base::FolderOf(path));
   base::UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, fmt::format("open folder {}", Quote(parent)));
   return fd;
@@ -70,8 +64,8 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
   // Cut, so that a long name plus the suffix still fits into NAME_MAX.
-  const std::string name = path.substr(path.rfind('/') + 1).substr(0, 200);
-  std::string temp = fmt::format("{}/.{}{}XXXXXX", Parent(path), name, kTempMark);
+  const std::string_view name = base::FileNameOf(path).substr(0, 200);
+  std::string temp = fmt::format("{}/.{}{}XXXXXX", base::FolderOf(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, context);
   if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
@@ -186,7 +187,7 @@ base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path) 
 }
 
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target) {
-  while (target.size() > 1 && target.back() == '/') target.remove_suffix(1);
+  target = base::TrimSlashes(target);
   // Mounts at one point are stacked: each but the topmost is the parent of another one there.
   const MountEntry* top = nullptr;
   for (const MountEntry& entry : table) {

@@ -11,6 +11,7 @@
 
 #include "base/files/process_stat.h"
 #include "base/files/whole_file.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 
@@ -71,8 +72,7 @@ base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
   char program[4096];
   const ssize_t length = readlink((folder + "/exe").c_str(), program, sizeof(program));
   if (length > 0) {
-    const std::string_view path(program, static_cast<size_t>(length));
-    info.program = path.substr(path.rfind('/') + 1);
+    info.program = base::FileNameOf({program, static_cast<size_t>(length)});
   }
   const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
   info.age =

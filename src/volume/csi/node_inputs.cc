@@ -1,6 +1,7 @@
 #include "volume/csi/node_inputs.h"
 
 #include "base/base64.h"
+#include "base/utf8.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -51,8 +52,7 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
   for (const auto& [key, encoded] : base::json::Map(*object, {"data"}).items()) {
     const auto value =
         encoded.is_string() ? base::DecodeBase64(encoded.get<std::string>()) : std::nullopt;
-    if (!value.has_value() || !google::protobuf::internal::IsStructurallyValidUTF8(
-                                  value->data(), static_cast<int>(value->size()))) {
+    if (!value.has_value() || !base::IsUtf8(*value)) {
       return Error(StatusCode::kInvalidArgument,
                    "secret '{}/{}': the value of '{}' is not text, which CSI asks for",
                    reference.ns, reference.name, key);
