@@ -6,6 +6,9 @@
 // DEADLINE_EXCEEDED from any of them: the outcome is unknown.
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -34,8 +37,12 @@ struct FormatOptions {
   std::string label;               // cut by the file system to what it can hold
   std::string uuid;                // empty: random
   std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
+  bool force = false;              // also over a file system that mkfs finds there
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
 };
+
+// What a device has from its file system's superblock_offset() on.
+using SuperblockBytes = std::array<char, 4096>;
 
 enum class CheckDepth {
   kQuick,  // what every mount may afford: replays a journal, repairs what is safe
@@ -58,6 +65,10 @@ class FileSystem {
 
   // Of an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the checker.
   virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
+
+  // Where the file system says what it is, and how many bytes of its device it takes by that.
+  virtual off_t superblock_offset() const = 0;
+  virtual uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const = 0;
 
   // What mount needs besides the user's options for a device that cannot be written to, whose
   // journal can therefore not be replayed.

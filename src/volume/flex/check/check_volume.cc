@@ -8,8 +8,8 @@
 #include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
-#include "volume/device_file_system.h"
 #include "volume/flex/check/check_run.h"
 
 namespace berth::volume {
@@ -59,9 +59,9 @@ bool CheckRun::CheckMounted(const std::string& command, const std::string& folde
 
 bool CheckRun::MountDevicePlainly(Use& use) {
   if (use.device.empty()) return true;
-  const auto type = FileSystemTypeFor(use.device, options_.fs_type);
+  const auto type = platform::FileSystemTypeFor(use.device, options_.fs_type);
   base::Status done = type.status();
-  if (done.ok()) done = PrepareFileSystem(exec_, use.device, *type);
+  if (done.ok()) done = platform::PrepareFileSystem(exec_, use.device, *type);
   if (done.ok()) {
     done = scratch_.mounter().Mount({.source = use.device,
                                      .target = use.device_folder,
