@@ -177,6 +177,8 @@ class Attachments {
                                                     const platform::MountEntry* mounted);
   base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
   base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
+  // The settings of a cluster's back end; null where it has none, or is gone.
+  base::StatusOr<base::Json> BackendOf(const std::string& cluster_name);
   // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);

@@ -59,17 +59,23 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
   return fences_.Release(entry.volume, use);
 }
 
+StatusOr<base::Json> Attachments::BackendOf(const std::string& cluster_name) {
+  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
+  if (cluster.status().code() == StatusCode::kNotFound) return base::Json();
+  RETURN_IF_ERROR(cluster);
+  const base::Json* settings = cluster->backend();
+  return settings == nullptr ? base::Json() : *settings;
+}
+
 // The PersistentVolume may be gone, and the image still be mapped.
 StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
   if (entry.image.empty()) return std::nullopt;
-  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", entry.cluster_name);
-  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
-  RETURN_IF_ERROR(cluster);
-  if (cluster->backend() == nullptr) return std::nullopt;
+  ASSIGN_OR_RETURN(base::Json settings, BackendOf(entry.cluster_name));
+  if (settings.is_null()) return std::nullopt;
   Record record{.volume = entry.volume,
                 .cluster = entry.cluster_name,
                 .image = entry.image,
-                .backend = *cluster->backend(),
+                .backend = std::move(settings),
                 .boot_id = boot_id_,
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));

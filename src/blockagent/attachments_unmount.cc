@@ -150,15 +150,13 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
   RETURN_IF_ERROR(pv);
   const std::string cluster_name =
       pv->String({"spec", "flexVolume", "options", api::kClusterOption});
-  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
-  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
-  RETURN_IF_ERROR(cluster);
-  if (cluster->backend() == nullptr) return std::nullopt;
+  ASSIGN_OR_RETURN(base::Json settings, BackendOf(cluster_name));
+  if (settings.is_null()) return std::nullopt;
   Record record{.volume = volume,
                 .volume_uid = pv->uid(),
                 .cluster = cluster_name,
                 .image = pv->String({"spec", "flexVolume", "options", api::kImageOption}),
-                .backend = *cluster->backend(),
+                .backend = std::move(settings),
                 .boot_id = boot_id_,
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));

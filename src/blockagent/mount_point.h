@@ -1,17 +1,15 @@
 // Where a folder stands in the mount table, which knows no symlinks.
 #pragma once
 
-#include <filesystem>
 #include <string>
+
+#include "platform/mounts/mounter.h"
 
 namespace berth::blockagent {
 
-// The folder's own name stays as it is: what is mounted there is not asked anything.
+// As given, where it cannot be resolved.
 inline std::string MountPointOf(const std::string& folder) {
-  const std::filesystem::path path(folder);
-  std::error_code error;
-  const auto parent = std::filesystem::canonical(path.parent_path(), error);
-  return error ? folder : (parent / path.filename()).string();
+  return platform::ResolveMountPoint(folder).value_or(folder);
 }
 
 }  // namespace berth::blockagent

@@ -46,7 +46,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
   ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
-  ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
+  ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   wanted.inline_target = path;
   // What an earlier call may have done is not undone by this one.
   const bool was_there = pool_.FindVolume(wanted.name).has_value();
@@ -115,7 +115,7 @@ base::Status Node::RemoveInline(const block::Record& volume) {
 base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
     const csi::v1::NodeUnpublishVolumeRequest& request) {
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   const std::optional<block::Record> volume = pool_.FindVolume(request.volume_id());
   if (volume.has_value() && volume->inline_target == path) {
     RETURN_IF_ERROR_WITH(RemoveInline(*volume),

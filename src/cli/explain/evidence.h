@@ -45,6 +45,17 @@ Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call)
 Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
                         const std::string& what, const std::string& error);
 
+// The cause where a driver that ought to act has failed in a call of its own registration, or is of
+// no CSINode; none if neither is so.
+struct AwaitedDriver {
+  std::string driver;
+  Link link;
+  std::string named_by;  // "class 'x'"
+  std::string summary;
+  std::string_view then;  // what comes of starting it
+};
+std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver& awaited);
+
 // Whether an error is the API's refusal of a write: by RBAC, or by an admission webhook.
 bool IsRefusalOfApi(std::string_view error);
 // What a person does about it.

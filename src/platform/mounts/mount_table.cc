@@ -7,10 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
@@ -178,6 +181,15 @@ base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text) {
     table.push_back(*std::move(entry));
   }
   return table;
+}
+
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path) {
+  const std::string folder(base::FolderOf(path));
+  const std::unique_ptr<char, decltype(&free)> resolved(realpath(folder.c_str(), nullptr), free);
+  if (resolved == nullptr) return ErrnoError(errno, "resolve " + base::Quote(folder));
+  std::string result = resolved.get();
+  if (result == "/") result.clear();
+  return fmt::format("{}/{}", result, base::FileNameOf(path));
 }
 
 base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path) {

@@ -33,6 +33,10 @@ struct MountEntry {
 
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
+// Where `path` stands in the mount table, which knows no symlinks: its folder is resolved, and its
+// own name stays as it is, because what is mounted there is not to be asked anything.
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
+
 // Of the file at `path`: /proc/PID/mountinfo.
 base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path);
 

@@ -27,6 +27,27 @@ StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
 
 }  // namespace
 
+StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(
+    Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
+    const csi::v1::VolumeCapability& capability) {
+  csi::v1::NodeStageVolumeRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_staging_target_path(target);
+  Assign(publish_context, *request.mutable_publish_context());
+  Assign(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = capability;
+  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host, volume.stage_secret));
+  return request;
+}
+
+csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
+                                                 const std::string& target) {
+  csi::v1::NodeUnstageVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_staging_target_path(target);
+  return request;
+}
+
 csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
                                                      const std::string& target) {
   csi::v1::NodeUnpublishVolumeRequest request;
