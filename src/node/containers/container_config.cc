@@ -37,12 +37,7 @@ Status WriteInPlace(const std::string& path, std::string_view content, mode_t mo
   if (fchmod(fd.get(), mode) != 0) {  // the umask
     return platform::ErrnoError(errno, fmt::format("set the mode of '{}'", path));
   }
-  while (!content.empty()) {
-    const ssize_t written = write(fd.get(), content.data(), content.size());
-    if (written < 0) return platform::ErrnoError(errno, fmt::format("write '{}'", path));
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-  return base::OkStatus();
+  return base::Annotate(platform::WriteAll(fd.get(), content), fmt::format("write '{}'", path));
 }
 
 // Ids under which a container's log is found by tools that know the kubelet's layout.

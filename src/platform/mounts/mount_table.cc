@@ -193,8 +193,7 @@ base::StatusOr<std::string> ResolveMountPoint(const std::string& path) {
 }
 
 base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path) {
-  constexpr size_t kMost = 64 << 20;  // a hundred times a node's hundred thousand mounts
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMost));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxMountTable));
   return ParseMountInfo(text);
 }
 

@@ -33,6 +33,9 @@ struct MountEntry {
 
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
+// The largest mount table that is read: several hundred thousand mounts.
+inline constexpr size_t kMaxMountTable = 64 << 20;
+
 // Where `path` stands in the mount table, which knows no symlinks: its folder is resolved, and its
 // own name stays as it is, because what is mounted there is not to be asked anything.
 base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
